@@ -24,8 +24,8 @@ from ..config.live_config import LiveConfig
 from ..network.connections import Connections
 from ..partitions.flusher import Flusher
 from ..runtime.clock import Clock
-from ..runtime.disk import Work, in_thread
 from ..runtime.floods import tell_of_hidden
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice
 
 if TYPE_CHECKING:

@@ -35,9 +35,9 @@ from ..cluster.nodes import close_all
 from ..config.static_config import StaticConfig
 from ..faults.table import Faults
 from ..runtime.clock import Clock
-from ..runtime.disk import Arguments, Work, in_thread
 from ..runtime.errors import ControlError, Kind
 from ..runtime.nursery import open_plain_nursery
+from ..runtime.threads import Arguments, Work, in_thread
 from .broker import Broker, nodes_of
 from .failed_dirs import FailedDirs
 from .life import End, alive

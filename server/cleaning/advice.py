@@ -1,4 +1,6 @@
-"""What somebody may do about a partition that the cleaner leaves alone: sentences, with the commands to type and the calls to make.
+"""What the broker tells of the cleaner's work on a partition, and what somebody may do about one that the cleaner leaves alone.
+
+The latter is sentences, with the commands to type and the calls to make.
 
 Made from what `storage.cleaning.eligibility` has measured and tried; nothing is looked up here, and nothing changed.
 """
@@ -6,9 +8,12 @@ Made from what `storage.cleaning.eligibility` has measured and tried; nothing is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import Any
 
+# At run time: the schema of the control API reads these hints.
+from ...storage.cleaning.clean_stats import CleanStats
 from ...storage.cleaning.eligibility import Eligibility, Waits
 from ...storage.cleaning.outlook import Move, Way
 from ...storage.disk.paths import TopicPartition
@@ -265,3 +270,28 @@ def duration(ms: int) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {name}"
     return f"{seconds} seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class LastPass:
+    """The last pass over a partition that came to its end."""
+
+    end_offset: int
+    """The first dirty offset after it."""
+    ended_at_ms: int
+    stats: CleanStats
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerStatus:
+    """One partition as the cleaner sees it now, and what it has done to it since the broker started."""
+
+    eligibility: Eligibility
+    passes: int = 0
+    """How many came to their end."""
+    last_pass: LastPass | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For `json.dumps`: the fields of the eligibility, `passes`, and `last_pass` as an object or null."""
+        last_pass = None if self.last_pass is None else asdict(self.last_pass)
+        return asdict(self.eligibility) | {"passes": self.passes, "last_pass": last_pass}

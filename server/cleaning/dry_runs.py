@@ -15,7 +15,7 @@ from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.dirtiness import LogToClean, measure_in_pieces
 from ...storage.logs.log import Log
 from ...storage.produce.producer_state import LastRecord
-from ..runtime.disk import Work, in_thread
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .cleaning import Cleaning
 from .threads import CleanerSettings, new_cleaner

@@ -31,9 +31,9 @@ from ...storage.segment.batch_scan import UNREADABLE
 from ...storage.segment.segment import LogSegment
 from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
-from ..runtime.disk import Work, in_thread
 from ..runtime.errors import ControlError, Kind
 from ..runtime.nursery import Tasks
+from ..runtime.threads import Work, in_thread
 from .cleaning import Cleaning
 
 LEASE_MS_MAX = 3_600_000

@@ -27,8 +27,8 @@ from ...storage.topics.options import MAX_LONG
 from ..config.live_config import LiveConfig
 from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
-from ..runtime.disk import Work, in_thread
 from ..runtime.nursery import Tasks
+from ..runtime.threads import Work, in_thread
 from .cleaning import Cleaning
 
 log = logging.getLogger("ottla.moves")

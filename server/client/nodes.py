@@ -16,7 +16,7 @@ from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from .connection import Client, api_of
 from .security import PLAIN, Security
-from .values import LoginError, Partition, Topic, expect
+from .values import Partition, Topic, UnreachableError, expect
 
 T = TypeVar("T")
 Address = tuple[str, int]
@@ -48,10 +48,6 @@ what they answer may have been written."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2
 BEING_MADE_S = 1.0
 """Apache Kafka says UNKNOWN_TOPIC_OR_PARTITION of a topic while it makes it; a broker that makes none says it for good."""
-
-
-class UnreachableError(ConnectionError):
-    """No connection could be made; nothing was sent."""
 
 
 class NodeConnections:
@@ -245,7 +241,7 @@ class NodeConnections:
     def _connect(self, address: Address) -> Client:
         try:
             return Client(*address, client_id=self._client_id, timeout_s=self.timeout_s, security=self._security)
-        except LoginError as error:
+        except UnreachableError as error:
             raise UnreachableError(f"cannot log in at {_text(address)}: {error}") from error
         except OSError as error:
             raise UnreachableError(f"no broker answers at {_text(address)}: {error.strerror or error}") from error

@@ -10,8 +10,7 @@ from ...protocol.batch_builder import build_batch
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from .nodes import BEING_MADE_S, NodeConnections, check, partition_in
-from .partitioner import partition_of
-from .values import Content, NewRecord, Record, Topic, content, expect, headers
+from .values import Content, NewRecord, Record, Topic, content, expect, headers, partition_of
 
 BATCH_RECORDS, BATCH_BYTES = 10_000, 900_000
 """A batch ends with the record that reaches either; Apache Kafka's `max.message.bytes` is 1 MiB and 12 bytes."""

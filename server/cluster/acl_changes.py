@@ -15,9 +15,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.acl import Acl
 from ..security.acls.authorizer import Authorizer
-from ..security.acls.filters import AclFilter
+from ..security.acls.filters import AclFilter, ManyFilters
 from ..security.acls.kinds import Permission
-from ..security.acls.many_filters import ManyFilters
 from .cluster import Cluster
 
 SECTION = "acls"

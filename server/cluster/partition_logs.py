@@ -22,7 +22,7 @@ from ..partitions.flusher import Flusher
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import Partition, Topic
 from ..runtime.clock import Clock
-from ..runtime.disk import Work, in_thread, side_by_side
+from ..runtime.threads import Work, in_thread, side_by_side
 from .leadership import first_leadership
 
 log = logging.getLogger("ottla.topics")

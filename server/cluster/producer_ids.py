@@ -12,7 +12,7 @@ import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.catalog import Catalog
-from ..runtime.disk import Work, on_disk
+from ..runtime.threads import Work, on_disk
 
 log = logging.getLogger("ottla.producer_ids")
 

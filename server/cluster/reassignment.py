@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
-from ..partitions.reassigning import Reassigning
-from ..partitions.topics import NAME_CHARS_SHOWN, NO_LEADER, Partition
+from ..partitions.topics import NAME_CHARS_SHOWN, NO_LEADER, Partition, Reassigning
 from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 from .leadership import Leadership, first_leadership
 from .placement import Placement, publish_placements, settled, write_placements
-from .replicas import Replicas, check_assignments
 from .replication_throttle import NewReplica
+from .topic_plans import Replicas, check_assignments
 
 NOT_NEEDED = "Leader election not needed for topic partition."
 """Apache Kafka's words, which its clients show."""

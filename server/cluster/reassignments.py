@@ -22,9 +22,7 @@ from ...protocol.errors import KafkaError
 from ...storage.disk.checkpoints import uuid_text
 from ...storage.disk.paths import TopicPartition
 from ...storage.topics.entries import Facts
-from ..partitions.reassigning import Reassigning
-from ..partitions.topics import Partition, Topic
-from ..partitions.watcher import Watcher
+from ..partitions.topics import Partition, Reassigning, Topic, Watcher
 from ..runtime.clock import Clock
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .cluster import Cluster

@@ -17,8 +17,7 @@ from ...storage.disk.checkpoints import uuid_text
 from ..config.live_config import LiveConfig
 from ..runtime.time_slices import TimeSlice
 from ..security.principal import Principal
-from ..security.tokens.token import Token
-from ..security.tokens.tokens import Tokens
+from ..security.tokens import Token, Tokens
 from .cluster import Cluster
 
 SECTION = "delegation_tokens"

@@ -31,12 +31,10 @@ from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 from .leadership import first_leadership
 from .partition_logs import NewPartitions, PartitionLogs
-from .replicas import Replicas
-from .topic_plans import Planner, TopicPlan
+from .topic_plans import Planner, Replicas, TopicPlan
 
 LOGS_AT_ONCE = 2_000
 """Logs of deleted topics that are removed from the tables at once, which takes a few milliseconds."""
-
 
 GATHERED_MAX = 100
 """Partitions that requests of several clients get in one write."""

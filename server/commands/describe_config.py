@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from ...storage.topics.config import TOPIC_OPTIONS
 from ...storage.topics.options import Option, UpdateMode, format_value
-from ..config.options.by_name import BROKER_OPTIONS
+from ..config.options.known_options import BROKER_OPTIONS
 from ..config.static_config import PROFILES
-from .frame.command import Command
 from .frame.errors import CommandError, did_you_mean
 from .frame.options import json_option
-from .frame.parser import Parser
+from .frame.parser import Command, Parser
 from .frame.printing import show, show_json
 
 _TITLES = {"topic": "Topic options", "broker": "Broker options"}

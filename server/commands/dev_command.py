@@ -10,10 +10,9 @@ import tempfile
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .frame.command import Command
 from .frame.errors import WrongCallError
 from .frame.options import ADMIN, BOOTSTRAP, COMMAND_CONFIG, DEFAULT_ADMIN, number
-from .frame.parser import Parser
+from .frame.parser import Command, Parser
 from .serve_command import beginning_options, loading, log_to_standard_error, users_given
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     options.listener = options.listener or [LISTENER]
     options.user = users_given(options)
     from ...storage.topics.options import ConfigError  # as late as the start
-    from ..config.data_paths import refuse_comma
+    from ..config.properties import refuse_comma
 
     try:
         if options.data is None:

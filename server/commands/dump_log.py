@@ -43,10 +43,9 @@ from .dump_records import (
     size,
     transaction_record,
 )
-from .frame.command import Command
 from .frame.errors import DONE, SAID_NO
 from .frame.options import json_option
-from .frame.parser import Parser
+from .frame.parser import Command, Parser
 from .frame.printing import show, show_json
 
 RECORD_LINES: dict[str | None, Callable[[Record], str]] = {
@@ -263,7 +262,7 @@ class Dump:
             raise DamagedFileError("the name is none of a log, index, snapshot or checkpoint")
 
     def _catalog(self, path: str) -> Iterator[str]:
-        from ..config.options.by_name import is_secret  # Most dumps are of logs.
+        from ..config.options.known_options import is_secret  # Most dumps are of logs.
 
         state = decode(self._read(path), path)
         yield f"cluster {state.cluster_id}  next producer id {state.next_producer_id}"

@@ -30,16 +30,15 @@ from ...storage.topics.config import ConfigError
 from ..broker.broker import Broker
 from ..broker.lives import AdminListener, Lives, run_lives
 from ..cluster.opening import static_config_with_stored_id
-from ..config.data_paths import refuse_comma
-from ..config.properties import Properties, parse_server_properties
+from ..config.properties import Properties, parse_server_properties, refuse_comma
 from ..config.static_config import StaticConfig, default_listener
 from ..handlers import Handlers, load
 from ..runtime.clock import Clock
 from ..runtime.collector import Collector
-from ..runtime.disk import Arguments
 from ..runtime.errors import ControlError
 from ..runtime.freeing import give_back, share_arenas
 from ..runtime.nursery import open_plain_nursery
+from ..runtime.threads import Arguments
 from .frame.environment import read_environment
 from .frame.errors import WrongCallError
 from .frame.options import DEFAULT_BOOTSTRAP
@@ -62,7 +61,6 @@ ADMIN_TOKEN = "OTTLA_ADMIN_TOKEN"
 SIGHUP = getattr(signal, "SIGHUP", None)
 STOP_SIGNALS = [number for number in (signal.SIGTERM, signal.SIGINT, SIGHUP) if number is not None]
 
-
 STATE_HOME = "XDG_STATE_HOME"
 EARLIER_DATA_DIR = "/tmp/ottla-logs"
 """The default of earlier versions, which any user of the machine may make first."""
@@ -83,7 +81,6 @@ In Python, with `pip install kafka-python`:
         print(record.offset, record.key, record.value)
 
 Stop with Ctrl-C."""
-
 
 _OPTION_NAME = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 

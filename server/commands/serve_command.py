@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-from .frame.command import Command
 from .frame.errors import WrongCallError
 from .frame.options import number
-from .frame.parser import Parser
+from .frame.parser import Command, Parser
 
 USERS = "OTTLA_USER"
 """In the environment; the image's containers read it as any option."""
@@ -170,7 +169,7 @@ def loading() -> Iterator[None]:
 
 def log_to_standard_error(level: int) -> None:
     """What is at least of that level."""
-    from ..runtime.log_lines import LogLines  # No help text shall wait for it.
+    from ..runtime.floods import LogLines  # No help text shall wait for it.
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -12,17 +12,15 @@ from typing import Any
 from ...storage.pictures.legend import parts_in
 from ...storage.pictures.log_picture import LogPicture
 from ...storage.pictures.text import Style, bar, key, pass_lines, state, style
-from ..http.decoding import decoded
+from ..http.json_values import decoded
 from ..runtime.errors import ControlError
-from .admin.asking import Admin, with_admin_options
+from .admin.asking import Admin, duration_text, show_rows, with_admin_options
 from .admin.faults import row_of
-from .admin.showing import duration_text, show_rows
-from .frame.command import Command
 from .frame.errors import CommandError
-from .frame.parser import Parser
+from .frame.parser import Command, Parser
 from .frame.printing import fitted, folded, places, show, show_json, terminal_width, visible, waited_for
+from .frame.terminal import watch_option, watched
 from .frame.times import time_text
-from .frame.watching import watch_option, watched
 from .kafka.topics_status import when
 
 NOTES = """\

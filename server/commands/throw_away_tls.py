@@ -27,7 +27,7 @@ from ...storage.disk.own_files import make_file
 from ...storage.topics.options import ConfigError
 from ...storage.topics.properties import properties_text
 from ..config.listeners import OVER_SASL, OVER_TLS, PLAINTEXT, SASL_PLAINTEXT, SSL, parse_endpoint
-from ..config.options.by_name import LISTENER_PREFIX
+from ..config.options.known_options import LISTENER_PREFIX
 from ..config.properties import Properties
 from ..config.sasl.users import User, protocol_for
 from ..config.static_config import StaticConfig, default_listener

@@ -15,7 +15,7 @@ from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
 from .broker_config import BrokerConfig, ConfigSource, Texts
 from .group_configs import GROUP_OPTIONS, check_group_configs
-from .options.by_name import BROKER_OPTIONS, find_option
+from .options.known_options import BROKER_OPTIONS, find_option
 from .options.quota_options import PER_LISTENER as CONNECTION_LIMITS
 
 _LISTENER_ONLY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.")

@@ -4,7 +4,7 @@ At a start a level comes from a comment line of the configuration file (`# featu
 directory taken over from Apache Kafka, or after an UpdateFeatures), else it is that of a new cluster. Clients read it with
 ApiVersions: a producer speaks KIP-890's transactions from `transaction.version` 2 on, a consumer KIP-848's protocol from
 `group.version` 1 on, an application of Kafka Streams KIP-1071's from `streams.version` 1 on, and
-`eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes (`eligible_replicas`). The others
+`eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes (`live_config.settled_min_isr`). The others
 are finalized as Apache Kafka's, for clients and tools that look, and do nothing here.
 """
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.options import Check, ConfigError, Option, OptionType, Value, one_of
 from .broker_config import BrokerConfig, Texts
-from .options.by_name import BROKER_OPTIONS
-from .options.share_resets import LATEST, is_reset
+from .options.group_options import LATEST, is_reset
+from .options.known_options import BROKER_OPTIONS
 
 _OF_THE_BROKER = (
     "consumer.assignment.interval.ms",

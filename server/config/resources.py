@@ -11,8 +11,8 @@ from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
 from .broker_config import NO_TEXTS, BrokerConfig, ConfigSource, Texts
 from .group_configs import GROUP_OPTIONS
-from .options.by_name import BROKER_OPTIONS, find_option
-from .options.replication_options import DYNAMIC_ONLY
+from .options.known_options import BROKER_OPTIONS, find_option
+from .options.quota_options import DYNAMIC_ONLY
 
 
 class ConfigResourceType(IntEnum):

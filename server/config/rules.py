@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from ...storage.topics.options import Value, format_value
-from .options.by_name import BROKER_OPTIONS
+from .options.known_options import BROKER_OPTIONS
 
 # Pairs of options of which the first must not be less than the second.
 _NOT_LESS = (

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import trio
+import trio.lowlevel
 
 from ...protocol.errors import KafkaError
 from ...storage.disk.files import WouldWaitError
@@ -30,9 +31,8 @@ from ...storage.logs.log import Log
 from ...storage.logs.rolling import open_until_ms
 from ..broker.broker import Broker
 from ..runtime.clock import NOW_MS_MAX, Clock
-from ..runtime.cold_reads import bring
 from ..runtime.errors import ControlError, Kind
-from ..runtime.idle import idle
+from ..runtime.threads import bring
 from ..runtime.time_slices import TimeSlice
 from .operation import Range, operation
 
@@ -181,3 +181,33 @@ async def _settled(clock: Clock) -> bool:
                 return True
             await clock.at_rest()
     return False
+
+
+class _Others(trio.abc.Instrument):
+    """Counts the steps of all tasks but one."""
+
+    def __init__(self, mine: trio.lowlevel.Task) -> None:
+        self._mine = mine
+        self.steps = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is not self._mine:
+            self.steps += 1
+
+
+async def idle() -> None:
+    """Return once a pass of the scheduler had no step of any other task; what other threads do is not waited for.
+
+    Keeps the scheduler running until then. `trio.testing.wait_all_tasks_blocked` does the same, but brings pytest with it.
+    """
+    others = _Others(trio.lowlevel.current_task())
+    trio.lowlevel.add_instrument(others)
+    try:
+        steps, quiet = others.steps, 0
+        # Twice: those who step in one pass do so in any order, so one who is woken may come after us in the next.
+        while quiet < 2:
+            await trio.lowlevel.checkpoint()
+            quiet = quiet + 1 if steps == others.steps else 0
+            steps = others.steps
+    finally:
+        trio.lowlevel.remove_instrument(others)

@@ -17,13 +17,12 @@ from ...storage.logs.log import Log
 from ...storage.steps import Steps
 from ..broker.broker import Broker
 from ..cleaning.advice import moment
-from ..client.partitioner import partition_of
-from ..runtime.disk import Work, in_thread
+from ..client.values import partition_of
 from ..runtime.errors import ControlError, Kind, check_number
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..services.explaining import Explaining, PartitionExplanation
-from .encodings import Encoding, decoded
-from .operation import PartitionId, Range, TopicName, operation
+from .operation import Encoding, PartitionId, Range, TopicName, decoded, operation
 from .partitions import logs_of, one_or_all
 
 

@@ -14,7 +14,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from ...storage.disk.paths import TopicPartition
 from ..broker.broker import Broker
-from ..groups.share.keeper import UNKNOWN_OFFSET
+from ..groups.share.states import UNKNOWN_OFFSET
 from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..runtime.time_slices import TimeSlice, run_cooperatively
@@ -47,7 +47,7 @@ async def commit_offsets(broker: Broker, group_id: str, positions: Mapping[Topic
     """
     services, time_slice = broker.services, TimeSlice()
     await broker.handlers.loaded(_OFFSET_COMMIT_KEY)  # in a thread, what groups need
-    from ..groups.offsets.commits import TopicCommit
+    from ..groups.offset_commits import TopicCommit
 
     groups = services.coordinators.groups
     await groups.ensure_topic()

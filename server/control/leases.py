@@ -11,7 +11,7 @@ from ...storage.disk import paths
 from ...storage.disk.paths import TopicPartition
 from ..broker.broker import Broker
 from ..cleaning.leases import LEASE_MS_MAX
-from ..runtime.disk import Work, in_thread
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice
 from .operation import Length, Name, Nothing, PartitionId, Range, TopicName, operation
 

@@ -19,9 +19,9 @@ from ...storage.pictures.log_picture import Contents, LogPicture
 from ...storage.pictures.taking import BARS_MAX, picture_in_pieces
 from ...storage.steps import Steps
 from ..broker.broker import Broker
-from ..cleaning.status import CleanerStatus
-from ..runtime.disk import Work, in_thread
+from ..cleaning.advice import CleanerStatus
 from ..runtime.errors import ControlError, Kind, check_number
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .operation import PartitionId, Range, TopicName, operation
 from .partitions import logs_of, one_or_all

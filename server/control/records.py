@@ -13,15 +13,12 @@ from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.files import FileSlice, WouldWaitError
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
-from ..client.partitioner import murmur2, partition_of_hash
+from ..client.values import murmur2, partition_of_hash
 from ..partitions.large_appends import append_later
 from ..partitions.topics import NO_LEADER
-from ..runtime.cold_reads import TRIES_MAX, bring
-from ..runtime.disk import Work, in_thread
 from ..runtime.errors import ControlError, Kind, check_number, refusal
-from ..runtime.worker import in_worker
-from .encodings import Encoding, decoded, encoded
-from .operation import INT64_MAX, Length, Name, PartitionId, Range, TopicName, operation
+from ..runtime.threads import TRIES_MAX, Work, bring, in_thread, in_worker
+from .operation import INT64_MAX, Encoding, Length, Name, PartitionId, Range, TopicName, decoded, encoded, operation
 from .partitions import logs_of, topic_named
 
 COUNT, COUNT_MAX = 100, 500

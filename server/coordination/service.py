@@ -18,9 +18,8 @@ from ...storage.disk.paths import TopicPartition
 from ..cluster.nodes import Node
 from ..network.connection import PEER_CHECK_MS
 from ..partitions.topics import NO_LEADER
-from ..runtime.disk import Work, in_thread
-from ..runtime.time_slices import TimeSlice, passes
-from ..runtime.waking import Waking
+from ..runtime.threads import Work, in_thread
+from ..runtime.time_slices import TimeSlice, Waking, passes
 from .coordinator import Coordinator
 from .ground import Ground
 from .log_store import LogStore

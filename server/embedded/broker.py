@@ -15,7 +15,7 @@ from .running import Running
 
 if TYPE_CHECKING:
     from ...storage.disk.paths import TopicPartition
-    from ..cleaning.status import CleanerStatus
+    from ..cleaning.advice import CleanerStatus
     from ..control.cases.load import CaseInfo, LoadedCase
     from ..control.explain import KeyExplanation
     from ..control.quotas import ThrottledState
@@ -170,7 +170,7 @@ class Broker(KafkaCalls, Timed, Compacting, Faulting, Guarded, Limiting):
 
     def export_seed(self) -> dict[str, Any]:
         """The topics and their configs, as `seed` takes them; no records."""
-        from ..control.seed.export import export
+        from ..control.seed.seed import export
 
         return self._ask(export)
 

@@ -174,8 +174,8 @@ class Faulting(Running):
 
         return self._ask(clear_faults).removed
 
-    move_leader = OperationMethod(lambda: operations.leaders.move_leader)
-    move_coordinator = OperationMethod(lambda: operations.leaders.move_coordinator)
+    move_leader = OperationMethod(lambda: operations.nodes.move_leader)
+    move_coordinator = OperationMethod(lambda: operations.nodes.move_coordinator)
 
 
 def _milliseconds(delay: float | timedelta) -> int:

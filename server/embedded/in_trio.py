@@ -1,26 +1,76 @@
-"""`ottla.open_broker`: a broker in the Trio loop of the caller."""
+"""`ottla.open_broker`: a broker in the Trio loop of the caller; and which event loop that is."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
+import trio
+
 from ...storage.disk.files import Files
-from ...storage.disk.os_files import OsFiles
-from ...storage.disk.unsynced_files import UnsyncedFiles
+from ...storage.disk.os_files import OsFiles, UnsyncedFiles
 from ..broker.broker import Broker
 from ..broker.lives import AdminListener, Lives, run_lives
-from ..config.data_paths import refuse_comma
-from .loops import event_loop
+from ..config.properties import refuse_comma
 from .options import BrokerArguments, Options, checked, takes_arguments
 
 if TYPE_CHECKING:
     from ..control.seed.seed import Seed
+
+
+def event_loop() -> str | None:
+    """Which event loop the caller is in: `trio` or `asyncio`; None outside of both."""
+    if trio.lowlevel.in_trio_task():
+        return "trio"
+    asyncio = sys.modules.get("asyncio")  # who has never loaded it is not in it
+    if asyncio is not None and asyncio._get_running_loop() is not None:
+        return "asyncio"
+    return None
+
+
+async def beside(work: Callable[[], object]) -> None:
+    """`work()` in a thread, to its end, while the loop goes on.
+
+    A cancellation meanwhile is felt when it has ended: what was started is there then, and whoever cancelled finds it so.
+
+    Raises:
+        RuntimeError: In another event loop than Trio's and asyncio's.
+        As `work`.
+    """
+    loop = event_loop()
+    if loop == "trio":
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(work)
+    elif loop == "asyncio":
+        await _beside_asyncio(work)
+    else:
+        raise RuntimeError("`async with ottla.Broker()` runs in Trio and asyncio; elsewhere use `with ottla.Broker()`")
+
+
+async def _beside_asyncio(work: Callable[[], object]) -> None:
+    import asyncio
+
+    done = asyncio.ensure_future(asyncio.to_thread(work))
+    cancelled: asyncio.CancelledError | None = None
+    while not done.done():
+        try:
+            await asyncio.shield(done)
+        except asyncio.CancelledError as error:
+            if done.cancelled():
+                raise
+            cancelled = error
+        except BaseException:  # noqa: BLE001 - raised below
+            break
+    if cancelled is None:
+        done.result()
+        return
+    raise cancelled
 
 
 @contextmanager

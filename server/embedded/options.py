@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar
 from ...storage.disk.files import Files
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ..cluster.opening import static_config_with_stored_id
-from ..config.authorization import CLASS_NAME, HANDED_ON, STANDARD
-from ..config.data_paths import refuse_comma
 from ..config.emulation import release_of
 from ..config.features import SUPPORTED
-from ..config.options.by_name import BROKER_OPTIONS, find_option
-from ..config.properties import Properties
+from ..config.options.known_options import BROKER_OPTIONS, find_option
+from ..config.options.security_options import CLASS_NAME, HANDED_ON, STANDARD
+from ..config.properties import Properties, refuse_comma
 from ..config.sasl.options import OAUTHBEARER
 from ..config.static_config import StaticConfig
 from ..runtime.clock import Clock

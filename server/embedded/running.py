@@ -15,7 +15,7 @@ from ..broker.broker import Broker as Inner
 from ..broker.lives import Lives
 from ..control.lives import SnapshotCopied
 from ..runtime.errors import ControlError
-from .loops import beside
+from .in_trio import beside
 from .options import BrokerArguments, checked, takes_arguments
 from .run import Run
 

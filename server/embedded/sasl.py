@@ -13,19 +13,21 @@ With `mechanism="OAUTHBEARER"` there are no passwords: an issuer of tokens is ma
 from __future__ import annotations
 
 import importlib
+import itertools
+import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ...storage.topics.options import ConfigError
 from ..client.sasl import Credentials
 from ..client.security import Security
 from ..config.sasl.mechanisms import OAUTH_MODULE, PLAIN, PLAIN_MODULE, SCRAM_MODULE
 from ..config.sasl.options import OAUTHBEARER
 from ..config.sasl.users import User, quoted
 from ..runtime.clock import wall_time_ms
-from ..security.sasl.throw_away import ISSUER, Issuer
 from .tls import PemFiles
 
 if TYPE_CHECKING:
@@ -36,6 +38,44 @@ OAUTH_LOGIN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerL
 LIFETIME_S = 3600.0
 RENEWED_S = 5.0
 """What librdkafka is told of a token: it goes by its own clock, and would keep one that is over when the broker's has been moved."""
+
+ISSUER = "ottla"
+_KEY_ID = "1"
+
+
+class Issuer:
+    """Who vouches for clients of OAUTHBEARER in tests: a key pair, and tokens that it has signed; forgotten with its broker.
+
+    Raises:
+        ConfigError: What makes signatures is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import jwt
+            from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+        except ImportError:
+            raise ConfigError("mechanism OAUTHBEARER needs PyJWT: pip install 'ottla[oauth]'") from None
+        self._encode = jwt.encode
+        self._key = generate_private_key(SECP256R1())
+        self._numbers = itertools.count(1)
+        row = jwt.algorithms.ECAlgorithm.to_jwk(self._key.public_key(), as_dict=True)
+        self.jwks = json.dumps({"keys": [{**row, "kid": _KEY_ID, "use": "sig"}]})
+        """The public key, as `sasl.oauthbearer.jwks.endpoint.url` wants it."""
+
+    def token(self, user: str, now_ms: int, lifetime_s: float, scope: str) -> str:
+        """One that names this user, from now on and for so long; less than nothing: it has expired."""
+        now_s = now_ms / 1000
+        claims = {
+            "iss": ISSUER,
+            "sub": user,
+            "iat": min(now_s, now_s + lifetime_s),
+            "exp": now_s + lifetime_s,
+            "jti": str(next(self._numbers)),
+        }
+        return str(
+            self._encode(claims | ({"scope": scope} if scope else {}), self._key, "ES256", headers={"kid": _KEY_ID})
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,26 +45,26 @@ from .classic.records import LEAST_MEMBER_BYTES, group_value
 from .classic_requests import ClassicRequests, each_told
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
+from .consumer.member import check_request
 from .consumer.migration import Migration
 from .consumer.protocol import ConsumerProtocol
 from .consumer.records import group_epoch, target_metadata
-from .consumer.requests import check_request
 from .descriptions import describe_classic, describe_consumer, describe_share, describe_streams, list_groups
 from .kinds import GroupKind
-from .offsets.commits import Commits, Fetched, Positions, PreparedCommit, TopicCommit, chunks, is_current
-from .offsets.offsets import Place
-from .offsets.txn_commits import TxnCommits
+from .offset_commits import Commits, Fetched, Positions, PreparedCommit, TopicCommit, chunks, is_current
+from .offset_table import Place
 from .records import group_key
 from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, GroupSettings
 from .shard import AnyGroup, GroupShard
 from .share.group import ShareGroup
+from .share.member import check_request as check_share_request
 from .share.protocol import ShareProtocol, StatesToBegin
-from .share.requests import check_request as check_share_request
 from .share.states import Topics, TopicStates
-from .streams import requests as streams_requests
 from .streams.answering import Heard
 from .streams.group import StreamsGroup
+from .streams.member import check_request as check_streams_request
 from .streams.protocol import StreamsProtocol
+from .txn_commits import TxnCommits
 from .upkeep import Upkeep
 
 log = logging.getLogger("ottla.groups")
@@ -205,7 +205,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
     ) -> Steps[Heard]:
         """A member of a streams group joins, stays or leaves (`StreamsProtocol.heartbeat`). What partitions are served at which
         endpoints follows, a member a piece."""
-        streams_requests.check_request(request)
+        check_streams_request(request)
         shard.check_active()
         if (heard := self._streams.unchanged(shard, request, caller)) is not None:
             return heard
@@ -341,7 +341,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         topics: Sequence[TopicCommit],
         now_ms: int,
     ) -> Steps[PreparedCommit]:
-        """What `commit` and `commit_in_transaction` take (`commits.prepare`)."""
+        """What `commit` and `commit_in_transaction` take (`offset_commits.prepare`)."""
         max_bytes = partial(self._store.max_batch_bytes, shard.partition)
         if isinstance(request, OffsetCommitRequest):
             return self._commits.prepare(request, topics, now_ms, max_bytes)

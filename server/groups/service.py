@@ -21,8 +21,8 @@ from .coordinator import GroupCoordinator
 from .settings import GroupSettings
 from .shard import GroupShard
 from .share.flows import ShareFlows
-from .share.keeper import StateKeeper
 from .share.protocol import StatesToBegin
+from .share.states import StateKeeper
 
 
 class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):

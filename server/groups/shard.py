@@ -23,7 +23,7 @@ from .classic.group import ClassicGroup, ClassicMember, ClassicState
 from .classic.protocol import ClassicProtocol
 from .consumer import replay as consumer_replay
 from .consumer.group import ConsumerGroup
-from .offsets.offsets import GroupOffsets, TopicId
+from .offset_table import GroupOffsets, TopicId
 from .reconciled import ReconciledGroup
 from .records import (
     OFFSET_KEY_START,

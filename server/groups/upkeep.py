@@ -10,8 +10,8 @@ from ..coordination.deadlines import Deadlines
 from ..coordination.jobs import Job, for_each
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from .assigning.topics import TopicView
-from .offsets.commits import Commits
-from .offsets.offsets import TopicId
+from .offset_commits import Commits
+from .offset_table import TopicId
 from .settings import GroupSettings
 from .shard import AnyGroup, GroupShard
 from .share.group import ShareGroup

@@ -30,9 +30,9 @@ from ...protocol.messages.alter_configs import (
 from ..cluster.topic_plans import check_name
 from ..config.broker_config import BrokerConfig, ConfigSource, Texts
 from ..config.changes import ConfigChange, alter_broker, alter_topic, with_layer
-from ..config.eligible_replicas import check_change
+from ..config.live_config import check_min_isr
 from ..config.resources import ConfigResourceType
-from ..config.without_effect import shared_warnings, warnings_of
+from ..config.static_config import shared_warnings, warnings_of
 from ..network.connection_limits import OVERRIDES
 from ..partitions.topics import Topic, unknown_topic
 from ..runtime.floods import Floods
@@ -281,7 +281,7 @@ async def _alter_broker(
         present = config.texts_of(level)
         configs = alter_broker(config, level, {} if replace else present, wish.changes)
         if services.config.has_eligible_replicas:
-            check_change(level, names, configs)
+            check_min_isr(level, names, configs)
         if services.listener_keys.concerns((*names, *present)):
             if node_id in _controllers(ctx):
                 told = f"Keys and trust of controller {node_id} are those of node {ctx.node.node_id}: change them there"

@@ -27,7 +27,7 @@ from ...protocol.wire import as_array
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
-from ..runtime.disk import Work, on_disk
+from ..runtime.threads import Work, on_disk
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context

@@ -55,7 +55,7 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
             found.append((row, topic))
             named[topic.id] = named.get(topic.id, 0) + 1
         except KafkaError as error:
-            results.append(_refused(row, error, request.version))
+            results.append(_refused(ctx, row, error, request.version))
     going: list[tuple[DeleteTopicState, Topic]] = []
     async for row, topic in time_slice.each(found):
         if named[topic.id] > 1 and row.name is None:
@@ -72,14 +72,14 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
                 ctx.mutations.record(len(topic.partitions))
             going.append((row, topic))
         except KafkaError as error:
-            results.append(_refused(row, error, request.version))
+            results.append(_refused(ctx, row, error, request.version))
     async for (row, topic), why_not in time_slice.each(
         zip(going, await _deleted(ctx, [topic for _, topic in going]), strict=True)
     ):
         if why_not is None:
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE))
         else:
-            results.append(_refused(row, why_not, request.version))
+            results.append(_refused(ctx, row, why_not, request.version))
     await time_slice.empty(stands, found, going)
     return DeleteTopicsResponse(throttle_time_ms=0, responses=as_array(results))
 
@@ -92,20 +92,16 @@ async def _deleted(ctx: Context, topics: Sequence[Topic]) -> Sequence[KafkaError
         return [error] * len(topics)
 
 
-class _UndeletableError(KafkaError):
-    """The topic with an id may not be deleted; `name` is told to those who may describe it."""
-
-    def __init__(self, name: str | None) -> None:
-        refused = refusal(ResourceType.TOPIC)
-        super().__init__(refused.code, refused.message)
-        self.name = name
-
-
-def _refused(row: DeleteTopicState, error: KafkaError, version: int) -> DeletableTopicResult:
+def _refused(ctx: Context, row: DeleteTopicState, error: KafkaError, version: int) -> DeletableTopicResult:
     code = error.code
     if code is ErrorCode.TOPIC_DELETION_DISABLED and version < DELETION_DISABLED_SINCE:
         code = ErrorCode.INVALID_REQUEST
-    name = error.name if isinstance(error, _UndeletableError) else row.name
+    name = row.name
+    if name is None and code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        # The name of a topic with an id is told to those who may describe it.
+        topic = ctx.services.topics.by_id(row.topic_id)
+        if topic and ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name, is_attempt=False):
+            name = topic.name
     return DeletableTopicResult(name=name, topic_id=row.topic_id, error_code=code, error_message=error.message or None)
 
 
@@ -127,9 +123,7 @@ def _find(ctx: Context, row: DeleteTopicState) -> Topic:
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {row.topic_id.hex()}")
         if not may_all and not ctx.may(AclOperation.DELETE, ResourceType.TOPIC, topic.name):
-            raise _UndeletableError(
-                topic.name if ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name, is_attempt=False) else None
-            )
+            raise refusal(ResourceType.TOPIC)
     if not may_all:
         check(ctx, AclOperation.DELETE, ResourceType.TOPIC, topic.name)
     return topic

@@ -65,7 +65,7 @@ from ..partitions.fetch_sessions import (
 )
 from ..partitions.topics import Partition
 from ..partitions.waits import Waiter, WantedPartition
-from ..runtime.cold_reads import TRIES_MAX, bring
+from ..runtime.threads import TRIES_MAX, bring
 from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context

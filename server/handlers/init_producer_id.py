@@ -19,7 +19,7 @@ from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitPro
 from ..coordination.records import Producer
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from ..transactions.fencing import code_for
+from ..transactions.metadata import code_for
 from .permissions import check, refusal
 
 _FIRST_VERSION_WITH_FENCED = 4

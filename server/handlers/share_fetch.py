@@ -35,7 +35,7 @@ from ...protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from ...storage.disk.files import WouldWaitError
-from ..runtime.cold_reads import TRIES_MAX, bring
+from ..runtime.threads import TRIES_MAX, bring
 from ..runtime.time_slices import run_cooperatively
 from ..services.context import Context
 from ..sharing.acquiring import AcquireWish

@@ -31,8 +31,8 @@ from ..groups.classic.protocol import Caller
 from ..groups.coordinator import GroupCoordinator
 from ..groups.shard import GroupShard
 from ..groups.streams.answering import Heard
-from ..groups.streams.applications.configured import InternalTopic, StatusCode
-from ..groups.streams.requests import check_size
+from ..groups.streams.configured import InternalTopic, StatusCode
+from ..groups.streams.member import check_size
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType

@@ -21,8 +21,8 @@ from ...protocol.messages.txn_offset_commit import (
 )
 from ...storage.disk.paths import TopicPartition
 from ..coordination.records import Producer
-from ..groups.offsets.commits import TopicCommit
-from ..groups.offsets.offsets import Place
+from ..groups.offset_commits import TopicCommit
+from ..groups.offset_table import Place
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType

@@ -15,11 +15,10 @@ from ..broker.broker import Broker
 from ..broker.lives import LifeOverError
 from ..runtime.errors import ControlError, Kind
 from ..runtime.errors import refusal as kafka_refusal
-from ..runtime.worker import in_worker
+from ..runtime.threads import in_worker
 from .access import HttpRefusal
 from .call import JSON_TYPE, Lives, Text
-from .decoding import decoded, from_texts
-from .encoding import encoded
+from .json_values import decoded, encoded, from_texts
 from .table import AnyCall, CallTable, Route
 
 log = logging.getLogger("ottla.admin")

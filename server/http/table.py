@@ -20,7 +20,6 @@ from ..control import (
     explain,
     faults,
     groups,
-    leaders,
     leases,
     lives,
     nodes,
@@ -36,7 +35,7 @@ from ..control import (
 from ..control.cases import load
 from ..control.operation import OPERATIONS, Nothing
 from ..control.seed import planting
-from ..runtime.worker import in_worker
+from ..runtime.threads import in_worker
 from .access import HttpRefusal
 from .call import Call, Lives, Text, call_of
 from .calls import CALLS as TEXTS
@@ -69,7 +68,6 @@ _DECLARING = (
     compaction,
     segments,
     faults,
-    leaders,
     groups,
     transactions,
     records,
@@ -84,7 +82,6 @@ CALLS: tuple[AnyCall, ...] = (
     Call("GET", "/v1/openapi.json", "This API as an OpenAPI 3.1 document.", Nothing, Text, _openapi, any_time=True),
     *(call_of(each) for module in _DECLARING for each in OPERATIONS if each.function.__module__ == module.__name__),
 )
-
 
 SHOWN = 100
 """Characters of a path that are looked at, or told."""

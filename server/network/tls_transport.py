@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ...storage.disk.files import FileSlice, WouldWaitError
-from ..runtime.cold_reads import read_ahead
+from ..runtime.threads import read_ahead
 from .desk import HangUpError
 from .transport import Part, PeerGoneError, PlainTransport, joined
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import trio
 
 from ...storage.disk.files import Buffer, FileSlice, WouldWaitError
-from ..runtime.cold_reads import read_ahead
+from ..runtime.threads import read_ahead
 from ..runtime.time_slices import TimeSlice
 
 Part: TypeAlias = bytes | bytearray | memoryview | FileSlice

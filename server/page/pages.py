@@ -16,7 +16,7 @@ from ..broker.broker import Broker
 from ..broker.lives import Lives
 from ..control.broker_state import version
 from ..runtime.errors import ControlError
-from ..runtime.worker import in_worker
+from ..runtime.threads import in_worker
 from . import rendering
 from .rendering import Drawn, Viewer
 from .section import EVENTS, Page, Section

@@ -22,9 +22,8 @@ from ..runtime.clock import Clock
 from ..runtime.meters import Meter
 from ..runtime.nursery import Tasks
 from .flusher import Flusher
-from .topics import NO_LEADER, Partition, Topics
+from .topics import NO_LEADER, Partition, Topics, Watcher
 from .waits import FetchWaits
-from .watcher import Watcher
 
 logger = logging.getLogger("ottla.appends")
 

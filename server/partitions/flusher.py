@@ -22,8 +22,8 @@ from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.logs.flush import Flush
 from ...storage.logs.log import Log
 from ..runtime.clock import Clock
-from ..runtime.disk import Work, in_thread
 from ..runtime.meters import Timer
+from ..runtime.threads import Work, in_thread
 
 logger = logging.getLogger("ottla.flusher")
 

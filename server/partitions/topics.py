@@ -7,7 +7,8 @@ and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
@@ -15,12 +16,30 @@ from ...storage.logs.log import Log
 from ...storage.segment.leader_epochs import UNDEFINED
 from ...storage.topics.catalog_file import PartitionEntry
 from .internal_topics import INTERNAL_TOPICS
-from .reassigning import Reassigning
 
 NO_LEADER = -1
 """`Partition.leader` while no live node leads it."""
 NAME_CHARS_SHOWN = 249
 """Of a name that a request brings, in a message: no topic has a longer one, but a request may repeat one of 32 KB a million times."""
+
+
+@dataclass(slots=True)
+class Reassigning:
+    """What becomes of a partition's replicas (KIP-455), of which both of these are a part until it has become so.
+
+    All replicas are one log, so nothing is copied. What is played is the time: a new replica is in step when the throttle
+    would have let the log's bytes through.
+    """
+
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    copied_bytes: dict[int, float]
+    """By node, of those of `adding` that are not in step yet: how much each has caught up."""
+
+    @property
+    def lagging(self) -> Collection[int]:
+        """Those of `adding` that are not in step yet."""
+        return self.copied_bytes.keys()
 
 
 class Partition:
@@ -205,3 +224,25 @@ def unknown_topic(name: str) -> KafkaError:
 def flat(name: str) -> str:
     """The name as metrics have it; no two topics may have the same."""
     return name.replace(".", "_")
+
+
+class Watcher:
+    """Whoever keeps something that hangs on topics, told in the turn in which everybody sees the change.
+
+    What it need not know of it leaves as it is here. Nothing may raise.
+    """
+
+    def leader_moved(self, partition: Partition) -> None:
+        """Another node leads the partition, or none."""
+
+    def topic_created(self, topic: Topic) -> None:
+        """There is a new topic."""
+
+    def topic_grew(self, topic: Topic) -> None:
+        """A topic got more partitions."""
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """Nobody finds the topic any more; it still has its partitions."""
+
+    def lost(self, partition: Partition, now_ms: int) -> None:
+        """What was appended to a partition of the broker's own will never be on disk."""

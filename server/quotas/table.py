@@ -13,8 +13,7 @@ from typing import Any
 
 from .clients import ClientQuotas
 from .connections import AddressBounds, ConnectionRates
-from .entities import IP, Entity, facts_of, read_facts
-from .limits import QuotaLimits, limits_of
+from .entities import IP, Entity, QuotaLimits, facts_of, limits_of, read_facts
 from .rates import Window
 from .validation import CLIENT_KEYS, ENTITIES_MAX, is_literal_address, problem_of
 

@@ -1,4 +1,7 @@
-"""Lines of a log that clients can bring about as often as they like: so many a second are told, the others stand at DEBUG only."""
+"""Lines of a log that clients can bring about as often as they like: so many a second are told, the others stand at DEBUG only.
+
+Names and words of clients stand in many lines, and must neither end one nor move the cursor of a terminal.
+"""
 
 from __future__ import annotations
 
@@ -67,3 +70,16 @@ def tell_of_hidden(*, at_end: bool = False) -> None:
     for each in tuple(_HIDING):
         if at_end or each.is_over():
             each.tell_of_hidden()
+
+
+def printable(text: str) -> str:
+    """The same with line ends, and whatever else is no character to be read, as Python writes them in ASCII."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+class LogLines(logging.Formatter):
+    """Each message is one line, whatever it is about; tracebacks keep theirs."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = printable(record.message)
+        return super().formatMessage(record)

@@ -8,6 +8,19 @@ from typing import Self
 USER = "User"
 
 
+class UnprovenError(Exception):
+    """A client has not proved who it is, and is to be sent away.
+
+    Args:
+        is_told: The client reads why. Else the reason is for us alone: it would tell who has an account, or what is wrong with a
+            password.
+    """
+
+    def __init__(self, why: str, *, is_told: bool = False) -> None:
+        super().__init__(why)
+        self.is_told = is_told
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """A type and a name, written `User:alice`; Apache Kafka's KafkaPrincipal."""

@@ -11,7 +11,7 @@ from .acls.acl import Acl
 from .acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from .principal import Principal
 from .sasl.scram_users import SCRAM_USERS, facts_of
-from .tokens.token import Token
+from .tokens import Token
 
 
 def sections_of(records: ClientRecords) -> Sections:

@@ -19,10 +19,9 @@ from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.logs.rolling import open_until_ms
 from ...storage.topics.config import LogConfig
-from ..cleaning.advice import OpenTransactionFacts, Remedy, moment, next_roll_sentence, remedies
-from ..cleaning.status import CleanerStatus
+from ..cleaning.advice import CleanerStatus, OpenTransactionFacts, Remedy, moment, next_roll_sentence, remedies
 from ..runtime.clock import NOW_MS_MAX
-from ..runtime.disk import Work, in_thread
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..transactions.listing import UnclosedTransaction
 from .context import Services

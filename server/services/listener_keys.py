@@ -19,7 +19,7 @@ from ..config.broker_config import BrokerConfig
 from ..config.listeners import OVER_SASL, OVER_TLS
 from ..config.live_config import LiveConfig
 from ..network.listener import Listener
-from ..runtime.disk import Work, in_thread
+from ..runtime.threads import Work, in_thread
 
 if TYPE_CHECKING:
     from ..security.tls.contexts import TlsContext

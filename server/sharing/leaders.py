@@ -22,8 +22,7 @@ from ..coordination.ground import Ground
 from ..partitions.topics import Partition
 from ..runtime.nursery import Tasks
 from ..runtime.time_slices import TimeSlice
-from .beginning import STATE_RETRY_MS, STATE_TRIES, Beginning, Led, told
-from .share_group_config import ShareGroupConfig, share_group_config
+from .beginning import STATE_RETRY_MS, STATE_TRIES, Beginning, Led, ShareGroupConfig, share_group_config, told
 from .share_partition import RUNS_AT_ONCE, SharePartition, Update
 from .share_records import SharePartitionKey
 from .share_sessions import SessionKey, SharedPartition, ShareSession, ShareSessions

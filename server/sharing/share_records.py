@@ -20,15 +20,14 @@ from ...protocol.messages.share_state_log import RECORD_TYPES
 from ...protocol.messages.write_share_group_state import StateBatch as StateBatchMessage
 from ...protocol.wire import codec
 from ...storage.disk.checkpoints import uuid_text
-from ..coordination import blobs
-from ..coordination.blobs import blob_types, read_message, read_number
+from ..coordination import records as coordinator_records
+from ..coordination.records import blob_types, read_message, read_number
 from .state_batches import ShareStateBatch
 
 _BLOBS = blob_types(RECORD_TYPES)
 
 Change: TypeAlias = tuple[Any, Any]
 """Key and value, as messages of `share_state_log`; None deletes the key."""
-
 
 _UUID_BYTES, _UUID_CHARS_MAX = 16, 24
 _NUMBER = re.compile(r"[+-]?[0-9]{1,12}")
@@ -80,7 +79,7 @@ def read_record(key: bytes | None, value: bytes | None) -> Change | None:
     return read_message(codec(key_class, 0, False), key), said
 
 
-write_record = partial(blobs.write_record, _BLOBS)
+write_record = partial(coordinator_records.write_record, _BLOBS)
 """From key and value."""
 
 

@@ -10,9 +10,8 @@ from ..coordination.ground import Ground
 from ..coordination.service import CoordinatorService
 from ..partitions.internal_topics import SHARE_STATE_TOPIC
 from .share_records import SharePartitionKey
-from .share_states import ShareState, WrittenState
+from .share_states import ShareState, ShareStateShard, WrittenState
 from .state_coordinator import ShareStateCoordinator, ShareStateSettings
-from .state_shard import ShareStateShard
 
 log = logging.getLogger("ottla.sharing")
 

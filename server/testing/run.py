@@ -19,9 +19,8 @@ from ...protocol.errors import KafkaError
 from ..client.kafka import ConfigValue, Kafka
 from ..client.security import PLAIN, Security
 from ..embedded.broker import Broker
-from .broker_log import BrokerLog
+from .reports import BrokerLog, tails
 from .settings import read, reset
-from .tails import tails
 
 T = TypeVar("T")
 TopicWanted: TypeAlias = tuple[int, Mapping[str, ConfigValue] | None]

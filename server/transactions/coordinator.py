@@ -21,8 +21,7 @@ from ..coordination.deadlines import Deadline
 from ..coordination.jobs import Job, Steps
 from ..coordination.records import Producer
 from ..coordination.shard import ShardState
-from ..coordination.store import RecordStore, WhenFlushed, at_once
-from ..coordination.tombstones import Tombstones
+from ..coordination.store import RecordStore, Tombstones, WhenFlushed, at_once
 from ..partitions.internal_topics import TRANSACTIONS_TOPIC
 from .decisions import check_not_prepared, check_producer, decide
 from .endings import Endings, WriteMarker

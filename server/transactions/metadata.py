@@ -212,3 +212,10 @@ class TransactionMetadata:
         if self.state not in FOLLOWS[state]:
             raise RuntimeError(f"{state.title} after {self.state.title}")
         return replace(self, state=state, previous_producer_id=self.producer_id, **changes)
+
+
+def code_for(error: KafkaError, version: int, *, knows_fenced_since: int) -> ErrorCode:
+    """The error's code in this version of a request: INVALID_PRODUCER_EPOCH stood for PRODUCER_FENCED (KIP-588)."""
+    if error.code is ErrorCode.PRODUCER_FENCED and version < knows_fenced_since:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error.code

@@ -16,7 +16,7 @@ from ...protocol.errors import ProtocolError
 from ...protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ...protocol.wire import codec
 from ...storage.disk.paths import TopicPartition
-from ..coordination.blobs import read_message, read_number, write_blob
+from ..coordination.records import read_message, read_number, write_blob
 from .metadata import FOLLOWS, TransactionMetadata, TransactionState
 
 _KEY_TYPE = 0

@@ -18,13 +18,13 @@ from ..logs.log import Log
 from ..produce.producer_state import LastRecord
 from ..steps import Steps, to_the_end
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
-from .cleaning_states import CleaningStates, HeldError, StateError
+from .cleaning_states import CleaningStates
 from .dirtiness import LogToClean, first_dirty_offset, measure_forced_in_pieces, measure_in_pieces
 
 if TYPE_CHECKING:
     from .eligibility import Eligibility
 
-__all__ = ["CleanerManager", "StateError", "UncleanableMark"]
+__all__ = ["CleanerManager", "UncleanableMark"]
 
 # Logs and their segments; a millisecond or two.
 MEASURED_AT_ONCE = 64
@@ -93,7 +93,7 @@ class CleanerManager(CleaningStates):
         return [
             log
             for log in self._logs.values()
-            if not log.is_surveyed and log.config.is_compact and self._is_available(log)
+            if not log.is_surveyed and log.config.is_compact and self.is_available(log)
         ]
 
     def filthiest(self, now_ms: int) -> Generator[None, None, LogToClean | None]:
@@ -135,20 +135,15 @@ class CleanerManager(CleaningStates):
         return None
 
     def take(self, log: Log, now_ms: int, *, is_forced: bool) -> Generator[None, None, LogToClean | None]:
-        """Take this log for a pass, as `filthiest` would if it were the only log; None if it is not due.
+        """Take this log for a pass, as `filthiest` would if it were the only log; None if it is not due, or not `is_available`.
 
         Args:
             is_forced: Take it whether or not it is due, with the young segments that `min.compaction.lag.ms` protects. The log
                 may have nothing dirty: a pass then removes what has reached its delete horizon.
-
-        Raises:
-            HeldError: Another operation has the log, or it is uncleanable, offline or deleted.
         """
         while True:
             measured = yield from self._measured([log], [0], now_ms, is_forced=is_forced)
-            if not self._is_available(log):
-                raise HeldError(f"{log.topic_partition} is {self.state_name(log.topic_partition)}")
-            if not measured:
+            if not measured or not self.is_available(log):
                 return None
             ((_, found),) = measured
             if not (is_forced or found.is_due):
@@ -176,7 +171,7 @@ class CleanerManager(CleaningStates):
         self, logs: Sequence[Log], asked: Iterable[int], now_ms: int, *, is_forced: bool = False
     ) -> Steps[list[tuple[int, LogToClean]]]:
         """Measure those of `logs` that are still open, free, compacted and not empty. Only long logs take several steps."""
-        free = {at: log for at in asked if (log := logs[at]).config.is_compact and self._is_available(log)}
+        free = {at: log for at in asked if (log := logs[at]).config.is_compact and self.is_available(log)}
         checkpoints, unread = self._checkpoints.of(free.values())
         found = []
         for at, log in free.items():
@@ -191,7 +186,8 @@ class CleanerManager(CleaningStates):
     def _is_choosable(self, found: LogToClean) -> bool:
         return found.is_due and found.log.topic_partition not in self._put_off
 
-    def _is_available(self, log: Log) -> bool:
+    def is_available(self, log: Log) -> bool:
+        """Whether a pass over the log may begin: nobody has it, and it is neither marked, nor offline, nor gone."""
         tp = log.topic_partition
         is_free = not self.is_held(tp) and tp not in self.uncleanable and log.failure is None
         return is_free and self._logs.get(tp) is log
@@ -202,7 +198,7 @@ class CleanerManager(CleaningStates):
         checkpoints, unread = self._checkpoints.of([log])
         dirty_from, _ = first_dirty_offset(log, checkpoints.get(log.topic_partition))
         return (
-            self._is_available(log)
+            self.is_available(log)
             and log.config.is_compact
             and not unread
             and dirty_from == found.first_dirty_offset
@@ -224,13 +220,13 @@ class CleanerManager(CleaningStates):
             return None
         except Exception as error:  # noqa: BLE001 - every error is reported
             # It must not keep all other logs from being cleaned (KAFKA-8725).
-            if not self._is_available(log):
+            if not self.is_available(log):
                 return None  # it was deleted during the measurement, for instance
             reason = str(error) or type(error).__name__
             self.mark_uncleanable(tp, reason)
             self._note(f"{tp} cannot be measured for cleaning: {reason}")
             return None
-        if is_wrong and self._is_available(log) and self._corrections.get(tp) != (log, dirty_from):
+        if is_wrong and self.is_available(log) and self._corrections.get(tp) != (log, dirty_from):
             self._note_wrong(log, checkpoint, dirty_from)
             self._corrections[tp] = log, dirty_from
         return found
@@ -339,7 +335,7 @@ class CleanerManager(CleaningStates):
         tp = log.topic_partition
         if log.config.is_compact != compacted or self.is_held(tp) or self._logs.get(tp) is not log:
             return False
-        if compacted and not self._is_available(log):
+        if compacted and not self.is_available(log):
             return False
         self.begin(tp)
         return True
@@ -368,12 +364,12 @@ class CleanerManager(CleaningStates):
         """A pass is over, however it ended: free the partition, or hand it to those who asked for it.
 
         Raises:
-            StateError: The partition is not being cleaned.
+            RuntimeError: The partition is not being cleaned.
         """
         self.leave(cleaned.log.topic_partition)
 
     def done_deleting(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Retention is through with these. StateError if one was not in progress."""
+        """Retention is through with these. RuntimeError if one was not in progress."""
         for tp in topic_partitions:
             self.leave(tp)
 

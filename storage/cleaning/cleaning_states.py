@@ -10,7 +10,7 @@ A partition without a state is free. The cleaner and retention leave one with a 
     paused n      --abort and pause-->                    paused n+1
     paused n      --resume-->                             paused n-1, or none after the last one
 
-Anything else is a mistake of the caller (StateError). Truncation, deletion of a partition, a policy that drops
+Anything else is a mistake of the caller (RuntimeError). Truncation, deletion of a partition, a policy that drops
 `compact`, and the retention job on logs without it pause first and resume after.
 Source: Apache Kafka's LogCleanerManager.
 """
@@ -20,14 +20,6 @@ from collections.abc import Callable, Iterable
 from ..disk.paths import TopicPartition
 
 NOT_HELD = "not held"
-
-
-class StateError(Exception):
-    """A step that the partition's state does not allow: a mistake in the broker."""
-
-
-class HeldError(Exception):
-    """Another operation has the partition."""
 
 
 class _InProgress:
@@ -68,7 +60,7 @@ class CleaningStates:
         self._states[tp] = _InProgress()
 
     def leave(self, tp: TopicPartition) -> None:
-        """The pass or deletion is over, however it ended. StateError if there was none."""
+        """The pass or deletion is over, however it ended. RuntimeError if there was none."""
         state = self._states.get(tp)
         if isinstance(state, _InProgress):
             del self._states[tp]
@@ -77,7 +69,7 @@ class CleaningStates:
             self._states[tp] = _Paused()
             state.on_paused()
         else:
-            raise StateError(f"{tp} is {_name(state)}, so no cleaning of it can end")
+            raise RuntimeError(f"{tp} is {_name(state)}, so no cleaning of it can end")  # noqa: TRY004 - a state, no type
 
     def is_aborting(self, tp: TopicPartition) -> bool:
         """Whether the pass over this partition is to stop; its checkpoints ask. Safe from any thread."""
@@ -101,7 +93,7 @@ class CleaningStates:
             True if the partition is paused now, False if `on_paused` will be called.
 
         Raises:
-            StateError: Another caller is waiting for the same.
+            RuntimeError: Another caller is waiting for the same.
         """
         state = self._states.get(tp)
         if state is None:
@@ -112,15 +104,15 @@ class CleaningStates:
             self._states[tp] = _AbortingPass(on_paused)
             return False
         else:
-            raise StateError(f"{tp} is being aborted already")
+            raise RuntimeError(f"{tp} is being aborted already")
         return True
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Take one pause back from each. StateError if one was not paused."""
+        """Take one pause back from each. RuntimeError if one was not paused."""
         for tp in topic_partitions:
             state = self._states.get(tp)
             if not isinstance(state, _Paused):
-                raise StateError(f"{tp} is {_name(state)}, so it cannot be resumed")
+                raise RuntimeError(f"{tp} is {_name(state)}, so it cannot be resumed")  # noqa: TRY004 - a state, no type
             state.times -= 1
             if state.times == 0:
                 del self._states[tp]

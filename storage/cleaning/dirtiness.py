@@ -10,11 +10,12 @@ comes out is then as of the first one.
 Source: Apache Kafka's LogCleanerManager; KIP-58 (min lag), KIP-354 (max lag).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from ...protocol.records import RecordBatch
 from ..logs.log import Log
 from ..logs.segments import SegmentList
 from ..produce.producer_state import LastRecord
@@ -244,3 +245,29 @@ def _oldest_ms(segments: Sequence[LogSegment]) -> Steps[int | None]:
         if found_ms is not None and (oldest_ms is None or found_ms < oldest_ms):
             oldest_ms = found_ms
     return oldest_ms
+
+
+def is_any_reached(segments: Sequence[LogSegment], now_ms: int, checkpoint: Callable[[], None] = lambda: None) -> bool:
+    """Whether one of these segments has a tombstone or a marker whose delete horizon has been reached. In any thread.
+
+    The cleaner's rounds do not check this, as in Apache Kafka: a tombstone is removed by the first pass after its horizon, and
+    only dirty records cause one. A forced pass checks it, so that no log is copied for nothing.
+
+    Args:
+        segments: Sealed segments, which must not be replaced or deleted during the call.
+        checkpoint: Called before every segment; may raise to stop.
+
+    Raises:
+        CorruptRecordError: The bytes after some batch are not a batch, or its records cannot be read.
+        OSError: The disk refused.
+    """
+    for segment in segments:
+        checkpoint()
+        for position, header in segment.headers():
+            horizon_ms = header.delete_horizon_ms
+            if horizon_ms is not None and horizon_ms <= now_ms:
+                batch = RecordBatch(memoryview(segment.log_file.read_at(position, header.size_bytes)))
+                # The other records of a batch keep its horizon after its tombstones have been removed.
+                if batch.is_control or any(record.value is None for record in batch.records()):
+                    return True
+    return False

@@ -33,12 +33,11 @@ from ..logs.recovery import offline_log
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ..topics.config import LogConfig
 from .claims import claim, cluster_of
-from .closing import close_dir
 from .data_dir import DataDir
 from .departures import Departure, DueRemoval, collected
 from .inspection import check_owners, unique
 from .loading import ConfigFor, Loading
-from .log_table import LogTable
+from .log_table import LogTable, close_dir
 from .making import Fill, Making, NewLogs
 from .opener import LogOpener
 from .relocation import Relocation

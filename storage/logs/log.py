@@ -34,8 +34,7 @@ from ..segment.index import RELATIVE_OFFSET_MAX
 from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
 from ..topics.config import LogConfig
-from .deleted_files import DeletedFiles
-from .deletion import Deletion
+from .deletion import DeletedFiles, Deletion
 from .durable_log import DurableLog
 from .large_append import AT_ONCE_WRITTEN_BYTES, LargeAppend, LargeWriteError
 from .log_parts import LogContents, LogPlace

@@ -25,12 +25,31 @@ from ..disk import paths
 from ..disk.files import FileSlice, WouldWaitError
 from ..disk.health import Health
 from ..segment.index import AbortedTxn
-from ..segment.log_offset_metadata import FetchedRecords, LogOffsetMetadata
 from ..segment.segment import LogSegment
 from ..steps import Steps, to_the_end
 from ..topics.config import LogConfig
 from .log_parts import LogContents, LogPlace
 from .segments import SegmentList
+
+
+class LogOffsetMetadata(NamedTuple):
+    """An offset, and the place of the batch that holds or follows it: what bytes between two offsets are counted with. Holds until that segment is cut or replaced."""
+
+    offset: int
+    segment_base_offset: int
+    position: int
+    """In bytes, in the segment's log file."""
+
+
+class FetchedRecords(NamedTuple):
+    """What a read found."""
+
+    records: FileSlice
+    """Whole batches."""
+    offered_bytes: int
+    """With the part of a further batch up to the limit: what Apache Kafka gives, and counts against every limit."""
+    start: LogOffsetMetadata
+    """Where the offset lies that was asked for."""
 
 
 class FoundOffset(NamedTuple):

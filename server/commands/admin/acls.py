@@ -6,12 +6,10 @@ import argparse
 from functools import partial
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.errors import SAID_NO
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show
-from .asking import Admin, call_command, fields_of, with_admin_options
-from .showing import show_answer
+from .asking import Admin, call_command, fields_of, show_answer, with_admin_options
 
 NOTES = """\
 examples:

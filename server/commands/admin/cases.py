@@ -6,8 +6,7 @@ from typing import Any
 
 from ..frame.parser import Parser
 from ..frame.printing import folded, show, terminal_width
-from .asking import call_command
-from .showing import show_rows
+from .asking import call_command, show_rows
 
 _TOLD = ("looks_like", "reveals")
 

@@ -6,14 +6,12 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import duration_ms, number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import BECOMES, show, waited_for
-from ..frame.progress import Progress
-from .asking import Admin, call_command, with_admin_options
-from .showing import SENTENCE, show_answer, show_rows
+from ..frame.terminal import Progress
+from .asking import SENTENCE, Admin, call_command, show_answer, show_rows, with_admin_options
 
 COMPACT_NOTES = """\
 Without --force as Apache Kafka's cleaner would: the active segment stays, so does what min.compaction.lag.ms and open

@@ -6,14 +6,12 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.errors import WrongCallError
 from ..frame.options import number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import folded, show, terminal_width, visible
 from ..frame.times import time_text
-from .asking import Admin, with_admin_options
-from .showing import SENTENCE, duration_text, show_answer, show_rows
+from .asking import SENTENCE, Admin, duration_text, show_answer, show_rows, with_admin_options
 
 NOTES = """\
 examples:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.errors import SAID_NO
 from ..frame.options import duration_ms, number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show
-from .asking import NULL, Admin, call_command, fields_of, with_admin_options
-from .showing import duration_text, show_answer, show_rows
+from .asking import NULL, Admin, call_command, duration_text, fields_of, show_answer, show_rows, with_admin_options
 
 NOTES = """\
 examples:

@@ -7,13 +7,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.errors import WrongCallError
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show
-from ..frame.progress import Progress
-from .asking import Admin, with_admin_options
-from .showing import show_answer
+from ..frame.terminal import Progress
+from .asking import Admin, show_answer, with_admin_options
 
 
 def _begun(what: str, done: str) -> Callable[[argparse.Namespace], None]:

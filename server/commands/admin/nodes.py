@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.options import number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show
-from .asking import Admin, call_command, fields_of, with_admin_options
-from .showing import show_answer, show_rows
+from .asking import Admin, call_command, fields_of, show_answer, show_rows, with_admin_options
 
 _INT32_MAX = 2**31 - 1
 

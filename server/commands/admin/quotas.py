@@ -6,11 +6,9 @@ import argparse
 import math
 from typing import Any
 
-from ..frame.command import Command
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show
-from .asking import Admin, call_command, with_admin_options
-from .showing import show_answer, show_rows
+from .asking import Admin, call_command, show_answer, show_rows, with_admin_options
 
 NOTES = """\
 examples:

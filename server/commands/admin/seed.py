@@ -6,12 +6,10 @@ import argparse
 import sys
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.errors import WrongCallError
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json
-from .asking import Admin, with_admin_options
-from .showing import show_answer, show_rows
+from .asking import Admin, show_answer, show_rows, with_admin_options
 
 SEED_BYTES_MAX = 4 << 20
 NOTES = """\

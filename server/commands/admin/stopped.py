@@ -15,8 +15,7 @@ from functools import partial
 from ....protocol.errors import KafkaError
 from ....storage.cleaning.cleaner import Cleaner, CleaningAbortedError, CleanStats
 from ....storage.cleaning.cleaner_manager import CleanerManager
-from ....storage.cleaning.cleaning_states import HeldError
-from ....storage.cleaning.delete_horizons import is_any_reached
+from ....storage.cleaning.dirtiness import is_any_reached
 from ....storage.disk import paths
 from ....storage.disk.files import DirectoryLockedError
 from ....storage.disk.health import DataDirectoryError
@@ -149,12 +148,11 @@ class _Compacting:
     def _pass(self, passes: list[CleanStats]) -> bool:
         """Whether there is more to do."""
         log, manager, now_ms = self._log, self._manager, self._clock.now_ms()
-        try:
-            chosen = to_the_end(manager.take(log, now_ms, is_forced=self._is_forced))
-        except HeldError:
+        chosen = to_the_end(manager.take(log, now_ms, is_forced=self._is_forced))
+        if chosen is None and not manager.is_available(log):
             mark = manager.uncleanable.get(log.topic_partition)
             reason = log.failure if mark is None else mark.reason
-            raise ControlError(Kind.FAILED, f"{log.topic_partition} cannot be cleaned: {reason}") from None
+            raise ControlError(Kind.FAILED, f"{log.topic_partition} cannot be cleaned: {reason}")
         if chosen is None:
             return False
         try:

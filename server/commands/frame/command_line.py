@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple, NoReturn
 
-from .command import Command
 from .errors import did_you_mean
-from .parser import Parser, looks_like_option, read, taken
+from .parser import Command, Parser, looks_like_option, read, taken
 from .table import ROWS, Commands, load
 
 DESCRIPTION = "A Kafka-compatible broker in Python whose log compaction can be trusted."

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ....storage.topics.properties import parse_properties
-from ...config.authorization import HANDED_ON
-from ...config.options.by_name import BROKER_OPTIONS, find_option
+from ...config.options.known_options import BROKER_OPTIONS, find_option
+from ...config.options.security_options import HANDED_ON
 
 PREFIX = "KAFKA_"
 BITNAMI_PREFIX = "KAFKA_CFG_"

@@ -1,10 +1,10 @@
-"""A parser of one command's options: says what is wrong in one line; what would be right stands in the help."""
+"""What a command is, and a parser of its options, which says what is wrong in one line; what would be right stands in the help."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, NoReturn
 
 from .errors import WRONG_CALL, did_you_mean
 
@@ -93,3 +93,34 @@ def taken(known: dict[str, argparse.Action], word: str, left: list[str], parser:
 def looks_like_option(word: str) -> bool:
     """A dash alone is a file's name, and one before a digit belongs to a number."""
     return len(word) > 1 and word[0] == "-" and not word[1].isdigit()
+
+
+def no_options(_parser: Parser) -> None:
+    """For a command that has none."""
+
+
+class Command(NamedTuple):
+    """One thing that `ottla` can be asked to do.
+
+    A module of a command has either `COMMAND` (`ottla status`) or `ACTIONS` (`ottla topics list`, `ottla topics create` …).
+    It is loaded for every help text and every completion, so what it needs to do its work is imported in `run`.
+    """
+
+    name: str
+    help: str
+    """One line, without a full stop."""
+    run: Callable[[argparse.Namespace], int | None]
+    """Does it; returns the exit code, None for 0. Raises `errors.CommandError`."""
+    add_options: Callable[[Parser], None] = no_options
+    notes: str = ""
+    """What the help says below the options, laid out as it is."""
+
+    def parser(self, group: str = "") -> Parser:
+        """Reads the options; `group` is the command that this is an action of."""
+        made = Parser(" ".join(filter(None, ("ottla", group, self.name))), _sentence(self.help), self.notes)
+        self.add_options(made)
+        return made
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

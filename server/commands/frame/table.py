@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
-from .command import Command
+from .parser import Command
 
 
 class CommandRow(NamedTuple):

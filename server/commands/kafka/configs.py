@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import get_args
 
 from ...client.configs import Kind
-from ..frame.command import Command
 from ..frame.errors import CommandError, did_you_mean
 from ..frame.options import bootstrap_option, json_option, name_and_value
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json, show_table
 from .asking import connected
 

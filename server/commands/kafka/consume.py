@@ -9,10 +9,9 @@ from itertools import islice
 
 from ...client.reading import EARLIEST, LATEST, Isolation
 from ...client.values import Offsets, Record
-from ..frame.command import Command
 from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import bootstrap_option, json_option, number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show_bytes, visible
 from ..frame.printing import show_json as show_line_of_json
 from ..frame.times import time_text

@@ -19,10 +19,9 @@ from ....protocol.messages.streams_group_describe import StreamsGroupDescribeReq
 from ...client.nodes import check
 from ...client.reading import EARLIEST, LATEST
 from ...client.values import Group
-from ..frame.command import Command
 from ..frame.errors import CommandError, WrongCallError, did_you_mean
 from ..frame.options import bootstrap_option, json_option
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json, show_table
 from ..frame.times import time_ms
 from .asking import ClusterViews, connected

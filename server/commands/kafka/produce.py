@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ...client.values import NewRecord, Record
-from ..frame.command import Command
 from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import bootstrap_option, json_option, name_and_value, number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json
-from ..frame.progress import Progress
+from ..frame.terminal import Progress
 from .asking import connected
 from .record_json import RecordLineError, from_json
 

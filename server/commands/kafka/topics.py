@@ -6,11 +6,10 @@ import argparse
 import base64
 
 from ...client.reading import EARLIEST, LATEST
-from ..frame.command import Command
 from ..frame.options import bootstrap_option, json_option, name_and_value, number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json, show_table
-from ..frame.watching import watch_option, watched
+from ..frame.terminal import watch_option, watched
 from .asking import connected
 from .directories import directories_of, directory_text
 

@@ -21,7 +21,7 @@ from ....storage.topics.options import (
     option,
     options_of,
 )
-from .streams_options import StreamsOptions
+from .group_options import GroupOptions
 
 _BOOLEAN = OptionType.BOOLEAN
 _DOUBLE = OptionType.DOUBLE
@@ -50,7 +50,7 @@ def _is_migration_policy(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
-class BrokerOptions(StreamsOptions):
+class BrokerOptions(GroupOptions):
     """Typed values of the options that Ottla acts on."""
 
     add_partitions_to_txn_retry_backoff_max_ms: int = option(

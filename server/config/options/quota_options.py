@@ -1,19 +1,30 @@
-"""The broker options of quotas and of limits on connections. Names, defaults and bounds are Apache Kafka 4.3.1's."""
+"""The broker options of quotas, of limits on connections, and of what moves between data directories and nodes. Names, defaults and bounds are Apache Kafka 4.3.1's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....storage.topics.options import MAX_INT, Check, OptionType, UpdateMode, at_least, one_of, option
-from .replication_options import ReplicationOptions
+from ....storage.topics.options import MAX_INT, MAX_LONG, Check, OptionType, UpdateMode, at_least, one_of, option
+from .security_options import SecurityOptions
 
 _INT = OptionType.INT
+_LIST = OptionType.LIST
+_LONG = OptionType.LONG
 _STRING = OptionType.STRING
 _FIXED = UpdateMode.READ_ONLY
 
 PER_LISTENER = frozenset({"max.connections", "max.connection.creation.rate"})
 """Those that count for one listener as `listener.name.NAME.OPTION`, and for the others as they are."""
+
+DYNAMIC_ONLY = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Options that Apache Kafka has as dynamic ones only: what it shows of them has no default."""
 
 
 class ListenerLimits(NamedTuple):
@@ -33,7 +44,7 @@ def _per_ip_overrides(text: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
-class QuotaOptions(ReplicationOptions):  # a class with slots has one base
+class QuotaOptions(SecurityOptions):  # a class with slots has one base
     """Typed values of these."""
 
     controller_quota_window_num: int = option(
@@ -42,6 +53,21 @@ class QuotaOptions(ReplicationOptions):  # a class with slots has one base
     controller_quota_window_size_seconds: int = option(
         _INT, 1, at_least(1), "How long each sample of controller.quota.window.num is.", update=_FIXED
     )
+    cordoned_log_dirs: tuple[str, ...] = option(
+        _LIST,
+        (),
+        None,
+        "Data directories in which no new partitions are made, some of log.dirs, or * for all.",
+        update=UpdateMode.PER_BROKER,
+    )
+    follower_replication_throttled_rate: int = option(
+        _LONG,
+        MAX_LONG,
+        at_least(0),
+        "Bytes a second at which this node, as a new replica, catches up with the partitions that"
+        " follower.replication.throttled.replicas lists: so long a reassignment is under way.",
+        hidden=True,
+    )
     inter_broker_listener_name: str | None = option(
         _STRING,
         None,
@@ -49,6 +75,14 @@ class QuotaOptions(ReplicationOptions):  # a class with slots has one base
         "Listener whose connections max.connections and max.connection.creation.rate do not keep waiting, if there are others;"
         " by default the one with the name of security.inter.broker.protocol.",
         update=_FIXED,
+    )
+    leader_replication_throttled_rate: int = option(
+        _LONG,
+        MAX_LONG,
+        at_least(0),
+        "Bytes a second that this node, as a leader, gives to new replicas of the partitions that"
+        " leader.replication.throttled.replicas lists: so long a reassignment is under way.",
+        hidden=True,
     )
     max_connection_creation_rate: int = option(
         _INT, MAX_INT, at_least(0), "Most connections a second to a node, and to each of its listeners; others wait."
@@ -74,6 +108,13 @@ class QuotaOptions(ReplicationOptions):  # a class with slots has one base
     )
     quota_window_size_seconds: int = option(
         _INT, 1, at_least(1), "How long each sample of quota.window.num is.", update=_FIXED
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = option(
+        _LONG,
+        MAX_LONG,
+        at_least(0),
+        "Bytes a second that partitions on their way to another data directory are copied at, all of them together.",
+        hidden=True,
     )
     security_inter_broker_protocol: str = option(
         _STRING,

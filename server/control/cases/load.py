@@ -19,8 +19,7 @@ from ...partitions.topics import Topic
 from ...runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..groups import Position, begin_group_at, commit_offsets, remove_group
 from ..operation import Name, TopicName, operation
-from .case import Case, Expected, Level
-from .table import CASES
+from .table import CASES, Case, Expected, Level
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,15 +27,14 @@ from ....storage.logs.log_parts import LogPlace
 from ....storage.logs.recovery import load_log
 from ....storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ...broker.broker import Broker
-from ...client.partitioner import partition_of
+from ...client.values import partition_of
 from ...cluster.topic_plans import TopicPlan
 from ...config.changes import check_topic_configs
 from ...partitions.internal_topics import INTERNAL_TOPICS
 from ...partitions.topics import Topic
-from ...runtime.disk import Work, in_thread
 from ...runtime.errors import ControlError, Kind, did_you_mean, refusal
+from ...runtime.threads import Work, in_thread, in_worker
 from ...runtime.time_slices import TimeSlice
-from ...runtime.worker import in_worker
 from ..acls import add_acls
 from ..cases.load import load_case
 from ..cases.table import CASES

@@ -25,14 +25,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite, isnan
 from typing import Any
 
 from ....storage.disk.paths import PARTITION_MAX
+from ...broker.broker import Broker
 from ...runtime.errors import ControlError, Kind
+from ...runtime.time_slices import TimeSlice
 from ...security.acls.acl import parse
 from ..cases.load import case_of
-from ..quotas import check_all
-from .fields import SEED_BYTES_MAX, SeedField, field_of, field_of_text
+from ..quotas import check_all, list_quotas
+from .fields import NOT_FINITE, SEED_BYTES_MAX, SeedField, field_of, field_of_text
 from .values import bytes_of, timestamp_of
 
 RECORDS_MAX = 1_000_000
@@ -313,3 +316,31 @@ def _check_bounds(field: SeedField, topics: tuple[SeedTopic, ...]) -> None:
                 raise record.field.error(f"a seed has at most {RECORDS_MAX} records, repeated ones included")
             if size_bytes > RECORD_BYTES_MAX:
                 raise record.field.error(f"a seed has at most {RECORD_BYTES_MAX} bytes of keys and values")
+
+
+async def export(broker: Broker) -> dict[str, Any]:
+    """A seed of what a broker has, without records: each topic that is not the broker's own, with partitions, replicas and configs that are set; and
+    each access control entry and quota."""
+    services, time_slice = broker.services, TimeSlice()
+    topics: dict[str, Any] = {}
+    async for topic in time_slice.each(sorted(services.topics, key=lambda each: each.name)):
+        if topic.is_internal or services.topics.get(topic.name) is not topic:
+            continue
+        entry: dict[str, Any] = {
+            "partitions": len(topic.partitions),
+            "replication_factor": len(topic.partitions[0].replicas),
+        }
+        if configs := dict(services.cluster.topic_configs(topic.name)):
+            entry["configs"] = configs
+        topics[topic.name] = entry
+    exported: dict[str, Any] = {"topics": topics}
+    if services.authorizer is not None and len(services.authorizer.index):
+        exported["acls"] = await time_slice.sorted(await time_slice.map(str, services.authorizer.index.all()))
+    if quotas := (await list_quotas(broker)).quotas:
+        exported["quotas"] = {
+            state.entity: {
+                key: value if isfinite(value) else NOT_FINITE[isnan(value)] for key, value in state.quotas.items()
+            }
+            for state in quotas
+        }
+    return exported

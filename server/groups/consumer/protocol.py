@@ -30,8 +30,7 @@ from .group import ConsumerGroup, all_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember, ConsumerMemberState, ResolvedRegex, away
 from .membership import claim_of, claiming, consumer_group, identified, member_for, with_news
 from .migration import TRIES, Migration, Upgrade, is_large
-from .reconciliation import Claim, Target
-from .steps_ahead import PreparedHeartbeat, StepAhead, has_many, step_ahead
+from .reconciliation import Claim, PreparedHeartbeat, StepAhead, Target, has_many, step_ahead
 from .transition import ConsumerSurroundings, ConsumerTransition, subscribes_anew
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .group import ConsumerGroup
 from .member import ConsumerMember
-from .reconciliation import Claim, Target, next_step
-from .steps_ahead import StepAhead
+from .reconciliation import Claim, StepAhead, Target, next_step
 
 log = logging.getLogger("ottla.groups")
 

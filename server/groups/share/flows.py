@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import KafkaError
-from .keeper import UNKNOWN_OFFSET, Offsets, Refusals, StateKeeper
 from .protocol import StatesToBegin
-from .states import Topics, check_size
+from .states import UNKNOWN_OFFSET, Offsets, Refusals, StateKeeper, Topics, check_size
 
 if TYPE_CHECKING:
     from ..coordinator import GroupCoordinator

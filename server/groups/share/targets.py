@@ -12,7 +12,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import A_PIECE, Steps
 from ...coordination.records import Records
 from ..assigning.assignment import Assignment, GroupSpec, MemberSubscription
-from ..assigning.simple import simple_assignor
+from ..assigning.assignors import simple_assignor
 from ..assigning.topics import TopicView, ids_of
 from ..records import Change
 from ..settings import MEMBERS_A_PIECE

@@ -18,10 +18,10 @@ from ...coordination.deadlines import Deadline
 from ..kinds import PartitionCheck
 from ..reconciled import ReconciledGroup
 from ..records import write_record
-from .applications.configured import Configured
-from .applications.topology import Topology
+from .configured import Configured
 from .member import StreamsMember, StreamsTasks
 from .records import tombstones
+from .topology import Topology
 
 # From this version of OffsetCommit on the generation may be a member epoch.
 _MEMBER_EPOCH_VERSION = 9

@@ -28,8 +28,8 @@ from ....protocol.messages.streams_group_log import (
     StreamsGroupTopologyKey,
 )
 from ..records import Change
-from .applications.topology import Topology
 from .member import Epochs, StreamsMember, StreamsTasks
+from .topology import Topology
 
 EPOCH_MAX = 2**31 - 1
 

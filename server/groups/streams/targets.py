@@ -17,8 +17,8 @@ from ...coordination.records import Records
 from ..records import Change, write_record
 from ..settings import MEMBERS_A_PIECE
 from . import records
-from .applications.configured import Configured
 from .assignor import AssignedMember, sticky
+from .configured import Configured
 from .group import StreamsGroup
 from .member import NO_TASKS, StreamsMember, StreamsTasks
 

@@ -18,16 +18,15 @@ from ....protocol.messages import streams_group_heartbeat as message
 from ....protocol.messages.streams_group_heartbeat import Status
 from ...coordination.jobs import A_PIECE, Steps, to_the_end
 from ..assigning.metadata_hash import MetadataHashes
-from ..assigning.topic_changes import TopicChanges
-from ..assigning.topics import TopicView
+from ..assigning.topics import TopicChanges, TopicView
 from ..records import Change, ReadyChange, write_record
 from . import records, targets
-from .applications.configured import Configured, StatusCode, configure
-from .applications.topology import Topology, of_request
+from .configured import Configured, StatusCode, configure
 from .group import StreamsGroup
 from .member import NO_TASKS, StreamsMember, StreamsTasks
 from .membership import check_claim
 from .reconciliation import next_step
+from .topology import Topology, of_request
 
 log = logging.getLogger("ottla.groups")
 

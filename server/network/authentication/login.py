@@ -16,28 +16,20 @@ import trio
 from ....protocol.apis import API_VERSIONS_KEY, APIS
 from ....protocol.connection import Request, UnspokenError, encode_response, parse_request
 from ....protocol.errors import ErrorCode, ProtocolError
-from ...security.sasl.conversation import InvalidCredentialsError, SaslError
+from ...security.principal import UnprovenError
 from ..desk import Desk, HangUpError, RequestingClient, finished, handler_of
 from ..frames import FrameReader
-from ..learning import Learning
+from ..large_requests import Learning
 from ..transport import Part, PeerGoneError
-from .allowance import BEFORE_BYTES, BEFORE_S, Allowance, let_wait
+from .allowance import BEFORE_BYTES, BEFORE_S, ELEMENTS_MAX, Allowance, let_wait, refused, words
 from .counts import Counts
 from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
-from .refusing import ELEMENTS_MAX, refused, words
 from .session import Session
 
 if TYPE_CHECKING:
     from ...security.sasl.logins import ListenerLogin
 
 _SIZE_BYTES = 4
-
-
-class _SentAwayError(Exception):
-    """Its client is to be sent away, with this answer if there is one."""
-
-    def __init__(self, parts: Sequence[Part] = ()) -> None:
-        self.parts = parts
 
 
 async def log_in(
@@ -64,13 +56,13 @@ async def log_in(
         with trio.CancelScope(deadline=allowance.until_s) as patience:
             await talk.greet()
             await talk.identify()
-    except _SentAwayError as sent_away:
+    except UnprovenError as error:
         counts.fail()
         await let_wait(client, rules.failure_delay_ms)
-        if sent_away.parts:
+        if talk.last:
             with trio.move_on_after(BEFORE_S):
-                await send(sent_away.parts)
-        raise HangUpError(login.failure or "") from None
+                await send(talk.last)
+        raise HangUpError(str(error)) from None
     finally:
         client.logging_in = None
     if patience.cancelled_caught:
@@ -81,7 +73,7 @@ async def log_in(
 
 
 class _Talk:
-    """What is said until a client is known."""
+    """What is said until a client is known. `greet` and `identify` raise UnprovenError where it is to be sent away."""
 
     def __init__(
         self,
@@ -95,6 +87,8 @@ class _Talk:
         learning: Learning,
         allowance: Allowance,
     ) -> None:
+        self.last: Sequence[Part] = ()
+        """The answer with which it is sent away."""
         self._login = login
         self._desk = desk
         self._context = context
@@ -126,11 +120,7 @@ class _Talk:
         """Until there is a principal."""
         login = self._login
         if not login.has_headers:
-            try:
-                await take_bare_tokens(login, self._next, self._send)
-            except (SaslError, InvalidCredentialsError) as error:
-                login.failure = str(error)
-                raise _SentAwayError from None
+            await take_bare_tokens(login, self._next, self._send)
         while login.principal is None:
             await self._answer(await self._request(APIS, "while it logs in"))
 
@@ -139,12 +129,13 @@ class _Talk:
         if not is_meant or bool(login.mechanism) is (request.api.key == HANDSHAKE_KEY):
             if (body := refused(request)) is None:
                 raise ProtocolError(words(request))
-            login.failure = words(request)
-            raise _SentAwayError(encode_response(request, body))
+            self.last = encode_response(request, body)
+            raise UnprovenError(words(request))
         body = await finished((await handler_of(self._desk, request.api.key))(self._context, request))
         parts = () if body is None else encode_response(request, body)
         if login.is_refused(body):
-            raise _SentAwayError(parts)
+            self.last = parts
+            raise UnprovenError(login.failure or "")
         if parts:
             await self._send(parts)
 

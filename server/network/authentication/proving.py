@@ -10,8 +10,8 @@ from ....protocol.connection import Request
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from ....protocol.messages.sasl_handshake import SaslHandshakeResponse
-from ...security.principal import Principal
-from ...security.sasl.conversation import Conversation, InvalidCredentialsError, SaslError
+from ...security.principal import Principal, UnprovenError
+from ...security.sasl.conversation import Conversation
 from ..desk import HangUpError
 from ..transport import Part
 
@@ -68,15 +68,12 @@ class Login:
             raise HangUpError(f"a token of {size_bytes} bytes, more than {most_bytes} ({MAX_RECEIVE})")
         try:
             answer = await self.respond(bytes(request.body.auth_bytes))
-        except SaslError as error:
+        except UnprovenError as error:
             told = self.failure = str(error)
-        except InvalidCredentialsError as error:
-            # The reason would tell who has an account.
-            doing = "authentication" if self._present is None else "re-authentication"
-            told = (
-                f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {self.mechanism}"
-            )
-            self.failure = f"{told}: {error}"
+            if not error.is_told:
+                doing = "authentication" if self._present is None else "re-authentication"
+                told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {self.mechanism}"
+                self.failure = f"{told}: {error}"
         else:
             return SaslAuthenticateResponse(
                 error_message="", auth_bytes=answer, session_lifetime_ms=self.lifetime_ms or 0
@@ -84,16 +81,17 @@ class Login:
         return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told)
 
     async def respond(self, token: bytes) -> bytes:
-        """What the mechanism answers. Raises SaslError, InvalidCredentialsError."""
+        """What the mechanism answers. Raises UnprovenError."""
         conversation, rules = self._conversation, self._rules
         assert conversation is not None
         answer = await conversation.respond(token, rules.clock.now_ms())
         principal = conversation.principal
         if principal is not None:
             if (was := self._present) is not None and not was.is_same(principal):
-                raise SaslError(
+                raise UnprovenError(
                     f"Cannot change principals during re-authentication from {was.type}.{was.name}:"
-                    f" {principal.type}.{principal.name}"
+                    f" {principal.type}.{principal.name}",
+                    is_told=True,
                 )
             self.lifetime_ms = rules.lifetime_ms(self.mechanism, conversation.expires_ms)
             self.principal = principal
@@ -107,7 +105,7 @@ class Login:
 
 
 async def take_bare_tokens(login: Login, next_frame: Callable[[], Awaitable[memoryview]], send: Send) -> None:
-    """Take tokens that are no requests until there is a principal. Raises SaslError, InvalidCredentialsError; nothing is sent then."""
+    """Take tokens that are no requests until there is a principal. Raises UnprovenError; nothing is sent then."""
     while login.principal is None:
         answer = await login.respond(bytes(await next_frame()))
         await send([_SIZE(len(answer)) + answer])

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ....protocol.connection import Request
 from ...runtime.floods import Floods
-from ...security.sasl.conversation import InvalidCredentialsError, SaslError
+from ...security.principal import UnprovenError
 from ..desk import Desk, Handler, HangUpError, RequestingClient, finished, handler_of, one_line
 from ..frames import FrameReader
 from ..transport import PeerGoneError
-from .allowance import let_wait
+from .allowance import let_wait, refused, words
 from .counts import Counts
 from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
-from .refusing import refused, words
 
 if TYPE_CHECKING:
     from ...security.sasl.logins import ListenerLogin
@@ -140,7 +139,7 @@ class Session:
             await self._refuse_mechanism_of(client, again)
         try:
             await take_bare_tokens(again, self._next_token, self._send)
-        except (SaslError, InvalidCredentialsError) as error:
+        except UnprovenError as error:
             self._counts.fail_again()
             await let_wait(client, self._rules.failure_delay_ms)
             raise HangUpError(str(error)) from None

@@ -19,9 +19,7 @@ from ...control.pictures import partition_picture, picture_of
 from ...runtime.errors import ControlError
 from ...runtime.time_slices import TimeSlice
 from ...services.explaining import Explaining, PartitionExplanation
-from ..fields import number
-from ..formats import segment
-from ..section import EVENTS, Page, Section
+from ..section import EVENTS, Page, Section, number_in, segment
 
 RECORDS_MAX = 20
 """Removals that a dry run lists."""
@@ -111,7 +109,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
 
 
 def _log(broker: Broker, topic: str, text: str) -> Log:
-    (log,) = logs_of(broker, topic, [number("partition", text, 10) or 0])
+    (log,) = logs_of(broker, topic, [number_in("partition", text, 10) or 0])
     return log
 
 
@@ -244,7 +242,7 @@ async def _looked_of(
 
 async def _looked(broker: Broker, picture: LogPicture, fields: Mapping[str, str]) -> Looked:
     try:
-        low, high = number("from", fields.get("from", "")), number("to", fields.get("to", ""))
+        low, high = number_in("from", fields.get("from", "")), number_in("to", fields.get("to", ""))
         look = await partition_picture(broker, picture.topic, picture.partition, from_offset=low, to_offset=high)
     except ControlError as refused:
         return Looked(picture.name, None, None, None, str(refused))

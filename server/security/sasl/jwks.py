@@ -9,7 +9,9 @@ import json
 import logging
 import math
 import os
+from collections import OrderedDict
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -19,7 +21,6 @@ from ....storage.topics.options import ConfigError
 from ...config.sasl.oauth import URL, OauthConfig
 from ...runtime.clock import Clock
 from .fetching import FETCH_BYTES_MAX, fetched
-from .proved_tokens import ProvedTokens
 
 log = logging.getLogger("ottla.sasl")
 
@@ -32,6 +33,62 @@ RSA_BITS_MIN = 2048
 """Shorter ones can be found out by whoever wants to sign; nor does Apache Kafka take them."""
 RETRY_MS_MIN = 100
 """However short the back-off: a server that refuses is not to keep us busy."""
+
+KEPT_MAX = 500
+CHARS_MAX = 4_096
+"""Of a token that is kept: all of them together take two megabytes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvedToken:
+    """What its header says, the very key that its signature was checked with, and what that is for."""
+
+    key_id: str | None
+    algorithm: str
+    key: Any
+    content: bytes
+
+
+class ProvedTokens:
+    """The last tokens whose signatures have been found good, without the tokens themselves.
+
+    A client shows the same one on each of its connections, until it has expired. This spares the work alone: whether the key still
+    counts, and what the token says, is for whoever asks, each time.
+    """
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[bytes, ProvedToken] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, text: str) -> ProvedToken | None:
+        """None: it has to be checked."""
+        if len(text) > CHARS_MAX:
+            return None
+        digest = _digest(text)
+        found = self._found.get(digest)
+        if found is not None:
+            self._found.move_to_end(digest)
+        return found
+
+    def put(self, text: str, found: ProvedToken) -> None:
+        """It has been."""
+        if len(text) > CHARS_MAX:
+            return
+        digest = _digest(text)
+        self._found[digest] = found
+        self._found.move_to_end(digest)
+        if len(self._found) > KEPT_MAX:
+            self._found.popitem(last=False)
+
+    def clear(self) -> None:
+        """Keys are others: all are to be checked anew."""
+        self._found.clear()
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ Facts = dict[str, dict[str, Any]]
 
 
 class ScramUsers:
-    """Those of one broker; `services.scram_changes` writes what changes."""
+    """Those of one broker; `services.changes` writes what changes."""
 
     def __init__(self) -> None:
         self._users: dict[str, Credentials] = {}

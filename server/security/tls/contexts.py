@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from ....storage.topics.options import ConfigError
-from ..principal import ANONYMOUS, USER, Principal
-from .mapping_rules import NoRuleError, mapped
+from ..principal import ANONYMOUS, USER, Principal, UnprovenError
+from .mapping_rules import mapped
 from .names import alternative_names, subject
 from .settings import KeySource, TlsSettings
 from .stores import Key, Stamp, read_key, read_trusted, stamps_of
@@ -29,13 +29,13 @@ class TlsContext:
     alternative_names: frozenset[bytes]
 
     def principal(self, certificate: bytes | None) -> Principal:
-        """Who a client with this certificate (DER) is; None: it has shown none. NoRuleError: no mapping rule applies."""
+        """Who a client with this certificate (DER) is; None: it has shown none. UnprovenError: no mapping rule applies."""
         if certificate is None or not self.settings.names_clients:
             return ANONYMOUS
         try:
             name = subject(certificate)
         except ValueError as error:  # OpenSSL is less strict than DER
-            raise NoRuleError(f"the subject of its certificate cannot be read: {error}") from None
+            raise UnprovenError(f"the subject of its certificate cannot be read: {error}") from None
         return Principal(USER, mapped(self.settings.rules, name))
 
 

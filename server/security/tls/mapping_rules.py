@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from ..principal import UnprovenError
+
 _RULE = r"(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)"
 _NEXT = re.compile(rf"\s*(?:{_RULE})\s*(?:,|$)")
 _REFERENCE = re.compile(r"\\(.)|\$([0-9]+)|\$\{(\w+)\}", re.DOTALL)
@@ -28,10 +30,6 @@ NAME_CHARS_MAX = 1_024
 _SHOWN_CHARS = 200
 
 
-class NoRuleError(Exception):
-    """A certificate's subject becomes no name of a user."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One of them; without `pattern` it is DEFAULT."""
@@ -42,12 +40,12 @@ class Rule:
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """What `name` becomes, None if the rule does not apply. NoRuleError: the name is too long to try."""
+        """What `name` becomes, None if the rule does not apply. UnprovenError: the name is too long to try."""
         pattern = self.pattern
         if pattern is None:
             return name
         if len(name) > NAME_CHARS_MAX:
-            raise NoRuleError(
+            raise UnprovenError(
                 f"ssl.principal.mapping.rules: the subject of the client's certificate is too long"
                 f" ({len(name)} characters, limit {NAME_CHARS_MAX}); it begins with {name[:_SHOWN_CHARS]}"
             )
@@ -122,9 +120,9 @@ def _compiled(pattern: str) -> Any:
 
 
 def mapped(rules: tuple[Rule, ...], name: str) -> str:
-    """What the first of `rules` that applies makes of `name`. NoRuleError: there is none, or the name is too long to try one."""
+    """What the first of `rules` that applies makes of `name`. UnprovenError: there is none, or the name is too long to try one."""
     for rule in rules:
         result = rule.apply(name)
         if result is not None:
             return result
-    raise NoRuleError(f"no rule of ssl.principal.mapping.rules applies to {name[:_SHOWN_CHARS]}")
+    raise UnprovenError(f"no rule of ssl.principal.mapping.rules applies to {name[:_SHOWN_CHARS]}")

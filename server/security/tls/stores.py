@@ -6,11 +6,12 @@ All come out as PEM in memory: OpenSSL takes them from there, files are read onc
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ....storage.topics.options import ConfigError
-from .pem import CERTIFICATE, blocks
 from .settings import PEM, KeySource, TlsSettings
 
 STORE_BYTES_MAX = 16 << 20
@@ -19,6 +20,46 @@ _JKS_BEGINNINGS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM_BEGINNING = b"-----BEGIN "
 
 Stamp = tuple[int, int, int] | None
+
+CERTIFICATE = "CERTIFICATE"
+_BLOCK = re.compile(
+    rb"-----BEGIN ([A-Z0-9 ]{1,40})-----([^-]*(?:-(?!----)[^-]*)*)-----END \1-----",
+)
+_LINE_CHARACTERS = 64
+
+
+class Block(NamedTuple):
+    """One of the things that follow each other in PEM."""
+
+    label: str
+    pem: bytes
+    """The whole of it, with lines, the last of which has its end."""
+
+    @property
+    def is_certificate(self) -> bool:
+        return self.label in (CERTIFICATE, f"X509 {CERTIFICATE}")
+
+    @property
+    def is_key(self) -> bool:
+        return self.label.endswith("PRIVATE KEY")
+
+
+def blocks(text: bytes) -> list[Block]:
+    """What there is in `text`, PEM as people write it, as OpenSSL reads it; in its order. What stands between is for people.
+
+    A value of a properties file that goes over several lines has none of its line ends left, only spaces at best: Apache Kafka
+    takes that, and OpenSSL wants lines.
+    """
+    return [_block(*match.groups()) for match in _BLOCK.finditer(text)]
+
+
+def _block(label: bytes, content: bytes) -> Block:
+    if b":" in content:  # the headers of an old encrypted key have lines of their own
+        body = content.strip()
+    else:
+        base64 = b"".join(content.split())
+        body = b"\n".join(base64[at : at + _LINE_CHARACTERS] for at in range(0, len(base64), _LINE_CHARACTERS))
+    return Block(label.decode("ascii"), b"-----BEGIN %b-----\n%b\n-----END %b-----\n" % (label, body, label))
 
 
 @dataclass(frozen=True, slots=True)

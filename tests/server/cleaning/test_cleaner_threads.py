@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 from ottla.server.broker.broker import Broker
-from ottla.server.cleaning.status import CleanerStatus
+from ottla.server.cleaning.advice import CleanerStatus
 from ottla.server.runtime import time_slices
 from ottla.storage.cleaning import cleaner_manager
 from ottla.storage.disk.checkpoints import OffsetCheckpoint

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.client.nodes import BEING_MADE_S, NodeConnections, UnreachableError, addresses
+from ottla.server.client.nodes import BEING_MADE_S, NodeConnections, addresses
+from ottla.server.client.values import UnreachableError
 
 
 class Time:

@@ -17,7 +17,7 @@ from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.broker.broker import Broker
 from ottla.server.cluster import acl_changes
-from ottla.server.config.authorization import STANDARD
+from ottla.server.config.options.security_options import STANDARD
 from ottla.server.security.acls.acl import Acl, parse
 from ottla.server.security.acls.filters import AclFilter
 from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType

@@ -33,8 +33,7 @@ from ottla.server.security.acls.authorizer import Authorizer
 from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
 from ottla.server.security.sasl.scram_users import ScramUsers
-from ottla.server.security.tokens.token import Token
-from ottla.server.security.tokens.tokens import Tokens
+from ottla.server.security.tokens import Token, Tokens
 from ottla.storage.disk.checkpoints import (
     MetaProperties,
     read_meta_properties,

@@ -7,7 +7,7 @@ import pytest
 from ottla.server.commands.cli import main
 from ottla.server.commands.describe_config import render
 from ottla.server.commands.frame.errors import SAID_NO, CommandError
-from ottla.server.config.options.by_name import BROKER_OPTIONS
+from ottla.server.config.options.known_options import BROKER_OPTIONS
 from ottla.storage.topics.config import TOPIC_OPTIONS
 
 

@@ -4,16 +4,14 @@ import re
 
 import pytest
 
-from ottla.server.config.authorization import STANDARD, Authorization
 from ottla.server.config.broker_config import BrokerConfig, ConfigSource
 from ottla.server.config.listeners import ListenerConfig
 from ottla.server.config.live_config import usable
 from ottla.server.config.options.broker_options import ACTED_ON
-from ottla.server.config.options.by_name import BROKER_OPTIONS, find_option
-from ottla.server.config.options.known_options import known_options, reason_of
+from ottla.server.config.options.known_options import BROKER_OPTIONS, find_option, known_options, reason_of
+from ottla.server.config.options.security_options import STANDARD, Authorization
 from ottla.server.config.properties import Properties, parse_server_properties
-from ottla.server.config.static_config import PROFILES, static_config
-from ottla.server.config.without_effect import warnings_of
+from ottla.server.config.static_config import PROFILES, static_config, warnings_of
 from ottla.server.groups.settings import GroupSettings
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from support.noted import each_case

@@ -11,7 +11,7 @@ import pytest
 
 import ottla
 from ottla.server.commands.cli import main
-from ottla.server.config.data_paths import refuse_comma
+from ottla.server.config.properties import refuse_comma
 from ottla.storage.topics.options import ConfigError
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from ottla.server.config.options.broker_options import ACTED_ON
-from ottla.server.config.options.by_name import BROKER_OPTIONS, find_option
-from ottla.server.config.options.replication_options import DYNAMIC_ONLY
-from ottla.server.config.static_config import static_config
-from ottla.server.config.without_effect import warnings_of
+from ottla.server.config.options.known_options import BROKER_OPTIONS, find_option
+from ottla.server.config.options.quota_options import DYNAMIC_ONLY
+from ottla.server.config.static_config import static_config, warnings_of
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ottla.storage.topics.options import Option, format_value
 from support.noted import each_case

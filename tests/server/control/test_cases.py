@@ -14,9 +14,8 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.server.commands.dump_log import PROBLEM, Dump
 from ottla.server.control.cases.builders import BUILDS
-from ottla.server.control.cases.case import FAR
 from ottla.server.control.cases.load import CaseRecord, LoadedCase, cases, load_case
-from ottla.server.control.cases.table import CASES
+from ottla.server.control.cases.table import CASES, FAR
 from ottla.server.runtime.errors import ControlError, Kind
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition

@@ -13,11 +13,10 @@ import trio
 import trio.lowlevel
 
 from ottla.server.broker.broker import Broker
-from ottla.server.control.clock import advance
+from ottla.server.control.clock import advance, idle
 from ottla.server.control.compaction import Compaction, PartitionCompaction, compact
 from ottla.server.control.dry_run import dry_run
 from ottla.server.runtime.errors import ControlError, Kind
-from ottla.server.runtime.idle import idle
 from ottla.storage.logs.log import Log
 from ottla.storage.topics.catalog_file import CLUSTER_DEFAULT
 from support.broker.admin import set_topic_configs

@@ -16,12 +16,11 @@ import ottla
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.server.broker.lives import run_lives
-from ottla.server.client.partitioner import partition_of
+from ottla.server.client.values import partition_of
 from ottla.server.config.static_config import static_config
-from ottla.server.control.seed.export import export
 from ottla.server.control.seed.fields import NESTED_MAX, SEED_BYTES_MAX, field_of
 from ottla.server.control.seed.planting import Planted, PlantedTopic, plant
-from ottla.server.control.seed.seed import RECORDS_MAX, Seed, seed_from, seed_of, seed_of_text
+from ottla.server.control.seed.seed import RECORDS_MAX, Seed, export, seed_from, seed_of, seed_of_text
 from ottla.server.runtime.errors import ControlError, Kind
 from support.broker.conversation import create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient

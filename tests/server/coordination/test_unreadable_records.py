@@ -20,9 +20,8 @@ from ottla.protocol.messages.share_group_log import RECORD_TYPES as SHARE_RECORD
 from ottla.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ottla.protocol.records import RecordBatch
 from ottla.protocol.wire import codec
-from ottla.server.coordination.blobs import write_blob
 from ottla.server.coordination.jobs import to_the_end
-from ottla.server.coordination.records import Pair
+from ottla.server.coordination.records import Pair, write_blob
 from ottla.server.coordination.shard import ShardState
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.consumer.group import ConsumerGroup

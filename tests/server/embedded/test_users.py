@@ -18,7 +18,7 @@ from ottla.protocol.scram import mac
 from ottla.server.client.connection import Client
 from ottla.server.client.sasl import Credentials
 from ottla.server.client.security import Security
-from ottla.server.client.values import LoginError
+from ottla.server.client.values import UnreachableError
 from ottla.server.config.sasl.jaas import parse_jaas
 from ottla.storage.topics.config import ConfigError
 from support.broker.conversation import address
@@ -39,7 +39,7 @@ def test_users_log_in_by_every_mechanism(password: str) -> None:
         for mechanism in ALL:
             log_in(broker, broker.sasl("alice", mechanism).security)
             log_in(broker, broker.sasl("bob, or=so", mechanism).security)
-            with pytest.raises(LoginError):
+            with pytest.raises(UnreachableError):
                 log_in(broker, Security(login=Credentials(mechanism, "alice", "wrong")))
         broker.create_topic("t")
         broker.produce("t", "a value")
@@ -68,7 +68,7 @@ def test_salts_of_users_that_are_not_there_follow_from_nothing_that_clients_are_
 def test_users_may_have_one_mechanism() -> None:
     with ottla.Broker(users={"alice": "secret"}, mechanism="SCRAM-SHA-512") as broker:
         log_in(broker, broker.sasl().security)
-        with pytest.raises(LoginError, match="takes no logins by PLAIN, but by SCRAM-SHA-512"):
+        with pytest.raises(UnreachableError, match="takes no logins by PLAIN, but by SCRAM-SHA-512"):
             log_in(broker, Security(login=Credentials("PLAIN", "alice", "secret")))
         with pytest.raises(ValueError, match="alice does not log in by PLAIN, but by SCRAM-SHA-512"):
             broker.sasl("alice", "PLAIN")
@@ -91,7 +91,7 @@ def test_users_are_there_after_a_reset_and_in_another_start(tmp_path: Path) -> N
 def logs_in(broker: ottla.Broker, mechanism: str, user: str, password: str) -> bool:
     try:
         log_in(broker, Security(login=Credentials(mechanism, user, password)))
-    except LoginError:
+    except UnreachableError:
         return False
     return True
 

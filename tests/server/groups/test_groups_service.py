@@ -20,7 +20,7 @@ from ottla.server.coordination.service import INLINE_LOAD_BYTES, LEAST_CHUNK_BYT
 from ottla.server.coordination.shard import ShardState
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.classic.protocol import Caller
-from ottla.server.groups.offsets.commits import TopicCommit
+from ottla.server.groups.offset_commits import TopicCommit
 from ottla.server.groups.service import GroupService
 from ottla.server.groups.shard import GroupShard
 from support.broker.steppable_wall import WALL_STEPS_MS

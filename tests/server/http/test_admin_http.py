@@ -28,7 +28,7 @@ from ottla.server.http import answering
 from ottla.server.http.access import Access, HttpRefusal, parse_address
 from ottla.server.http.answering import Reply, json_object
 from ottla.server.http.conversation import BODY_BYTES_MAX, HEAD_BYTES_MAX, HttpConversation
-from ottla.server.http.encoding import encoded
+from ottla.server.http.json_values import encoded
 from ottla.server.http.listener import AdminHttp
 from ottla.server.http.table import CallTable, Route
 from ottla.server.runtime import time_slices

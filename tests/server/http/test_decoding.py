@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.server.control.operation import Length, Matches, Name, Range
-from ottla.server.http.decoding import decoded, from_texts
-from ottla.server.http.encoding import encoded, plain
 from ottla.server.http.fields import docs_of
+from ottla.server.http.json_values import decoded, encoded, from_texts, plain
 from ottla.server.runtime.errors import ControlError, Kind
 from ottla.storage.disk.paths import TopicPartition
 from support.noted import each_case

@@ -18,8 +18,8 @@ from ottla.server.broker.metrics import Sample
 from ottla.server.config.static_config import static_config
 from ottla.server.http import calls
 from ottla.server.http.call import Lives, Nothing
+from ottla.server.http.calls import CONTENT_TYPE, exposition
 from ottla.server.http.listener import AdminHttp
-from ottla.server.http.prometheus import CONTENT_TYPE, exposition
 from ottla.server.runtime import time_slices
 from support.broker.admin_calls import AdminCalls
 from support.broker.conversation import create_topic, produce

@@ -36,13 +36,13 @@ from ottla.server.broker.life import run_broker
 from ottla.server.config.properties import parse_server_properties
 from ottla.server.config.static_config import static_config
 from ottla.server.handlers import Handlers
-from ottla.server.network import learning as learning_module
+from ottla.server.network import large_requests
 from ottla.server.network.authentication.allowance import BEFORE_S, Allowance
 from ottla.server.network.authentication.counts import Counts
 from ottla.server.network.authentication.login import log_in as log_in_to
 from ottla.server.network.desk import HangUpError
 from ottla.server.network.frames import FrameReader
-from ottla.server.network.learning import Learning
+from ottla.server.network.large_requests import Learning
 from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.transport import PeerGoneError, PlainTransport
 from ottla.server.runtime import time_slices
@@ -96,7 +96,7 @@ def test_what_a_login_needs_is_learnt_in_another_thread(client: RawClient, monke
         learnt.append(struct.unpack_from(">hh", frame))
         learn(frame)
 
-    monkeypatch.setattr(learning_module, "learn", noted)
+    monkeypatch.setattr(large_requests, "learn", noted)
     monkeypatch.setattr(spoken_module, "_SPOKEN", {})
     assert client.ask(VERSIONS).error_code == ErrorCode.NONE
     assert log_in(client).error_code == ErrorCode.NONE

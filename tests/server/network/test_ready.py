@@ -38,7 +38,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.server.config.broker_config import BrokerConfig
-from ottla.server.network import learning as learning_module
+from ottla.server.network import large_requests
 from ottla.server.network import ready as ready_module
 from ottla.server.network.connection import PRODUCE_KEY, Connection
 from ottla.server.network.desk import Handler
@@ -346,7 +346,7 @@ async def test_the_first_request_of_a_version_is_learnt_in_another_thread(monkey
         learn(frame)
 
     monkeypatch.setattr(spoken_module, "_SPOKEN", {})
-    monkeypatch.setattr(learning_module, "learn", noted)
+    monkeypatch.setattr(large_requests, "learn", noted)
     async with serving() as served:
         peer = served.connect()
         peer.send(*range(3))

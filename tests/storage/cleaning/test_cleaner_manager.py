@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.storage.cleaning.cleaner_manager import CleanerManager, StateError
+from ottla.storage.cleaning.cleaner_manager import CleanerManager
 from ottla.storage.cleaning.dirtiness import LogToClean
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.files import Files
@@ -407,7 +407,7 @@ def test_steps_that_a_state_does_not_allow_are_errors_and_change_nothing(world: 
         "resume": lambda: world.manager.resume([DIRTY]),
         "pause": lambda: world.manager.abort_and_pause(DIRTY, nobody_waits),
     }
-    with pytest.raises(StateError, match="dirty-0"):
+    with pytest.raises(RuntimeError, match="dirty-0"):
         steps[event]()
     assert world.manager.state_name(DIRTY) == before
 

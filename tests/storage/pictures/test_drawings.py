@@ -10,9 +10,8 @@ import pytest
 
 from ottla.storage.cleaning.progress import Phase
 from ottla.storage.pictures import page, svg
-from ottla.storage.pictures.contents_svg import contents_svg
 from ottla.storage.pictures.log_picture import Bucket, Contents, GroupPicture, Horizon, LogPicture, Part, PassPicture
-from ottla.storage.pictures.log_svg import log_svg
+from ottla.storage.pictures.log_svg import contents_svg, log_svg
 from ottla.storage.pictures.pass_svg import pass_svg
 from ottla.storage.pictures.passes import pass_of
 from ottla.storage.pictures.scale import Axis, Scale, grouped, labels, marks

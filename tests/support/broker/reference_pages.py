@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.protocol.apis import APIS
-from ottla.server.config.options.by_name import BROKER_OPTIONS
-from ottla.server.config.options.known_options import REASONS
+from ottla.server.config.options.known_options import BROKER_OPTIONS, REASONS
 from ottla.server.handlers import CONTROLLER_KEYS
 from ottla.server.handlers.api_versions import OF_METRICS
 

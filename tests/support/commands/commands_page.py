@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from ottla.server.commands.frame.places import CommandPlace, places
+from ottla.server.commands.completion import CommandPlace, places
 
 PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
 INTRODUCTION = """\

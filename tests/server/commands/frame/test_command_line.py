@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ottla.server.commands.cli import main, with_exit_code
+from ottla.server.commands.completion import CommandPlace, places
 from ottla.server.commands.frame.command_line import CommandCall, top, understand
 from ottla.server.commands.frame.errors import CommandError
 from ottla.server.commands.frame.parser import takes_value
-from ottla.server.commands.frame.places import CommandPlace, places
 from ottla.server.commands.frame.table import ROWS, load
 from support.commands.ended import ended
 from support.noted import each_case

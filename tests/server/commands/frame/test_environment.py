@@ -12,7 +12,7 @@ from ottla.server.commands.frame.environment import (
     read_environment,
     variable_name,
 )
-from ottla.server.config.options.by_name import BROKER_OPTIONS
+from ottla.server.config.options.known_options import BROKER_OPTIONS
 from ottla.storage.topics.options import ConfigError
 from support.noted import each_case
 

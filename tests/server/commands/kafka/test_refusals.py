@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.server.config.authorization import STANDARD
+from ottla.server.config.options.security_options import STANDARD
 from support.commands.command_runs import Ran, run_command
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

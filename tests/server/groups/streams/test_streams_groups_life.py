@@ -10,7 +10,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import Endpoint, TopicPartition
 from ottla.server.coordination.jobs import A_PIECE
-from ottla.server.groups.streams.applications.configured import StatusCode
+from ottla.server.groups.streams.configured import StatusCode
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics
 from support.groups.streams_groups import (

@@ -6,8 +6,8 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import Topology
-from ottla.server.groups.streams.applications.configured import Configured, StatusCode, configure
-from ottla.server.groups.streams.applications.topology import of_record, of_request
+from ottla.server.groups.streams.configured import Configured, StatusCode, configure
+from ottla.server.groups.streams.topology import of_record, of_request
 from ottla.storage.steps import to_the_end
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics

@@ -8,9 +8,8 @@ import pytest
 
 from ottla.server.config.sasl.oauth import OauthConfig
 from ottla.server.runtime.clock import Clock
-from ottla.server.security.sasl.bearer_tokens import BearerTokenError, checked
-from ottla.server.security.sasl.jwks import Jwks
-from ottla.server.security.sasl.proved_tokens import CHARS_MAX, KEPT_MAX, ProvedToken, ProvedTokens
+from ottla.server.security.sasl.jwks import CHARS_MAX, KEPT_MAX, Jwks, ProvedToken, ProvedTokens
+from ottla.server.security.sasl.oauthbearer import BearerTokenError, checked
 from support.security.issuing import NOW_S, jwks_text, token
 
 HOUR_S = 3600

@@ -12,8 +12,8 @@ import pytest
 from ottla.server.config.broker_config import BrokerConfig
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.security.tls.contexts import TlsContext, check_follows, make_context
-from ottla.server.security.tls.pem import blocks
 from ottla.server.security.tls.settings import tls_settings
+from ottla.server.security.tls.stores import blocks
 from ottla.storage.topics.options import ConfigError
 from support.noted import each_case
 from support.security.certificates import alice, authority, expired, inline, server, stranger, written
