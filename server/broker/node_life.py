@@ -85,7 +85,7 @@ class NodeLife:
         node = self._cluster.node(node_id)
         if node is None:
             ids = ", ".join(str(each.node_id) for each in self._cluster.nodes)
-            raise ControlError(Kind.NOT_FOUND, f"there is no node {node_id}; there are: {ids}")
+            raise ControlError(Kind.NOT_FOUND, f"node {node_id} not found; nodes: {ids}")
         return node
 
     async def _become(self, node: Node, *, is_alive: bool) -> None:

@@ -175,7 +175,7 @@ class CleaningLeases:
         """
         log = self._logs.get(tp)
         if log is None:
-            raise ControlError(Kind.NOT_FOUND, f"there is no partition {tp}")
+            raise ControlError(Kind.NOT_FOUND, f"partition {tp} not found")
         if log.failure is not None:
             raise ControlError(Kind.FAILED, f"{tp} is offline: {log.failure}")
         return log

@@ -12,21 +12,21 @@ from ...storage.cleaning.eligibility import Eligibility
 
 @dataclass(frozen=True, slots=True)
 class LastPass:
-    """The last pass over a partition that came to its end."""
+    """The last completed pass over a partition."""
 
     end_offset: int
-    """The first dirty offset after it."""
+    """First dirty offset after the pass."""
     ended_at_ms: int
     stats: CleanStats
 
 
 @dataclass(frozen=True, slots=True)
 class CleanerStatus:
-    """One partition as the cleaner sees it now, and what it has done to it since the broker started."""
+    """Cleaner state of one partition, and its passes since the broker started."""
 
     eligibility: Eligibility
     passes: int = 0
-    """How many came to their end."""
+    """Number of completed passes."""
     last_pass: LastPass | None = None
 
     def as_json(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ _SHOWN = 100
 
 
 class Encoding(Enum):
-    """How bytes are written as a text."""
+    """Encoding of bytes as text."""
 
     TEXT = "text"
     """UTF-8."""
@@ -20,7 +20,7 @@ class Encoding(Enum):
 
 
 def encoded(data: bytes) -> tuple[str, Encoding]:
-    """As `text` where it is UTF-8, else as `base64`."""
+    """`text` if the bytes are valid UTF-8, else `base64`."""
     try:
         return data.decode(), Encoding.TEXT
     except UnicodeDecodeError:

@@ -20,18 +20,18 @@ class Nodes:
 
 @operation("GET", "/v1/nodes")
 async def list_nodes(broker: Broker) -> Nodes:
-    """The broker ids that the process plays, and which of them serve."""
+    """List the nodes of the process, and whether they are running."""
     return Nodes(node_states(broker))
 
 
 @operation("POST", "/v1/nodes/{node_id}/stop", statuses=(404, 500))
 async def stop_node(broker: Broker, node_id: NodeId) -> NodeState:
-    """Stop one node: it hands over what it leads, ends its connections and listens no more.
+    """Stop one node: it hands over its leaderships and closes its connections and listeners.
 
-    One that is stopped stays so.
+    A stopped node stays stopped.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such node; FAILED: the catalog cannot be written, the node serves on.
+        ControlError: NOT_FOUND: node not found; FAILED: the catalog cannot be written, the node continues to serve.
     """
     try:
         await broker.stop_node(node_id)
@@ -44,11 +44,11 @@ async def stop_node(broker: Broker, node_id: NodeId) -> NodeState:
 async def start_node(broker: Broker, node_id: NodeId) -> NodeState:
     """Start a stopped node again, on the same ports.
 
-    One that serves goes on.
+    A running node is not changed.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such node; UNAVAILABLE: the broker stops; FAILED: its port is taken, or the
-            catalog cannot be written, the node stays stopped.
+        ControlError: NOT_FOUND: node not found; UNAVAILABLE: the broker is stopping; FAILED: its port is in use, or the
+            catalog cannot be written; the node stays stopped.
     """
     try:
         await broker.start_node(node_id)

@@ -34,7 +34,7 @@ async def beside(work: Callable[[], object]) -> None:
     elif loop == "asyncio":
         await _beside_asyncio(work)
     else:
-        raise RuntimeError("`async with ottla.Broker()` runs in Trio and asyncio; elsewhere use `with ottla.Broker()`")
+        raise RuntimeError("`async with ottla.Broker()` supports Trio and asyncio only; use `with ottla.Broker()`")
 
 
 async def _beside_asyncio(work: Callable[[], object]) -> None:

@@ -87,5 +87,5 @@ def connected(options: argparse.Namespace) -> Iterator[ClusterViews]:
         raise WrongCallError(str(error)) from error
     except (OSError, ProtocolError) as error:
         is_cut_off = isinstance(error, ConnectionError) and security == PLAIN
-        hint = "; does its listener want a login, or TLS (--command-config)?" if is_cut_off else ""
+        hint = "; if its listener requires SASL or TLS, use --command-config" if is_cut_off else ""
         raise WrongCallError(f"no broker answers at {bootstrap}: {error}{hint}") from error

@@ -79,7 +79,7 @@ def _ask(nodes: NodeConnections, found: Iterable[Topic]) -> Iterator[dict[str, A
         rows, moves = rows_of(nodes.ask(request, node_id))
         for name, (data_dir, partition) in rows.items():
             if partition.ottla_cleaner_status is None:
-                raise CommandError("this broker tells nothing of its cleaner; it is not Ottla, or an older one")
+                raise CommandError("this broker does not report cleaner status (not Ottla, or an older version)")
             if name not in seen:
                 seen.add(name)
                 status = json.loads(partition.ottla_cleaner_status)

@@ -51,7 +51,7 @@ class Case:
     looks_like: str
     """Offsets and batches, in one or two sentences."""
     reveals: str
-    """What wrong clients do."""
+    """What incorrect clients do."""
     threads: tuple[str, ...]
     """Where that was reported."""
     records: tuple[Expected, ...]

@@ -341,7 +341,7 @@ def test_stopping_twice_and_before_a_start_is_harmless(tmp_path: Path) -> None:
     broker = ottla.Broker(str(tmp_path))
     broker.stop()
     broker.start()
-    with pytest.raises(RuntimeError, match="runs already"):
+    with pytest.raises(RuntimeError, match="already running"):
         broker.start()
     broker.stop()
     broker.stop()

@@ -130,7 +130,7 @@ async def test_a_program_ends_with_exit_code_1_and_a_line(
         await trio.to_thread.run_sync(_fail, ready.split()[1], files)
     assert codes == [1]
     (line,) = [each.getMessage() for each in caplog.records if "has ended" in each.getMessage()]
-    assert line == f"every data directory has failed: {tmp_path}: {EIO}: the broker has ended"
+    assert line == f"every data directory has failed: {tmp_path}: {EIO}: the broker has stopped"
 
 
 def _fail(address: str, files: Files) -> None:

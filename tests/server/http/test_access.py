@@ -227,4 +227,4 @@ def test_the_command_refuses_what_is_no_token(tmp_path: Path, what: str, monkeyp
 def test_a_token_without_a_listener_is_told(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     refused = run_command("serve", "--data", str(tmp_path / "data"), "--admin-token-file", str(tmp_path / "token"))
-    assert refused.code == 2 and "--admin-token-file is for the listener of --admin" in refused.err
+    assert refused.code == 2 and "--admin-token-file requires --admin" in refused.err

@@ -54,7 +54,7 @@ def test_nodes_stop_and_start(broker: ottla.Broker) -> None:
 def test_a_node_that_is_not_there_is_told_with_those_that_are(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     for verb in ("stop", "start"):
-        assert admin.ask("POST", f"/v1/nodes/7/{verb}") == (404, {"error": "there is no node 7; there are: 0, 1"})
+        assert admin.ask("POST", f"/v1/nodes/7/{verb}") == (404, {"error": "node 7 not found; nodes: 0, 1"})
     assert admin.ask("POST", "/v1/nodes/x/stop")[0] == 422
     assert admin.ask("POST", "/v1/nodes/1/stop", {"node_id": 0})[0] == 422
     assert all(node["is_alive"] for node in admin.get("/v1/nodes")["nodes"])

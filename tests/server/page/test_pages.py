@@ -133,7 +133,7 @@ def test_topics_and_their_options_are_shown(broker: ottla.Broker) -> None:
     assert 'value="123456"' in options and "Unset retention.ms" in options and "must be at least" in options
     broker.delete_topic("a.b")
     response, refused = get(broker, "/topics/a.c")
-    assert response.status == 404 and "there is no topic &#39;a.c&#39;" in refused
+    assert response.status == 404 and "topic &#39;a.c&#39; not found" in refused
 
 
 @pytest.mark.parametrize(
