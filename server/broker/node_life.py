@@ -70,7 +70,7 @@ class NodeLife:
             if node.is_alive:
                 return
             if self._cluster.is_stopping:
-                raise ControlError(Kind.UNAVAILABLE, f"node {node_id} cannot start: the broker stops")
+                raise ControlError(Kind.UNAVAILABLE, f"node {node_id} cannot start: the broker is stopping")
             node.bind(self._live_config.current.listen_backlog)
             try:
                 await self._become(node, is_alive=True)

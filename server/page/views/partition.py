@@ -177,7 +177,9 @@ def _remedied(topic: str, partition: int, remedy: Remedy) -> Remedied:
         )
     if Move.ROLL in remedy.moves:
         path = f"POST /v1/topics/{segment(topic)}/roll"
-        buttons.append(_button(path, {"partitions": f"[{partition}]"}, "Roll the active segment", "Active segment rolled."))
+        buttons.append(
+            _button(path, {"partitions": f"[{partition}]"}, "Roll the active segment", "Active segment rolled.")
+        )
     if remedy.moves == (NEXT_RECORD,):
         return Remedied(remedy.sentence, ())
     return Remedied(remedy.sentence, tuple(buttons))

@@ -269,7 +269,7 @@ def test_a_snapshot_goes_to_a_path_and_comes_back(tmp_path: Path) -> None:
             broker.restore(tmp_path)
         for nowhere in ("", "a\0b"):
             for ask in (broker.snapshot, broker.restore):
-                with pytest.raises(SnapshotError, match="expected the path of a directory, found "):
+                with pytest.raises(SnapshotError, match="expected a directory path, found "):
                     ask(nowhere)
 
 

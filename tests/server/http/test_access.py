@@ -183,7 +183,7 @@ def test_a_browser_reads_with_the_cookie_and_changes_nothing_with_it(guarded: Ad
             response = connection.getresponse()
             return response.status, response.read().decode(), response.getheader("set-cookie")
 
-    assert ask("GET", "/")[0] == 401 and "asks for its token" in ask("GET", "/")[1]
+    assert ask("GET", "/")[0] == 401 and "requires the token" in ask("GET", "/")[1]
     assert ask("GET", "/static/page.js")[0] == 200
     assert ask("POST", "/login", Authorization="Bearer x")[::2] == (401, None)
     status, _, cookie = ask("POST", "/login", Authorization=f"Bearer {TOKEN}", Origin=f"http://{guarded.address}")

@@ -109,7 +109,7 @@ def test_who_waits_when_a_life_ends_is_told(broker: ottla.Broker, end: str) -> N
             time.sleep(0)
         getattr(broker, end)()
         status, answer = waiting.result()
-    assert (status, answer["error"]) == (503, "the broker stopped or was restarted before this was done")
+    assert (status, answer["error"]) == (503, "the broker was stopped or restarted before the call completed")
 
 
 def test_who_is_connected_is_told_with_his_library_and_name() -> None:

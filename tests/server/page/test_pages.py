@@ -218,7 +218,8 @@ def test_what_the_next_pass_takes_is_struck_out_and_nothing_else_of_its_row(brok
     broker.roll("k")
     _, html = get(broker, "/topics/k/keys?key=a")
     assert (
-        re.findall(r"<s>(.*?)</s>", html) == ["value, 1 B"] and '<strong class="bad">removed</strong>: superseded' in html
+        re.findall(r"<s>(.*?)</s>", html) == ["value, 1 B"]
+        and '<strong class="bad">removed</strong>: superseded' in html
     )
     broker.delete_topic("k")
 
