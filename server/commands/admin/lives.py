@@ -76,6 +76,6 @@ SNAPSHOT = Command(
 RESTORE = Command(
     "restore",
     "restore all data and the clock from a snapshot",
-    _copied("restore", lambda answer: f"restored {_size(answer)} of {answer['path']}"),
+    _copied("restore", lambda answer: f"restored {_size(answer)} from {answer['path']}"),
     with_admin_options(_directory_options),
 )

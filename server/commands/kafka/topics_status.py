@@ -117,7 +117,7 @@ def _sentence(status: dict[str, Any]) -> str:
     command = next((command for remedy in remedies for command in remedy["commands"][:1]), None)
     what = waited_for(status["waits_for"])
     sentence = ("" if what is None else f"{what}: ") + status.get("sentence", status["explanation"])
-    return sentence if command is None else f"{sentence}; to do: {command}"
+    return sentence if command is None else f"{sentence}; run: {command}"
 
 
 def when(status: dict[str, Any]) -> str:
