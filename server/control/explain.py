@@ -143,7 +143,7 @@ def outlook(record: KeyRecord, history: KeyHistory) -> str:
         case Stays.SUPERSEDED_IN_CLEAN_PART:
             return "kept: a pass looks for newer records only in the dirty part, and the one that supersedes this record is not there"
         case Stays.DELETE_HORIZON:
-            return f"removed by the first pass after {moment(record.delete_horizon_ms)}{_PASSES}"
+            return f"removed by the first pass at or after {moment(record.delete_horizon_ms)}{_PASSES}"
         case _:
             return (
                 f"the next pass sets its delete horizon, delete.retention.ms={history.delete_retention_ms} later; the first pass"

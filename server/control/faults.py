@@ -21,7 +21,7 @@ class FaultState:
 
     fault_id: int
     hits: int
-    """Number of requests hit; counted when the fault fires, or after the request was executed if that comes first. For a disk
+    """Number of requests hit, counted when the fault fires; a request that is executed first is counted afterwards. For a disk
     fault, number of operations that failed or were delayed."""
     is_active: bool
     """Whether the fault can still hit requests: it was not removed, and is not used up."""

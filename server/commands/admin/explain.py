@@ -36,7 +36,7 @@ _STAYS = {
     "bound": "kept: a pass ends before it",
     "superseded_beyond_bound": "kept: a pass ends before the record that supersedes it",
     "superseded_in_clean_part": "kept: the record that supersedes it is in the clean part, which a pass does not scan for keys",
-    "delete_horizon": "removed by the first pass after {horizon}",
+    "delete_horizon": "removed by the first pass at or after {horizon}",
     "no_horizon_yet": "the next pass sets its delete horizon ({retention} later); the first pass after that removes it",
 }
 
