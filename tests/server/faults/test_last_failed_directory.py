@@ -129,7 +129,7 @@ async def test_a_program_ends_with_exit_code_1_and_a_line(
                 await trio.sleep(0.01)
         await trio.to_thread.run_sync(_fail, ready.split()[1], files)
     assert codes == [1]
-    (line,) = [each.getMessage() for each in caplog.records if "has ended" in each.getMessage()]
+    (line,) = [each.getMessage() for each in caplog.records if "has stopped" in each.getMessage()]
     assert line == f"every data directory has failed: {tmp_path}: {EIO}: the broker has stopped"
 
 

@@ -74,7 +74,7 @@ def test_a_wait_ends_with_the_fault(admin: AdminCalls) -> None:
         try:
             assert waiting.result()["is_active"] is False
         except AssertionError as refused:  # it had been removed before
-            assert "there is no fault" in str(refused)
+            assert "fault 1 not found" in str(refused)
 
 
 WRONG: list[tuple[dict[str, Any], int, str]] = [

@@ -194,7 +194,7 @@ def test_status_is_one_screen(running: ottla.Broker) -> None:
     assert re.search(r"^billing +classic +Empty +2$", text, re.MULTILINE)
     assert "Produce: disconnect before" in text
     assert "__consumer_offsets" not in text and "__consumer_offsets" in said("status --all")
-    assert re.search(r"^orders-0  \W+ waits: active segment$", text, re.MULTILINE)
+    assert re.search(r"^orders-0  \W+ not eligible: active segment$", text, re.MULTILINE)
     everything = told("status")
     assert everything.keys() == {"broker", "clock", "topics", "partitions_left_out", "groups", "faults"}
 

@@ -24,13 +24,13 @@ from ottla.server.commands.frame.printing import (
 from ottla.server.commands.frame.progress import Progress
 
 HEADER = ("TOPIC", "RECORDS", "WHY")
-ROWS = [("orders", 12, "all dirty records are in the active segment"), ("日本語のトピック", 3_400, "ok")]
+ROWS = [("orders", 12, "all that is dirty lies in the active segment"), ("日本語のトピック", 3_400, "ok")]
 
 
 def test_a_table_without_bound_has_its_cells_whole_and_numbers_to_the_right() -> None:
     assert list(table(HEADER, ROWS)) == [
         "TOPIC             RECORDS  WHY",
-        "orders                 12  all dirty records are in the active segment",
+        "orders                 12  all that is dirty lies in the active segment",
         "日本語のトピック     3400  ok",
     ]
 
@@ -44,7 +44,7 @@ def test_what_is_too_wide_is_cut_the_widest_column_first() -> None:
 
 
 def test_sentences_stand_below_the_table_and_are_folded() -> None:
-    why = "all dirty records are in the active segment"
+    why = "all that is dirty lies in the active segment"
     rows = [("orders", 1), ("t", 2), ("u", 3)]
     assert list(table(("TOPIC", "N"), rows, [why, "", why], width=30)) == [
         "TOPIC   N",
