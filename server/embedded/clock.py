@@ -73,7 +73,9 @@ class BrokerClock:
         try:
             by_ms = duration_ms(by, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
         except (OverflowError, ValueError) as error:  # not a number, or more than a timedelta can tell
-            raise ControlError(Kind.INVALID, f"advance: expected a duration that ends before the year 10000: {error}") from None
+            raise ControlError(
+                Kind.INVALID, f"advance: expected a duration that ends before the year 10000: {error}"
+            ) from None
         return self._broker._ask(advance, by_ms)
 
     def set(self, moment: datetime | int) -> ClockMoved:

@@ -32,7 +32,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A segment, or neighbours of one part that stand for so many."""
+    """A segment, or several adjacent segments of the same kind."""
 
     part: Part
     base_offset: int
@@ -43,33 +43,33 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """The earliest of the delete horizons in a log: from when on a pass takes the tombstones and markers of a batch."""
+    """The earliest delete horizon in a log: time from which a pass removes the tombstones and markers of a batch."""
 
     at_ms: int
     offset: int
-    """Of the first batch that has it."""
+    """Offset of the first batch with this horizon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPicture:
-    """Neighbouring segments that become one, or neighbouring groups that stand for so many."""
+    """Adjacent segments that become one, or several adjacent groups."""
 
     base_offset: int
     end_offset: int
     segments_before: int
     segments_after: int
     source_bytes: tuple[int, ...]
-    """Of the segments, in order; where there are very many, of neighbours together."""
+    """Sizes of the segments, in order; if there are very many, adjacent ones are added up."""
     bytes_before: int
     bytes_after: int | None
-    """None: nobody has tried."""
+    """None: not computed."""
     records_before: int
     records_after: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassPicture:
-    """A pass: one that came to its end, or one that was only tried."""
+    """A completed pass, or a dry run."""
 
     first_dirty_offset: int
     upper_offset: int
@@ -81,15 +81,15 @@ class PassPicture:
     records_before: int
     records_after: int | None
     removed: tuple[tuple[str, int], ...]
-    """Records that went, or would: reason and count, without those that are 0."""
+    """Reason and number of removed records, without reasons with 0 records."""
     ended_at_ms: int | None = None
-    """None: it was only tried."""
+    """None for a dry run."""
     seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningPass:
-    """A pass that is under way, as far as it is."""
+    """Progress of a running pass."""
 
     phase: Phase
     begun_at_ms: int
@@ -97,19 +97,19 @@ class RunningPass:
     first_dirty_offset: int
     upper_offset: int
     map_offset: int
-    """Keys of the dirty part below it are in the map."""
+    """Keys of the dirty part below this offset are in the map."""
     map_bytes: int
     map_bytes_read: int
     group: int
-    """The one that is being copied, from 1 on; 0: none yet."""
+    """Number of the group that is being copied, starting at 1; 0: none yet."""
     group_count: int
-    """0: not known yet."""
+    """0 if not known yet."""
     group_base_offset: int
     group_end_offset: int
     group_bytes: int
     group_bytes_read: int
     bytes_to_read: int
-    """Of all groups."""
+    """Total of all groups."""
     bytes_read: int
     bytes_written: int
 
@@ -130,34 +130,34 @@ class LogPicture:
     partition: int
     cleanup_policy: tuple[str, ...]
     bars: tuple[Bar, ...]
-    """All segments, the active one last; where there are very many, neighbours together."""
+    """All segments, the active one last; if there are very many, adjacent ones are joined."""
     segments: int
     size_bytes: int
     log_start_offset: int
     first_dirty_offset: int
-    """The cleaner's checkpoint, or what stands for it."""
+    """The cleaner checkpoint, or the offset that is used instead."""
     upper_offset: int
     """Where a pass would end."""
     first_uncleanable_offset: int
     bound_by: str
-    """Why nothing may be cleaned from there on: `active_segment`, `open_transaction`, `min_compaction_lag`, `damage`."""
+    """Why the log cannot be cleaned from this offset: `active_segment`, `open_transaction`, `min_compaction_lag`, `damage`."""
     last_stable_offset: int
     high_watermark: int
     log_end_offset: int
     dirty_ratio: float
     min_cleanable_dirty_ratio: float
     eligible: bool
-    """Whether the next round of the cleaner may take it."""
+    """Whether the next round of the cleaner may clean it."""
     waits_for: Waits | None
-    """What is missing; None if it is eligible."""
+    """What it is waiting for; None if it is eligible."""
     explanation: str
-    """The same in a sentence."""
+    """The same as a sentence."""
     eligible_at_ms: int | None
-    """From when on it is eligible if nothing but time passes; None: at once, or never so."""
+    """Time from which it is eligible without further changes; None: eligible now, or not without changes."""
     horizon: Horizon | None
-    """As far as somebody has looked at the files; None: nobody has, or there is none."""
+    """Earliest delete horizon found so far; None if none is known."""
     passes: int
-    """How many came to their end since the start."""
+    """Number of completed passes since the start."""
     running: RunningPass | None
     last_pass: PassPicture | None
 
@@ -172,17 +172,17 @@ class LogPicture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """Neighbouring offsets."""
+    """Adjacent offsets."""
 
     from_offset: int
     to_offset: int
     """Exclusive."""
     records: int
-    """Those that are there."""
+    """Number of records that remain."""
     tombstones: int
-    """Of these."""
+    """Number of tombstones among the records."""
     markers: int
-    """Control records of transactions, which count among `records`, too."""
+    """Control records of transactions, which are included in `records`."""
 
     @property
     def offsets(self) -> int:
@@ -191,14 +191,14 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """Survivors and gaps of a range of offsets."""
+    """Remaining records and gaps in a range of offsets."""
 
     from_offset: int
     to_offset: int
     buckets: tuple[Bucket, ...]
-    """The range in equal parts, as far as it was looked at."""
+    """Equal parts of the range, up to the offset that was searched."""
     looked_at_to_offset: int
-    """As `to_offset`; less if there was too much to read."""
+    """Equal to `to_offset`, or lower if there was too much to read."""
     records: int
     horizon: Horizon | None
-    """Of what was looked at."""
+    """Earliest delete horizon in the searched range."""

@@ -111,7 +111,11 @@ def _add_options(parser: Parser) -> None:
         "--after", action="store_true", help="with --error: execute the request before responding with the error"
     )
     parser.add_argument(
-        "--delay", dest="delay_ms", type=duration_ms, metavar="TIME", help="delay before responding, e.g. 2s"
+        "--delay",
+        dest="delay_ms",
+        type=duration_ms,
+        metavar="TIME",
+        help="delay of each request, or with --disk slow of each disk operation, e.g. 2s",
     )
     parser.add_argument(
         "--disconnect",
