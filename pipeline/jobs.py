@@ -55,19 +55,18 @@ def job(
     fs_options: Mapping[str, str] | None = None,
     **others: Any,
 ) -> Job:
-    """What all functions here take.
+    """Options that all functions of this module accept.
 
     Args:
-        spark: None is this process.
-        topic, partition: None is all; several topics with commas between them.
-        configs: Topic configs that are not in the store, by their names.
-        admin: HOST:PORT of the admin listener of the server that runs over the directory; None if it is stopped.
-        say: Takes lines of progress, one for each group, and every half minute one that says how far it is; may be called from
-            another thread.
-        at_once: On Spark, `plan` and `compact` work on so many partitions at a time, each a job of its own. What fails with one
-            does not stop the others: the error that is raised then has all results in `results`.
-        fs_options: Of a store, where `data_dir` is an address, by name: `s3.region`.
-        others: Fields of `Job` for a program that has no session yet, or a clock of its own.
+        spark: Spark session; None runs the job in this process.
+        topic, partition: None selects all; separate several topics by commas.
+        configs: Topic configs that are not stored with the topic, by name.
+        admin: HOST:PORT of the admin listener of the server that uses the directory; None if it is stopped.
+        say: Called with progress lines: one for each group, and one every 30 seconds; may be called from another thread.
+        at_once: Number of partitions that `plan` and `compact` process at a time on Spark, one job each. A failure does not stop
+            the other partitions; the error that is raised at the end has all results in `results`.
+        fs_options: Options of the object store by name, e.g. `s3.region`, if `data_dir` is an address.
+        others: Fields of `Job`, for a program that has no session yet, or a clock of its own.
     """
     return Job(
         data_dir=data_dir,

@@ -151,7 +151,7 @@ def log_in(suite: Suite, page: Page, broker: ottla.Broker) -> None:
     suite.check("with a token, nothing is shown before it", "orders" not in page.content())
     page.get_by_label("Token").fill("wrong")
     page.keyboard.press("Enter")
-    page.get_by_text("That is not the token.").wait_for()
+    page.get_by_text("Invalid token.").wait_for()
     page.get_by_label("Token").fill(TOKEN)
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="orders").wait_for()

@@ -105,7 +105,7 @@ def preferred(cluster: Cluster, partition: Partition) -> Placement:
     if wanted not in cluster.live_node_ids() or wanted not in partition.isr:
         raise KafkaError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-            f"node {wanted}, the first of {partition.topic_partition}, is down",
+            f"node {wanted}, the preferred leader of {partition.topic_partition}, is down",
         )
     return Placement(partition.replicas, Leadership(wanted, partition.isr), partition.reassigning)
 
@@ -168,7 +168,7 @@ async def change(
         if len(placed) > CHANGES_MAX:
             too_many = KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{len(placed)} changes in one request; at most {CHANGES_MAX} are allowed.",
+                f"too many changes in one request ({len(placed)}, limit {CHANGES_MAX}).",
             )
             await time_slice.empty(refused)
             await time_slice.empty(placed)

@@ -17,7 +17,7 @@ from .frame.table import ROWS, load
 
 NOTES = """\
   bash   source <(ottla completion bash)                              in ~/.bashrc
-  zsh    source <(ottla completion zsh)                               in ~/.zshrc, behind compinit
+  zsh    source <(ottla completion zsh)                               in ~/.zshrc, after compinit
   fish   ottla completion fish > ~/.config/fish/completions/ottla.fish
 """
 
@@ -196,4 +196,4 @@ def run(options: argparse.Namespace) -> None:
     show(SHELLS[options.shell](list(places())), as_it_is=True)
 
 
-COMMAND = Command("completion", "a script that completes these commands in bash, zsh or fish", run, add_options, NOTES)
+COMMAND = Command("completion", "print a completion script for bash, zsh or fish", run, add_options, NOTES)

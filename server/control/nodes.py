@@ -36,18 +36,18 @@ class Nodes:
 
 @operation("GET", "/v1/nodes")
 async def list_nodes(broker: Broker) -> Nodes:
-    """The broker ids that the process plays, and which of them serve."""
+    """List the nodes of the process, and whether they are running."""
     return Nodes(node_states(broker))
 
 
 @operation("POST", "/v1/nodes/{node_id}/stop", statuses=(404, 500))
 async def stop_node(broker: Broker, node_id: NodeId) -> NodeState:
-    """Stop one node: it hands over what it leads, ends its connections and listens no more.
+    """Stop one node: it hands over its leaderships and closes its connections and listeners.
 
-    One that is stopped stays so.
+    A stopped node stays stopped.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such node; FAILED: the catalog cannot be written, the node serves on.
+        ControlError: NOT_FOUND: node not found; FAILED: the catalog cannot be written, the node continues to serve.
     """
     try:
         await broker.stop_node(node_id)
@@ -60,11 +60,11 @@ async def stop_node(broker: Broker, node_id: NodeId) -> NodeState:
 async def start_node(broker: Broker, node_id: NodeId) -> NodeState:
     """Start a stopped node again, on the same ports.
 
-    One that serves goes on.
+    A running node is not changed.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such node; UNAVAILABLE: the broker stops; FAILED: its port is taken, or the
-            catalog cannot be written, the node stays stopped.
+        ControlError: NOT_FOUND: node not found; UNAVAILABLE: the broker is stopping; FAILED: its port is in use, or the
+            catalog cannot be written; the node stays stopped.
     """
     try:
         await broker.start_node(node_id)
@@ -79,34 +79,34 @@ def _state(broker: Broker, node_id: int) -> NodeState:
 
 @dataclass(frozen=True, slots=True)
 class LeaderMoved:
-    """Who leads a partition now."""
+    """The leader of a partition after a move."""
 
     topic: str
     partition: int
     leader: int
     leader_epoch: int
     was: int
-    """The node that led it before, -1 if none did; the same as `leader` where nothing had to be done."""
+    """The previous leader, or -1 if there was none; equal to `leader` if nothing changed."""
     replicas: tuple[int, ...]
 
 
 @operation("POST", "/v1/topics/{topic}/partitions/{partition}/leader", statuses=(404, 409, 500))
 async def move_leader(broker: Broker, topic: TopicName, partition: PartitionId, node: NodeId) -> LeaderMoved:
-    """Have another node lead a partition.
+    """Move the leader of a partition to another node.
 
-    A node that has no replica of it takes the place of the leader among the replicas.
+    A node without a replica of the partition replaces the old leader among the replicas.
 
     Args:
-        node: That is to lead.
+        node: Id of the new leader.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such partition or node; CONFLICT: the node is stopped; FAILED: the catalog
-            cannot be written. Nothing has changed.
+        ControlError: NOT_FOUND: partition or node not found; CONFLICT: the node is stopped; FAILED: the catalog cannot be
+            written. Nothing has changed.
     """
     found = _topic_with(broker, topic, partition)
     ids = [each.node_id for each in broker.nodes]
     if node not in ids:
-        raise ControlError(Kind.NOT_FOUND, f"there is no node {node}; there are: {', '.join(map(str, ids))}")
+        raise ControlError(Kind.NOT_FOUND, f"node {node} not found; nodes: {', '.join(map(str, ids))}")
     of_it = found.partitions[partition]
     was = of_it.leader
     if was != node:
@@ -127,26 +127,26 @@ async def move_coordinator(
     topic: TopicName | None = None,
     partition: PartitionId | None = None,
 ) -> LeaderMoved:
-    """Have another node coordinate a group, a transactional id, or a share partition: a group, a topic and a partition.
+    """Move the coordinator of a group, a transactional id, or a share partition to another node.
 
-    And all that share its partition of the internal topic.
+    A share partition is a group, a topic and a partition. Everything in the same partition of the internal topic moves as well.
 
     Args:
-        node: That is to coordinate.
-        topic: Of a share partition of the group.
+        node: Id of the new coordinator.
+        topic: Topic of a share partition of the group.
 
     Raises:
-        ControlError: INVALID: none or too many of these were given; and as `move_leader`.
+        ControlError: INVALID: the arguments do not select exactly one of these; and as `move_leader`.
     """
     if (group is None) == (transactional_id is None):
-        raise ControlError(Kind.INVALID, "expected a group or a transactional_id, and not both")
+        raise ControlError(Kind.INVALID, "expected either a group or a transactional_id")
     key = group if group is not None else transactional_id
     assert key is not None
     coordinators = broker.services.coordinators
     service: CoordinatorService[Any, Any] = coordinators.groups if group is not None else coordinators.transactions
     if topic is not None or partition is not None:
         if group is None or topic is None or partition is None:
-            raise ControlError(Kind.INVALID, "a share partition has a group, a topic and a partition")
+            raise ControlError(Kind.INVALID, "a share partition requires a group, a topic and a partition")
         key = f"{group}:{uuid_text(_topic_with(broker, topic, partition).id)}:{partition}"
         service = coordinators.share_states
     try:
@@ -162,7 +162,7 @@ def _topic_with(broker: Broker, name: str, partition: int) -> Topic:
     found = topic_named(broker.services.topics, name)
     if not 0 <= partition < len(found.partitions):
         raise ControlError(
-            Kind.NOT_FOUND, f"there is no partition {partition} of {name}; it has 0 to {len(found.partitions) - 1}"
+            Kind.NOT_FOUND, f"partition {partition} of {name} not found; partitions: 0 to {len(found.partitions) - 1}"
         )
     return found
 
@@ -175,8 +175,8 @@ def _led_by(node: int) -> Plan:
         if moving is not None and (node not in replicas or node in moving.lagging):
             raise KafkaError(
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                f"{partition.topic_partition} is being reassigned, and node {node} is not in step yet; wait for the end, or"
-                " cancel the reassignment",
+                f"{partition.topic_partition} is being reassigned, and node {node} is not in sync yet; wait for the reassignment"
+                " to complete, or cancel it",
             )
         if node not in replicas:
             gone = partition.leader if partition.leader in replicas else replicas[0]

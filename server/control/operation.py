@@ -129,7 +129,7 @@ class Encoding(Enum):
 
 
 def encoded(data: bytes) -> tuple[str, Encoding]:
-    """As `text` where it is UTF-8, else as `base64`."""
+    """`text` if the bytes are valid UTF-8, else `base64`."""
     try:
         return data.decode(), Encoding.TEXT
     except UnicodeDecodeError:

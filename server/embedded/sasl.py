@@ -80,7 +80,7 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """One user's side of it. What it hands out has the password."""
+    """SASL settings of one user for each client library; they contain the password."""
 
     user: User
     mechanism: str
@@ -88,7 +88,7 @@ class Sasl:
 
     @property
     def principal(self) -> str:
-        """Who logs in, as ACLs and quotas name it."""
+        """The principal that logs in, as named in ACLs and quotas."""
         return f"User:{self.user.name}"
 
     @property
@@ -115,7 +115,7 @@ class Sasl:
         }
 
     def confluent_kafka(self) -> dict[str, Any]:
-        """Properties of confluent-kafka, and of whatever else is built on librdkafka."""
+        """Properties of confluent-kafka, and of other clients that use librdkafka."""
         tls = {} if self.tls is None else self.tls.confluent_kafka(with_certificate=False)
         return tls | {
             "security.protocol": self.security_protocol,
@@ -207,13 +207,13 @@ def _provider(modules: Sequence[str], token: Callable[[], Any]) -> Any:
 def sasl_for(users: Sequence[User], tls: Tls | None, name: str | None, mechanism: str | None) -> Sasl:
     """What `Running.sasl` gives; raises as that."""
     if not users:
-        raise RuntimeError('nobody logs in at the broker: use ottla.Broker(users={"alice": "secret"})')
+        raise RuntimeError('SASL is not enabled; use ottla.Broker(users={"alice": "secret"})')
     user = users[0] if name is None else next((user for user in users if user.name == name), None)
     if user is None:
-        raise ValueError(f"there is no user {name!r}; there are: {', '.join(user.name for user in users)}")
+        raise ValueError(f"user {name!r} not found; users: {', '.join(user.name for user in users)}")
     chosen = user.mechanisms[0] if mechanism is None else mechanism
     if chosen not in user.mechanisms:
-        raise ValueError(f"{user.name} does not log in by {chosen}, but by {', '.join(user.mechanisms)}")
+        raise ValueError(f"mechanism {chosen} is not enabled for {user.name} (enabled: {', '.join(user.mechanisms)})")
     return Sasl(user, chosen, tls)
 
 
@@ -242,7 +242,7 @@ class Vouching:
     def token(self, user: str, now_ms: int, lifetime_s: float, scope: str) -> str:
         """As `Running.token`."""
         if not user.strip():
-            raise ValueError("a token must name a user")
+            raise ValueError("user name of a token is empty")
         if not abs(lifetime_s) < 1e9:
             raise ValueError(f"lifetime_s must be less than 1e9 seconds, found {lifetime_s}")
         return self._issuer.token(user, now_ms, lifetime_s, scope)

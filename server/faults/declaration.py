@@ -34,48 +34,48 @@ _BY_NAME = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """One fault, as declared. What is None or False is not asked for."""
+    """Arguments of a fault. Arguments that are None or False are not set."""
 
     api: str | None = None
-    """Its name as in the protocol, "Produce". Only requests of this API; without it those of all."""
+    """Match only requests of this API, by its name in the protocol, e.g. "Produce" (default: all APIs)."""
     topic: str | None = None
-    """Only requests that name this topic."""
+    """Match only requests for this topic."""
     partition: int | None = None
-    """And this partition of it."""
+    """Match only this partition of the topic."""
     group: str | None = None
-    """Only requests that name this consumer group."""
+    """Match only requests for this consumer group."""
     transactional_id: str | None = None
     client_id: str | None = None
-    """The `client.id` that a client gives itself."""
+    """Match only clients with this `client.id`."""
     node: int | None = None
-    """Only requests to the node of this id."""
+    """Match only requests to the node with this id."""
     version: int | None = None
-    """Only requests in this version of the API."""
+    """Match only this version of the API."""
     error: str | None = None
-    """The name of a Kafka error, "NOT_LEADER_OR_FOLLOWER": the request is not carried out, but answered with it. Where the fault
-    names a topic or a partition, only that is refused, and the rest of the request is carried out."""
+    """Name of a Kafka error, e.g. "NOT_LEADER_OR_FOLLOWER": the broker responds with it instead of executing the request. If the
+    fault names a topic or a partition, only that part fails, and the rest of the request is executed."""
     after: bool = False
-    """With `error`: the request is carried out, and answered with the error all the same."""
+    """With `error`: execute the request before responding with the error."""
     delay_ms: int = 0
-    """How long the request, and what comes behind it on its connection, is kept before anything else happens. It is carried out
-    then, whether or not its client has given it up meanwhile, as by a slow broker."""
+    """Delay in milliseconds before anything else happens to the request, and to later requests on its connection. Then it is
+    executed even if its client has given up, as by a slow broker."""
     disconnect: Disconnect | None = None
-    """The connection is closed, `before` the request is carried out or `after`, without an answer."""
+    """Close the connection without a response, `before` or `after` executing the request."""
     drop_response: bool = False
-    """The request is carried out; its answer is lost, and all that the client sends on this connection from then on stays
-    unread, until the client closes it or the fault is removed, which closes it."""
+    """Execute the request, but send no response, and read nothing more from its connection. The connection stays open until the
+    client closes it or the fault is removed."""
     corrupt_batch: bool = False
-    """A byte in the first batch of each partition that a Fetch is answered with differs from the log's, so that its CRC is
-    wrong. The batches behind it are not sent."""
+    """Change a byte in the first batch of each partition in a Fetch response, so that its CRC is wrong. Later batches are not
+    sent."""
     disk: DiskTrouble | None = None
-    """No request, but the disk: `full` (writes are refused, ENOSPC), `slow` (what waits for it waits `delay_ms` longer),
-    `failed` (everything is refused, EIO). It ends with the broker's life: a restart finds a sound disk."""
+    """Disk fault instead of a request fault: `full` (writes fail, ENOSPC), `slow` (each operation takes `delay_ms` longer),
+    `failed` (all operations fail, EIO). It ends when the broker restarts."""
     data_dir: str | None = None
-    """With `disk`: which of `log.dirs`; without it all."""
+    """With `disk`: affected data directory, one of `log.dirs` (default: all)."""
     count: int | None = 1
-    """How many requests; None: all, until it is removed."""
+    """Number of requests to affect; None: all, until the fault is removed."""
     skip: int = 0
-    """How many that fit go by first."""
+    """Number of matching requests to let through first."""
 
     @property
     def wanted(self) -> dict[NameKind, str | int]:

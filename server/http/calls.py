@@ -24,7 +24,7 @@ async def healthy(lives: Lives, request: Nothing) -> Text:
 
 async def ready(lives: Lives, request: Nothing) -> Text:
     if not lives.is_serving:
-        raise ControlError(Kind.UNAVAILABLE, "the broker is starting, stopping, or between two lives")
+        raise ControlError(Kind.UNAVAILABLE, "the broker is starting, stopping or restarting")
     logs = lives.broker.services.logs
     offline = [data_dir for data_dir in logs.data_dirs if logs.is_offline(data_dir)]
     if offline:
@@ -50,7 +50,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
     Call(
         "GET",
         "/healthz",
-        "Whether the process answers at all.",
+        "Check that the process responds.",
         Nothing,
         Text,
         healthy,
@@ -61,7 +61,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
     Call(
         "GET",
         "/readyz",
-        "Whether the broker serves, with all of its data directories.",
+        "Check that the broker is serving, with all of its data directories.",
         Nothing,
         Text,
         ready,
@@ -73,7 +73,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
     Call(
         "GET",
         "/metrics",
-        "Prometheus' text format, under the names that the JMX exporter has for Apache Kafka's.",
+        "Metrics in Prometheus' text format, named as by the JMX exporter for Apache Kafka.",
         Nothing,
         Text,
         metrics,
@@ -82,7 +82,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
     Call(
         "GET",
         "/v1/seed",
-        "Topics and their configs, as a seed; no records.",
+        "Export topics and their configs as a seed, without records.",
         Nothing,
         Text,
         exported_seed,

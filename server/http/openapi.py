@@ -18,27 +18,27 @@ from .json_values import is_union, plain, spelt
 AnyCall = Call[Any, Any]
 
 EVERY_CALL = {
-    400: "Malformed: no path, no JSON.",
-    403: "From a web page, or to a name that is not this machine's.",
-    422: "A field is not what it should be; the sentence has its name, the bound and what was found.",
+    400: "Malformed request: invalid path or JSON.",
+    403: "Request from a web page, or to a host name other than this machine's.",
+    422: "A field is invalid; the message contains its name, the bound and the value found.",
 }
 """Statuses of refusals that any call may get, and why."""
-WITH_BODY = {413: "The body is too large.", 415: "The body does not call itself JSON."}
-WITH_TOKEN = {401: "The listener has a token, and the request has not."}
-OF_A_LIFE = {503: "The broker is starting, stopping, or was stopped meanwhile."}
+WITH_BODY = {413: "The body is too large.", 415: "The content type of the body is not JSON."}
+WITH_TOKEN = {401: "The listener requires a token, and the request has none or another one."}
+OF_A_LIFE = {503: "The broker is starting, stopping, or was stopped during the call."}
 OF_ROWS = {
-    404: "What it is about is not there.",
-    409: "It is in no state for that.",
-    500: "The disk refused.",
+    404: "Not found.",
+    409: "Not possible in the current state.",
+    500: "The disk failed.",
     503: OF_A_LIFE[503],
-    504: "It did not come about in time.",
+    504: "Timed out.",
 }
 
 ENDS_OF_LIVES = ("restart", "crash", "reset", "snapshot", "restore")
 
 ERROR: Schema = {
     "type": "object",
-    "description": "Why a call was refused.",
+    "description": "Why a call failed.",
     "properties": {"error": {"type": "string", "description": "One sentence."}},
     "required": ["error"],
     "additionalProperties": False,
@@ -163,7 +163,7 @@ def document(calls: Iterable[AnyCall]) -> dict[str, Any]:
         "info": {
             "title": "Ottla's control API",
             "version": version(),
-            "description": "What a developer may ask of an Ottla broker beside Kafka's protocol.",
+            "description": "Operations of an Ottla broker for developers, in addition to Kafka's protocol.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],

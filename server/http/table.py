@@ -79,7 +79,7 @@ _DECLARING = (
 )
 CALLS: tuple[AnyCall, ...] = (
     *TEXTS,
-    Call("GET", "/v1/openapi.json", "This API as an OpenAPI 3.1 document.", Nothing, Text, _openapi, any_time=True),
+    Call("GET", "/v1/openapi.json", "Get this API as an OpenAPI 3.1 document.", Nothing, Text, _openapi, any_time=True),
     *(call_of(each) for module in _DECLARING for each in OPERATIONS if each.function.__module__ == module.__name__),
 )
 

@@ -102,7 +102,7 @@ class ScramChanges:
             if len(self.users) + new > USERS_MAX:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,
-                    f"{len(self.users) + new} users of SCRAM, more than the {USERS_MAX} that there may be",
+                    f"too many SCRAM users ({len(self.users) + new}, limit {USERS_MAX})",
                 )
             if changed:
                 facts = await time_slice.map(lambda each: (each[0], self.users.facts(*each) or None), changed.items())

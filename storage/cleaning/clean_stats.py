@@ -13,7 +13,7 @@ class CleanStats:
 
     map_bytes_read: int = 0
     map_record_count: int = 0
-    """Records of the dirty part that the map knows."""
+    """Records of the dirty part that are in the map."""
     map_entry_count: int = 0
     map_utilization: float = 0.0
     bytes_read: int = 0
@@ -54,13 +54,13 @@ class DryPass:
     first_dirty_offset: int
     upper_offset: int
     end_offset: int
-    """The first dirty offset after it: `upper_offset`, or less where the map has no room for all keys."""
+    """First dirty offset after the pass: `upper_offset`, or lower if the map has no room for all keys."""
     stats: CleanStats
-    """Counted as by the pass; no time was taken."""
+    """Counts as of a real pass; the times are 0."""
     groups: tuple[GroupPreview, ...]
     removals: tuple[Removal, ...]
-    """The first of the records that would go, in order of their offsets."""
+    """The first records that would be removed, in the order of offsets."""
     are_all_listed: bool
-    """Whether no other record would go."""
+    """Whether `removals` is complete."""
     segments_to_split: int = 0
-    """Segments, written by others, whose offsets do not fit one: a pass splits these alone, and the next one cleans."""
+    """Segments from another writer with too many offsets for one segment: a pass only splits them, and the next pass cleans."""

@@ -123,7 +123,7 @@ class CleanerCheckpoints:
             self._parsed[data_dir] = text, {}
             if data_dir not in self._damaged:
                 self._damaged.add(data_dir)  # the next write replaces the file
-                self._note(f"{error}; begun anew, so all of its logs are cleaned from their start")
+                self._note(f"{error}; created again, so all logs in this directory are cleaned from their start")
             return {}
 
     def _file(self, data_dir: str) -> OffsetCheckpoint:

@@ -69,7 +69,7 @@ class CleaningStates:
             self._states[tp] = _Paused()
             state.on_paused()
         else:
-            raise RuntimeError(f"{tp} is {_name(state)}, so no cleaning of it can end")  # noqa: TRY004 - a state, no type
+            raise RuntimeError(f"{tp} is {_name(state)}, so its cleaning cannot end")  # noqa: TRY004 - a state, no type
 
     def is_aborting(self, tp: TopicPartition) -> bool:
         """Whether the pass over this partition is to stop; its checkpoints ask. Safe from any thread."""
@@ -104,7 +104,7 @@ class CleaningStates:
             self._states[tp] = _AbortingPass(on_paused)
             return False
         else:
-            raise RuntimeError(f"{tp} is being aborted already")
+            raise RuntimeError(f"{tp} is already being aborted")
         return True
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:

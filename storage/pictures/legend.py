@@ -10,10 +10,10 @@ from .scale import grouped
 
 MEANINGS: Mapping[Part, tuple[str, str]] = {
     Part.CLEAN: ("clean", "compacted: the newest record of each key, and gaps"),
-    Part.DIRTY: ("dirty", "written since the last pass; the next one cleans it"),
-    Part.HELD: ("held", "dirty, and not to be cleaned yet"),
-    Part.ACTIVE: ("active", "the segment that grows; it is cleaned after it has rolled"),
-    Part.CLOSED: ("closed", "not compacted: retention deletes it"),
+    Part.DIRTY: ("dirty", "written since the last pass; the next pass cleans it"),
+    Part.HELD: ("held", "dirty, but not cleanable yet"),
+    Part.ACTIVE: ("active", "the segment being written; it is cleaned only after it has rolled"),
+    Part.CLOSED: ("closed", "closed, not compacted; deleted by retention"),
 }
 LETTERS: Mapping[Part, str] = {part: name[0].upper() for part, (name, _) in MEANINGS.items()} | {Part.CLOSED: "S"}
 
@@ -59,8 +59,8 @@ def sentences(picture: LogPicture) -> Iterator[str]:
     yield f"Last stable offset {grouped(picture.last_stable_offset)}, high watermark {grouped(picture.high_watermark)}."
     if picture.is_compacted:
         yield (
-            f"Clean below {grouped(picture.first_dirty_offset)}, not to be cleaned from"
-            f" {grouped(picture.first_uncleanable_offset)} on; dirty ratio {picture.dirty_ratio:.2f}, wanted above"
+            f"First dirty offset {grouped(picture.first_dirty_offset)}, uncleanable from"
+            f" {grouped(picture.first_uncleanable_offset)}; dirty ratio {picture.dirty_ratio:.2f}, must be above"
             f" {picture.min_cleanable_dirty_ratio:g}."
         )
     if picture.running is not None:
@@ -70,16 +70,16 @@ def sentences(picture: LogPicture) -> Iterator[str]:
 def running_sentence(running: RunningPass) -> str:
     """Describe the progress of a pass."""
     if running.phase is Phase.PREPARING:
-        return "A pass begins: what is not on the disk yet is synced"
+        return "A pass is starting: unsynced data is synced to disk"
     if running.phase is Phase.MAP:
         done = running.map_bytes_read / running.map_bytes if running.map_bytes else 1.0
         return (
-            f"A pass reads keys, offsets {grouped(running.first_dirty_offset)} to {grouped(running.upper_offset)}:"
+            f"A pass is reading keys, offsets {grouped(running.first_dirty_offset)} to {grouped(running.upper_offset)}:"
             f" {percent(done)} of {size(running.map_bytes)}"
         )
     done = running.bytes_read / running.bytes_to_read if running.bytes_to_read else 1.0
     return (
-        f"A pass copies what stays, group {grouped(running.group)} of {grouped(running.group_count)}: {percent(done)} of"
+        f"A pass is copying the records to keep, group {grouped(running.group)} of {grouped(running.group_count)}: {percent(done)} of"
         f" {size(running.bytes_to_read)} read, {size(running.bytes_written)} written"
     )
 
@@ -87,22 +87,22 @@ def running_sentence(running: RunningPass) -> str:
 def running_words(running: RunningPass) -> str:
     """Describe the progress of a pass in few words."""
     if running.phase is Phase.PREPARING:
-        return "a pass begins"
+        return "a pass is starting"
     if running.phase is Phase.MAP:
         done = running.map_bytes_read / running.map_bytes if running.map_bytes else 1.0
-        return f"a pass reads keys: {percent(done)}"
+        return f"a pass is reading keys: {percent(done)}"
     done = running.bytes_read / running.bytes_to_read if running.bytes_to_read else 1.0
-    return f"a pass copies group {grouped(running.group)} of {grouped(running.group_count)}: {percent(done)}"
+    return f"a pass is copying group {grouped(running.group)} of {grouped(running.group_count)}: {percent(done)}"
 
 
 def pass_sentence(picture: PassPicture) -> str:
     """Describe the result of a pass, or of a dry run."""
     verb = "kept" if picture.ended_at_ms is not None else "would keep"
     if not picture.groups:
-        return "A pass has nothing that it might clean."
+        return "A pass would find nothing to clean."
     before = f"{grouped(picture.records_before)} records, {size(picture.bytes_before)} in {counted(picture.segments_before, 'segment')}"
     if picture.bytes_after is None or picture.records_after is None:
-        return f"A pass would read {before}, and make {counted(picture.segments_after, 'segment')} of them."
+        return f"A pass would read {before}, and split them into {counted(picture.segments_after, 'segment')}."
     gone = ", ".join(f"{grouped(count)} {reason}" for reason, count in picture.removed)
     return (
         f"The pass {verb} {grouped(picture.records_after)} of {before}: {size(picture.bytes_after)} in"
@@ -118,11 +118,11 @@ def contents_sentence(found: Contents) -> str:
     tombstones = sum(bucket.tombstones for bucket in found.buckets)
     text = (
         f"Of {grouped(span)} offsets from {grouped(found.from_offset)} to {grouped(found.looked_at_to_offset)} (exclusive)"
-        f" {counted(found.records, 'record')} {'is' if found.records == 1 else 'are'} there ({percent(found.records / span)})"
+        f" {counted(found.records, 'record')} {'is' if found.records == 1 else 'are'} left ({percent(found.records / span)})"
     )
-    text += f", {counted(tombstones, 'tombstone')} among them." if tombstones else "."
+    text += f", including {counted(tombstones, 'tombstone')}." if tombstones else "."
     if found.looked_at_to_offset < found.to_offset:
-        text += f" There is more up to {grouped(found.to_offset)}, too much for one look."
+        text += f" The rest, up to {grouped(found.to_offset)}, is too much for one search."
     return text
 
 

@@ -97,7 +97,7 @@ class RunningPass:
     first_dirty_offset: int
     upper_offset: int
     map_offset: int
-    """Keys of the dirty part below it are in the map."""
+    """Keys of the dirty part below this offset are in the map."""
     map_bytes: int
     map_bytes_read: int
     group: int
@@ -191,7 +191,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """Survivors and gaps of a range of offsets."""
+    """Remaining records and gaps in a range of offsets."""
 
     from_offset: int
     to_offset: int

@@ -130,7 +130,7 @@ def contents_svg(found: Contents, name: str) -> str:
     drawn.append(svg.text(0, FULL + TEXT - 4, grouped(found.from_offset)))
     if span:
         drawn.append(svg.text(1, FULL + TEXT - 4, grouped(found.to_offset), anchor="end"))
-    return svg.drawing(FULL + TEXT, f"Survivors in {name}", contents_sentence(found), *drawn, kind="contents")
+    return svg.drawing(FULL + TEXT, f"Remaining records in {name}", contents_sentence(found), *drawn, kind="contents")
 
 
 def _column(bucket: Bucket, low: int, span: int) -> Iterator[str]:

@@ -41,7 +41,7 @@ def pass_svg(picture: PassPicture, name: str) -> str:
         drawn.append(svg.text(0, height + BAR + TEXT - 4, said))
         height += BAR + TEXT
         if picture.bytes_after < picture.bytes_before:  # on its own line, for narrow screens
-            drawn.append(svg.text(0, height + TEXT - 4, "hatched: goes"))
+            drawn.append(svg.text(0, height + TEXT - 4, "hatched: removed"))
             height += TEXT
     kind = "The last pass" if picture.ended_at_ms is not None else "The next pass"
     return svg.drawing(height + 2, f"{kind} over {name}", pass_sentence(picture), *drawn, kind="pass")

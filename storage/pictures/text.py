@@ -97,7 +97,7 @@ def state(picture: LogPicture) -> str:
         return "not compacted"
     if picture.waits_for is Waits.ALL_CLEAN:
         return "all clean"
-    wait = "eligible" if picture.waits_for is None else f"waits: {picture.waits_for.value.replace('_', ' ')}"
+    wait = "eligible" if picture.waits_for is None else f"not eligible: {picture.waits_for.value.replace('_', ' ')}"
     return f"{percent(picture.dirty_ratio)} dirty, {wait}" if picture.dirty_ratio else wait
 
 

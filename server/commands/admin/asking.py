@@ -92,11 +92,11 @@ class Admin:
                 response = connection.getresponse()
                 status, data = response.status, response.read()
         except (UnicodeError, http.client.InvalidURL) as error:
-            raise WrongCallError(f"{self.address}: not an address of a host: {error}") from error
+            raise WrongCallError(f"{self.address}: invalid address: {error}") from error
         except OSError as error:
             raise WrongCallError(
-                f"nobody answers at {self.address} ({error.strerror or error}): is the broker's admin listener on, as with"
-                " `ottla dev` or `ottla serve --admin 9099`?"
+                f"no admin listener at {self.address} ({error.strerror or error}); start the broker with"
+                " `ottla dev` or `ottla serve --admin 9099`"
             ) from error
         except http.client.HTTPException as error:
             raise self._no_ottla(repr(error)) from error
@@ -113,11 +113,11 @@ class Admin:
             return answer
         sentence = str(answer.get("error", f"status {status}"))
         if status == http.client.UNAUTHORIZED:
-            sentence += f" (give --admin-token-file, or the token in {ADMIN_TOKEN})"
+            sentence += f" (use --admin-token-file, or set {ADMIN_TOKEN})"
         raise CommandError(sentence)
 
     def _no_ottla(self, found: str) -> WrongCallError:
-        return WrongCallError(f"what answers at {self.address} is no admin listener of Ottla: {found}")
+        return WrongCallError(f"{self.address} is not an admin listener of Ottla: {found}")
 
 
 def fields_of(options: argparse.Namespace) -> dict[str, object]:
@@ -192,10 +192,10 @@ def _token(file: str | None, environment: Mapping[str, str]) -> str | None:
             with open(file, "rb") as opened:
                 token = opened.read(TOKEN_BYTES_MAX + 1).decode("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not ASCII"
-            raise WrongCallError(f"cannot read {file} of --admin-token-file: {reason}") from error
+            reason = error.strerror if isinstance(error, OSError) else "not ASCII"
+            raise WrongCallError(f"--admin-token-file: cannot read {file}: {reason}") from error
     if token and not (token.isascii() and token.isprintable() and " " not in token and len(token) <= TOKEN_BYTES_MAX):
-        raise WrongCallError(f"{file or ADMIN_TOKEN}: a token has no blanks, and is one line of ASCII")
+        raise WrongCallError(f"{file or ADMIN_TOKEN}: invalid token: must be one line of ASCII without spaces")
     return token or None
 
 

@@ -59,7 +59,7 @@ def compact_stopped(
         store = open_store(Start(static, LiveConfig(static).current, files, clock, random.Random()))
     except DataDirectoryError as error:
         is_held = isinstance(error.__cause__, DirectoryLockedError)
-        hint = f"; ask that broker: ottla compact {topic}" if is_held else ""
+        hint = f"; run it on that broker instead: ottla compact {topic}" if is_held else ""
         raise ControlError(Kind.CONFLICT, f"{error}{hint}") from error
     except OSError as error:
         raise ControlError(Kind.FAILED, str(error)) from error
@@ -83,10 +83,10 @@ def compact_stopped(
 def _config(files: OsFiles, data_dirs: str) -> StaticConfig:
     for each in data_dirs.split(","):
         if not os.path.isdir(each.strip()):
-            raise ControlError(Kind.NOT_FOUND, f"there is no directory {each.strip()!r:.300}")
+            raise ControlError(Kind.NOT_FOUND, f"directory not found: {each.strip()!r:.300}")
     if not any(files.exists(paths.join(each.strip(), paths.META_PROPERTIES)) for each in data_dirs.split(",")):
         raise ControlError(
-            Kind.NOT_FOUND, f"{data_dirs!r:.300} is no data directory: it has no {paths.META_PROPERTIES}"
+            Kind.NOT_FOUND, f"{data_dirs!r:.300} is not a data directory: {paths.META_PROPERTIES} not found"
         )
     try:
         return static_config_with_stored_id(

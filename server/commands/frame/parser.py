@@ -37,8 +37,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             names = list(map(str, action.choices))
-            hint = did_you_mean(str(value), names) or f"; there are: {', '.join(names)}"
-            raise argparse.ArgumentError(action, f"there is no {str(value)!r}{hint}")
+            hint = did_you_mean(str(value), names) or f"; choose from: {', '.join(names)}"
+            raise argparse.ArgumentError(action, f"invalid choice {str(value)!r}{hint}")
 
 
 def takes_value(action: argparse.Action) -> bool:
@@ -57,7 +57,7 @@ def read(parser: Parser, words: Iterable[str]) -> argparse.Namespace:
     options, rest = split(parser.options, words, parser)
     found, left = parser.parse_known_args([*options, "--", *rest] if rest else options)
     if surplus := [word for word in left if word != "--"]:
-        parser.error(f"expected nothing more, found {surplus[0]!r}")
+        parser.error(f"unexpected argument {surplus[0]!r}")
     return found
 
 
@@ -84,7 +84,7 @@ def taken(known: dict[str, argparse.Action], word: str, left: list[str], parser:
         name, equals = word[:2], word[2:]
     action = known.get(name)
     if action is None:
-        parser.error(f"there is no option {name}{did_you_mean(name, list(known))}")
+        parser.error(f"unknown option {name}{did_you_mean(name, list(known))}")
     if equals or not takes_value(action) or not left or left[0] in known:
         return word
     return f"{name}={left.pop(0)}"

@@ -50,8 +50,14 @@ CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
 def watch_option(parser: Parser) -> None:
-    parser.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
-    parser.add_argument("--interval", type=_seconds, default=EVERY_S, metavar="SECONDS", help="with --watch: so often")
+    parser.add_argument("--watch", action="store_true", help="refresh the output until Ctrl-C")
+    parser.add_argument(
+        "--interval",
+        type=_seconds,
+        default=EVERY_S,
+        metavar="SECONDS",
+        help=f"with --watch: refresh interval in seconds (default: {EVERY_S:g})",
+    )
 
 
 def _seconds(text: str) -> float:

@@ -94,7 +94,7 @@ def connected(options: argparse.Namespace) -> Iterator[ClusterViews]:
         raise WrongCallError(str(error)) from error
     except (OSError, ProtocolError) as error:
         is_cut_off = isinstance(error, ConnectionError) and security == PLAIN
-        hint = "; does its listener want a login, or TLS (--command-config)?" if is_cut_off else ""
+        hint = "; if its listener requires SASL or TLS, use --command-config" if is_cut_off else ""
         raise WrongCallError(f"no broker answers at {bootstrap}: {error}{hint}") from error
 
 
@@ -145,7 +145,7 @@ def security_from(properties: Mapping[str, str]) -> Security:
 
     for name in properties:
         if name.startswith("ssl.") and name not in NAMES and name not in _MEAN_NOTHING:
-            raise ConfigError(f"{name} is no property of TLS that is known here{did_you_mean(name, NAMES)}")
+            raise ConfigError(f"unknown TLS property {name}{did_you_mean(name, NAMES)}")
     return Security(client_context(properties), login)
 
 
@@ -163,7 +163,7 @@ def _login(properties: Mapping[str, str]) -> Credentials:
         return Credentials(mechanism, token=_bearer_token(properties))
     text = properties.get(JAAS)
     if text is None:
-        raise ConfigError(f"{JAAS} is missing, with the username and the password of {mechanism}")
+        raise ConfigError(f"missing {JAAS}; {mechanism} requires a username and a password")
     try:
         modules = parse_jaas(text)
     except ValueError as error:
@@ -180,14 +180,14 @@ def _bearer_token(properties: Mapping[str, str]) -> str:
     url = properties.get(TOKEN_URL, "").strip()
     if not url.startswith("file:"):
         raise ConfigError(
-            f"Invalid value {url} for configuration {TOKEN_URL}: must be file:PATH of a token; none are asked for over HTTP"
+            f"Invalid value {url} for configuration {TOKEN_URL}: must be file:PATH of a token; token requests over HTTP are not supported"
         )
     path = unquote(urlsplit(url).path)
     try:
         with open(path, encoding="ascii") as file:
             return file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path} of {TOKEN_URL}: {getattr(error, 'strerror', 'is no text')}") from None
+        raise ConfigError(f"cannot read {path} of {TOKEN_URL}: {getattr(error, 'strerror', 'not UTF-8')}") from None
 
 
 _MEAN_NOTHING = frozenset(

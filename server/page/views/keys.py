@@ -48,7 +48,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
             history = question.found.history
             rows = tuple(Row(f"record-{each.offset}", _Lived(each, outlook(each, history))) for each in history.records)
     return Page(
-        "A key's life",
+        "Key history",
         "/topics",
         (Section("life", "life", question, rows, is_still=True),),
         trail=(("Topics", "/topics"), (topic.name, f"/topics/{segment(topic.name)}")),

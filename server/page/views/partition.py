@@ -133,7 +133,7 @@ def _why(picture: LogPicture, explained: PartitionExplanation) -> Why:
     is_under_way = picture.running is not None
     first: Button | None = None
     if not picture.is_compacted:
-        first = _configs(topic, {"cleanup.policy": "compact"}, "Make it a compacted topic")
+        first = _configs(topic, {"cleanup.policy": "compact"}, "Make this topic compacted")
     elif not is_under_way and (explained.eligible or explained.cleaner.eligibility.forced_bytes):
         first = _compact(topic, partition)
     others = tuple(_remedied(topic, partition, each) for each in explained.remedies if "force" not in each.moves)
@@ -142,7 +142,7 @@ def _why(picture: LogPicture, explained: PartitionExplanation) -> Why:
         partition,
         explained.eligible,
         explained.waits_for and explained.waits_for.value,
-        "A pass is under way." if is_under_way else _still(explained),
+        "A pass is running." if is_under_way else _still(explained),
         is_under_way,
         first,
         () if is_under_way else others,
@@ -151,11 +151,11 @@ def _why(picture: LogPicture, explained: PartitionExplanation) -> Why:
 
 def _still(explained: PartitionExplanation) -> str:
     if explained.eligible:
-        return "Eligible: the next round of the cleaner takes it, after logs that are dirtier."
+        return "Eligible: the next round of the cleaner will clean it, after dirtier logs."
     if explained.waits_for is Waits.ALL_CLEAN:
-        return "Nothing is dirty: all there is was cleaned."
+        return "Nothing is dirty: the whole log is clean."
     if explained.waits_for is Waits.NOT_COMPACTED:
-        return "It is not compacted: its cleanup.policy has no compact."
+        return "This topic is not compacted: cleanup.policy does not include compact."
     return f"{explained.sentence[:1].upper()}{explained.sentence[1:]}."
 
 
@@ -164,10 +164,10 @@ def _remedied(topic: str, partition: int, remedy: Remedy) -> Remedied:
     if set(remedy.moves) & {WAIT, ADVANCE_CLOCK} and remedy.eligible_at_ms is not None:
         at = moment(remedy.eligible_at_ms)
         button = _button(
-            "PUT /v1/clock", {"now_ms": str(remedy.eligible_at_ms)}, f"Move the clock to {at}", "The clock has moved."
+            "PUT /v1/clock", {"now_ms": str(remedy.eligible_at_ms)}, f"Move the clock to {at}", "Clock moved."
         )
-        ends = ", which ends its active segment" if ADVANCE_CLOCK in remedy.moves else ""
-        return Remedied(f"at {at} it is eligible{ends}", (button,))
+        ends = ", and the active segment rolls" if ADVANCE_CLOCK in remedy.moves else ""
+        return Remedied(f"eligible at {at}{ends}", (button,))
     buttons = []
     if configs := _settings(remedy):
         buttons.append(
@@ -175,7 +175,9 @@ def _remedied(topic: str, partition: int, remedy: Remedy) -> Remedied:
         )
     if Move.ROLL in remedy.moves:
         path = f"POST /v1/topics/{segment(topic)}/roll"
-        buttons.append(_button(path, {"partitions": f"[{partition}]"}, "Roll the active segment", "It has rolled."))
+        buttons.append(
+            _button(path, {"partitions": f"[{partition}]"}, "Roll the active segment", "Active segment rolled.")
+        )
     if remedy.moves == (NEXT_RECORD,):
         return Remedied(remedy.sentence, ())
     return Remedied(remedy.sentence, tuple(buttons))
@@ -194,12 +196,12 @@ def _settings(remedy: Remedy) -> dict[str, str]:
 def _compact(topic: str, partition: int) -> Button:
     """By force: who presses it wants all there is compacted, the active segment too, whatever ratio and lags say."""
     fields = {"partitions": f"[{partition}]", "force": "true"}
-    return _button(f"POST /v1/topics/{segment(topic)}/compact", fields, "Compact it now", "It is compacted.")
+    return _button(f"POST /v1/topics/{segment(topic)}/compact", fields, "Compact now", "Compacted.")
 
 
 def _configs(topic: str, configs: Mapping[str, str], says: str) -> Button:
     path = f"POST /v1/topics/{segment(topic)}/configs"
-    return _button(path, {f"configs/{name}": f'"{value}"' for name, value in configs.items()}, says, "It is set.")
+    return _button(path, {f"configs/{name}": f'"{value}"' for name, value in configs.items()}, says, "Option set.")
 
 
 def _button(call: str, fields: Mapping[str, str], says: str, done: str) -> Button:

@@ -341,7 +341,7 @@ def test_stopping_twice_and_before_a_start_is_harmless(tmp_path: Path) -> None:
     broker = ottla.Broker(str(tmp_path))
     broker.stop()
     broker.start()
-    with pytest.raises(RuntimeError, match="runs already"):
+    with pytest.raises(RuntimeError, match="already running"):
         broker.start()
     broker.stop()
     broker.stop()
@@ -438,7 +438,7 @@ def test_a_port_in_use_is_told_and_nothing_is_written(tmp_path: Path) -> None:
         ({"overrides": {"log.dirs": ""}}, "log.dirs"),
         ({"profile": "fast"}, "Invalid value fast for --profile: must be one of: kafka, dev"),
         ({"nodes": 0}, "Invalid value 0 for --nodes: must be between 1 and 1000"),
-        ({"listener": "localhost"}, "Invalid value localhost for listener: must be HOST:PORT, as 127.0.0.1:0"),
+        ({"listener": "localhost"}, "Invalid value localhost for listener: must be HOST:PORT, e.g. 127.0.0.1:0"),
         ({"overrides": {"listeners": "SSL://localhost:0"}}, "ssl.keystore.location is not given"),
         ({"overrides": {"listeners": "SASL_PLAINTEXT://localhost:0"}}, "sasl.enabled.mechanisms"),
     ],

@@ -263,7 +263,7 @@ def test_too_many_entries_are_refused_whole(monkeypatch: pytest.MonkeyPatch) -> 
                 monkeypatch.setattr(acl_changes, bound, 4)
                 refused = (await client.ask(creations(LINES[4]), 3)).results[0]
                 assert refused.error_code == ErrorCode.POLICY_VIOLATION
-                assert "more than the 4 that" in (refused.error_message or "")
+                assert "limit 4)" in (refused.error_message or "")
                 monkeypatch.undo()
             assert described(await client.ask(asked(AclFilter()), 3)) == set(LINES[:4])
 

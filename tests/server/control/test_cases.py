@@ -201,7 +201,7 @@ def test_a_pass_on_demand_goes_on_from_a_case_and_none_comes_by_itself(broker: o
 
 
 def test_an_unknown_case_is_refused_with_the_nearest_name(broker: ottla.Broker) -> None:
-    with pytest.raises(ControlError, match=r"there is no case 'trailing-markr'; .*; did you mean 'trailing-marker'\?"):
+    with pytest.raises(ControlError, match=r"case 'trailing-markr' not found; .*; did you mean 'trailing-marker'\?"):
         load(broker, "trailing-markr")
 
 

@@ -169,15 +169,15 @@ def test_tls_goes_with_it() -> None:
 
 
 def test_what_cannot_be_meant_is_refused(broker: ottla.Broker) -> None:
-    with pytest.raises(ConfigError, match=r"users have passwords, .* broker\.sasl\(NAME\)"):
+    with pytest.raises(ConfigError, match=r"users cannot be combined with OAUTHBEARER, .* broker\.sasl\(NAME\)"):
         ottla.Broker(mechanism="OAUTHBEARER", users={"alice": "secret"})
-    with pytest.raises(ConfigError, match=r"there are none: .*; did you mean OAUTHBEARER"):
+    with pytest.raises(ConfigError, match=r"mechanism requires users; .*; did you mean OAUTHBEARER"):
         ottla.Broker(mechanism="oauthbearer")
-    with pytest.raises(ValueError, match="nobody logs in by PLAIN, but by OAUTHBEARER"):
+    with pytest.raises(ValueError, match="mechanism PLAIN is not enabled \\(enabled: OAUTHBEARER\\)"):
         broker.sasl("alice", "PLAIN")
-    with pytest.raises(ValueError, match="must name a user"):
+    with pytest.raises(ValueError, match="user name of a token is empty"):
         broker.token(" ")
     with pytest.raises(ValueError, match="less than 1e9 seconds, found nan"):
         broker.token("alice", lifetime_s=float("nan"))
-    with ottla.Broker() as plain, pytest.raises(RuntimeError, match="the broker takes no tokens"):
+    with ottla.Broker() as plain, pytest.raises(RuntimeError, match="tokens are not enabled"):
         plain.token("alice")

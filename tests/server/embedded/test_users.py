@@ -70,7 +70,7 @@ def test_users_may_have_one_mechanism() -> None:
         log_in(broker, broker.sasl().security)
         with pytest.raises(UnreachableError, match="takes no logins by PLAIN, but by SCRAM-SHA-512"):
             log_in(broker, Security(login=Credentials("PLAIN", "alice", "secret")))
-        with pytest.raises(ValueError, match="alice does not log in by PLAIN, but by SCRAM-SHA-512"):
+        with pytest.raises(ValueError, match="mechanism PLAIN is not enabled for alice"):
             broker.sasl("alice", "PLAIN")
 
 
@@ -146,7 +146,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"users": {"a": "b"}, "mechanism": "SCRAM-SHA-1"},
         "Invalid value for users: the mechanism must be one of: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; did you",
     ),
-    "a mechanism of nobody": ({"mechanism": "PLAIN"}, "mechanism is for users, and there are none"),
+    "a mechanism of nobody": ({"mechanism": "PLAIN"}, "mechanism requires users"),
     "a name that SCRAM does not take": ({"users": {"käthe": "secret"}}, "SCRAM takes names in ASCII"),
 }
 
@@ -171,9 +171,9 @@ def test_users_need_a_listener_that_takes_logins() -> None:
 
 
 def test_without_users_nobody_is_handed_out_anything() -> None:
-    with ottla.Broker() as broker, pytest.raises(RuntimeError, match="nobody logs in at the broker"):
+    with ottla.Broker() as broker, pytest.raises(RuntimeError, match="SASL is not enabled"):
         broker.sasl()
-    with ottla.Broker(users={"alice": "secret"}) as broker, pytest.raises(ValueError, match="there are: alice"):
+    with ottla.Broker(users={"alice": "secret"}) as broker, pytest.raises(ValueError, match="users: alice"):
         broker.sasl("bob")
 
 

@@ -120,7 +120,7 @@ def test_only_one_disk_is_full(tmp_path: Path) -> None:
             of[partition]: produce(client, "t", ("k", "v"), partition=partition).error_code for partition in (0, 1)
         }
         assert found == {"a": ErrorCode.KAFKA_STORAGE_ERROR, "b": 0}
-        with pytest.raises(ControlError, match=r"^there is no data directory '/c'; there are: .*/a, .*/b$"):
+        with pytest.raises(ControlError, match=r"^data directory '/c' not found; data directories: .*/a, .*/b$"):
             broker.fault(disk="full", data_dir="/c")
 
 

@@ -129,8 +129,8 @@ async def test_a_program_ends_with_exit_code_1_and_a_line(
                 await trio.sleep(0.01)
         await trio.to_thread.run_sync(_fail, ready.split()[1], files)
     assert codes == [1]
-    (line,) = [each.getMessage() for each in caplog.records if "has ended" in each.getMessage()]
-    assert line == f"every data directory has failed: {tmp_path}: {EIO}: the broker has ended"
+    (line,) = [each.getMessage() for each in caplog.records if "has stopped" in each.getMessage()]
+    assert line == f"every data directory has failed: {tmp_path}: {EIO}: the broker has stopped"
 
 
 def _fail(address: str, files: Files) -> None:

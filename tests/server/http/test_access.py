@@ -183,7 +183,7 @@ def test_a_browser_reads_with_the_cookie_and_changes_nothing_with_it(guarded: Ad
             response = connection.getresponse()
             return response.status, response.read().decode(), response.getheader("set-cookie")
 
-    assert ask("GET", "/")[0] == 401 and "asks for its token" in ask("GET", "/")[1]
+    assert ask("GET", "/")[0] == 401 and "requires the token" in ask("GET", "/")[1]
     assert ask("GET", "/static/page.js")[0] == 200
     assert ask("POST", "/login", Authorization="Bearer x")[::2] == (401, None)
     status, _, cookie = ask("POST", "/login", Authorization=f"Bearer {TOKEN}", Origin=f"http://{guarded.address}")
@@ -227,4 +227,4 @@ def test_the_command_refuses_what_is_no_token(tmp_path: Path, what: str, monkeyp
 def test_a_token_without_a_listener_is_told(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     refused = run_command("serve", "--data", str(tmp_path / "data"), "--admin-token-file", str(tmp_path / "token"))
-    assert refused.code == 2 and "--admin-token-file is for the listener of --admin" in refused.err
+    assert refused.code == 2 and "--admin-token-file requires --admin" in refused.err

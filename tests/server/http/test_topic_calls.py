@@ -51,7 +51,7 @@ def test_the_nearest_topic_is_named(admin: AdminCalls) -> None:
     for method in ("GET", "DELETE"):
         assert admin.ask(method, "/v1/topics/order") == (
             404,
-            {"error": "there is no topic 'order'; did you mean 'orders'?"},
+            {"error": "topic 'order' not found; did you mean 'orders'?"},
         )
 
 
@@ -82,8 +82,8 @@ def test_options_are_set_unset_and_shown_with_where_they_come_from(admin: AdminC
     [
         ("t", {"retention.ms": "many"}, 422, "Invalid value many for configuration retention.ms"),
         ("t", {"retention.ms": "1", "cleanup.polcy": "compact"}, 422, "did you mean 'cleanup.policy'?"),
-        ("t", {"x" * 300: None}, 422, "topics have no option 'xxx"),
-        ("u", {"retention.ms": "1"}, 404, "there is no topic 'u'"),
+        ("t", {"x" * 300: None}, 422, "configs: topic option 'xxx"),
+        ("u", {"retention.ms": "1"}, 404, "topic 'u' not found"),
     ],
 )
 def test_options_that_are_refused_change_nothing(

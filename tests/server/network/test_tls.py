@@ -255,7 +255,7 @@ def test_changed_files_are_seen_and_broken_ones_told_once(tmp_path: Path, caplog
         for _ in range(3):
             broker.run(keys.look)
         assert certificate_of(broker) == server().certificate
-        assert caplog.text.count("the present keys stay") == 1
+        assert caplog.text.count("the current keys remain in use") == 1
         written(store, again)
         broker.run(keys.look)
         assert certificate_of(broker) == again.certificate

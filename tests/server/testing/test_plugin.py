@@ -261,7 +261,7 @@ WRONG = {
     "-okafka_tls=maybe": "kafka_tls: 'maybe' is none of true, yes, on, 1, false, no, off, 0",
     "--kafka-nodes=0": "kafka_nodes: '0' is no number from 1",
     "--kafka-option=a.b": "kafka_option: 'a.b' is not NAME=VALUE",
-    "--kafka-option=num.partition=3": "*there is no broker option num.partition; did you mean num.partitions?",
+    "--kafka-option=num.partition=3": "*broker option num.partition not found; did you mean num.partitions?",
     "--kafka-external=here": "*no address of a broker: 'here'; HOST:PORT is wanted, the port from 1 to 65535",
 }
 
