@@ -38,13 +38,15 @@ def authorization_of(class_name: str, texts: Mapping[str, str]) -> Authorization
         return None
     if class_name != STANDARD:
         raise ConfigError(
-            f"Invalid value {class_name} for configuration {CLASS_NAME}: a Java class cannot be loaded here; there is"
-            f" {STANDARD}, or none if it is empty"
+            f"Invalid value {class_name} for configuration {CLASS_NAME}: Java classes are not supported; "
+            f"must be {STANDARD}, or empty for no authorization"
         )
     users = [each.strip() for each in texts.get(SUPER_USERS, "").split(";")]
     for user in filter(None, users):
         if user.find(":") < 1:
-            raise ConfigError(f"Invalid value {user} for configuration {SUPER_USERS}: must be TYPE:NAME, as User:alice")
+            raise ConfigError(
+                f"Invalid value {user} for configuration {SUPER_USERS}: must be TYPE:NAME, e.g. User:alice"
+            )
     allow = texts.get(ALLOW_IF_NO_ACL, "false").strip().lower()
     if allow not in ("true", "false"):
         raise ConfigError(f"Invalid value {allow} for configuration {ALLOW_IF_NO_ACL}: must be true or false")

@@ -170,7 +170,7 @@ class ListenerLogin:
         """
         config = self._sasl.mechanisms.get(mechanism)
         if config is None:
-            raise SaslError(f"SASL mechanism {mechanism} is not enabled any more")
+            raise SaslError(f"SASL mechanism {mechanism} is no longer enabled")
         max_ms = config.max_reauth_ms
         limits = [max_ms] if max_ms > 0 else []
         if expires_ms is not None:

@@ -51,7 +51,7 @@ class OauthConversation:
         try:
             found = await checked(auth["token"], self._config, self._jwks, now_ms)
         except BearerTokenError as error:
-            _REFUSALS.tell(logging.INFO, "a token is refused: %s", error)
+            _REFUSALS.tell(logging.INFO, "token rejected: %s", error)
             self._error = _SCOPES_MISSING % error.scopes if error.scopes else _INVALID
             return self._error.encode()
         authorization = first["authorization"]  # as it was escaped: so Apache Kafka compares it

@@ -25,7 +25,7 @@ class PlainConversation:
         """As `Conversation`; the client has one thing to say."""
         parts = token.split(b"\0")
         if len(parts) != 3:
-            raise InvalidCredentialsError("a token of PLAIN has three parts")
+            raise InvalidCredentialsError("a PLAIN token must have three parts")
         authorization_id, name, password = (part.decode(errors="replace") for part in parts)
         if not name:
             raise SaslError("Authentication failed: username not specified")

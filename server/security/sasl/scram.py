@@ -101,7 +101,7 @@ class ScramConversation:
         try:
             text = token[: _TOKEN_CHARS + 1].decode()
         except UnicodeDecodeError:
-            raise InvalidCredentialsError("the message is not in UTF-8") from None
+            raise InvalidCredentialsError("the message is not valid UTF-8") from None
         if len(text) > _TOKEN_CHARS:
             raise InvalidCredentialsError("the message is too long")
         answer = await self._begin(text, now_ms) if self._credential is None else self._end(text, self._credential)

@@ -63,11 +63,14 @@ def ciphers_of(suites: tuple[str, ...]) -> Ciphers:
             name = re.sub(pattern, replacement, name)
         if name not in _known():
             close = difflib.get_close_matches(suite[:100], _OF_TLS_1_3, n=1, cutoff=0.8)
-            raise ValueError(f"OpenSSL has no suite {suite}" + (f"; did you mean {close[0]}?" if close else ""))
+            raise ValueError(
+                f"cipher suite {suite} not found in OpenSSL" + (f"; did you mean {close[0]}?" if close else "")
+            )
         older.append(name)
     if newer and len(newer) < len(_OF_TLS_1_3) and not CAN_CHOOSE_TLS_1_3:
         raise ValueError(
-            f"Python before 3.15 cannot choose between the suites of TLS 1.3: name all of {', '.join(_OF_TLS_1_3)}, or none"
+            "Python before 3.15 cannot select individual TLS 1.3 cipher suites: list all of "
+            f"{', '.join(_OF_TLS_1_3)}, or none"
         )
     return Ciphers(tuple(older), tuple(newer))
 

@@ -69,14 +69,14 @@ def _body(certificate: bytes) -> list[Element]:
     if body and body[0].tag == VERSION:
         del body[0]
     if len(body) < 6 or body[4].tag != SEQUENCE:
-        raise ValueError("it is no certificate")
+        raise ValueError("not a certificate")
     return body
 
 
 def _first(data: bytes) -> Element:
     for element in elements(data):
         return element
-    raise ValueError("it is empty")
+    raise ValueError("empty element")
 
 
 def _attribute(attribute: Element) -> str:

@@ -439,7 +439,7 @@ def test_a_port_in_use_is_told_and_nothing_is_written(tmp_path: Path) -> None:
         ({"profile": "fast"}, "Invalid value fast for --profile: must be one of: kafka, dev"),
         ({"nodes": 0}, "Invalid value 0 for --nodes: must be between 1 and 1000"),
         ({"listener": "localhost"}, "Invalid value localhost for listener: must be HOST:PORT, as 127.0.0.1:0"),
-        ({"overrides": {"listeners": "SSL://localhost:0"}}, "ssl.keystore.location is not given"),
+        ({"overrides": {"listeners": "SSL://localhost:0"}}, "ssl.keystore.location is not set"),
         ({"overrides": {"listeners": "SASL_PLAINTEXT://localhost:0"}}, "sasl.enabled.mechanisms"),
     ],
 )

@@ -77,7 +77,7 @@ def test_threads_double_or_halve_at_most(present: int, wanted: int, taken: bool)
     if taken:
         alter_broker(running, ConfigSource.DYNAMIC_BROKER, {}, changes)
     else:
-        with pytest.raises(KafkaError, match="half and double the present value"):
+        with pytest.raises(KafkaError, match="half and double the current value"):
             alter_broker(running, ConfigSource.DYNAMIC_BROKER, {}, changes)
 
 

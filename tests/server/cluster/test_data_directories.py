@@ -647,7 +647,7 @@ def test_what_apache_kafkas_clients_may_holds_after_the_take_over() -> None:
     ("record", "told"),
     [
         (AccessControlEntryRecord(operation=99, permission_type=Permission.DENY), "99 is not a valid AclOperation"),
-        (UserScramCredentialRecord(name="alice", mechanism=3), "3 is no mechanism of SCRAM"),
+        (UserScramCredentialRecord(name="alice", mechanism=3), "unknown SCRAM mechanism 3"),
         (DelegationTokenRecord(owner="alice"), "'alice' is no principal"),
     ],
 )

@@ -485,7 +485,7 @@ REFUSED_OPTIONS = {
     "a value out of bounds": (["--override", "num.partitions=0"], "Invalid value 0 for configuration num.partitions"),
     "an override without value": (["--override", "num.partitions"], "must be NAME=VALUE"),
     "a bad address": (["--listener", "localhost"], "must be NAME://HOST:PORT"),
-    "two listeners of one name": (["--listener", "h:1", "--listener", "h:2"], "each listener needs a name of its own"),
+    "two listeners of one name": (["--listener", "h:1", "--listener", "h:2"], "listener names must be unique"),
     "no nodes": (["--nodes", "0"], "argument --nodes: expected a number from 1 on, found '0'"),
     "nodes that are no number": (["--nodes", "x"], "argument --nodes: expected a number from 1 on, found 'x'"),
     "an unknown profile": (["--profile", "fast"], "argument --profile: there is no 'fast'"),

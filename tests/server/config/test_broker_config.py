@@ -293,11 +293,11 @@ def test_what_the_authorizer_is_told_comes_from_the_start_alone() -> None:
     {
         "another class": (
             "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
-            f"authorizer.class.name: a Java class cannot be loaded here; there is {STANDARD}, or none if it is empty",
+            f"authorizer.class.name: Java classes are not supported; must be {STANDARD}, or empty for no authorization",
         ),
         "no principal": (
             f"authorizer.class.name={STANDARD}\nsuper.users=User:a;bob",
-            "Invalid value bob for configuration super.users: must be TYPE:NAME, as User:alice",
+            "Invalid value bob for configuration super.users: must be TYPE:NAME, e.g. User:alice",
         ),
         "no boolean": (
             f"authorizer.class.name={STANDARD}\nallow.everyone.if.no.acl.found=yes",
@@ -406,7 +406,7 @@ def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> 
     {
         "known to Kafka": (
             "# feature.kraft.version=1",
-            "feature.kraft.version: shown to clients, not acted on by Ottla",
+            "feature.kraft.version: reported to clients, but has no effect in Ottla",
         ),
         "unknown": ("# feature.moon.version=1", "feature.moon.version: unknown feature, ignored"),
     }.values(),

@@ -81,7 +81,7 @@ REFUSED: list[tuple[int, str, str, int, str | None, ErrorCode, str]] = [
     (GROUP, "g", SESSION, SET, "abc", CONFIG, f"Invalid value abc for configuration {SESSION}"),
     (GROUP, "g", SESSION, SET, "", CONFIG, f"Invalid value  for configuration {SESSION}"),
     (GROUP, "g", SESSION, SET, None, REQUEST, f"Null value not supported for : {SESSION}"),
-    (GROUP, "g", SESSION, APPEND, "1", CONFIG, "APPEND and SUBTRACT are for lists"),
+    (GROUP, "g", SESSION, APPEND, "1", CONFIG, "APPEND and SUBTRACT require a list"),
     (
         GROUP,
         "g",
@@ -132,7 +132,7 @@ REFUSED: list[tuple[int, str, str, int, str | None, ErrorCode, str]] = [
     (METRICS, "m", "interval.ms", SET, "99", REQUEST, "Invalid value 99 for interval.ms, interval must be between 100"),
     (METRICS, "m", "interval.ms", SET, "3600001", REQUEST, "Invalid value 3600001 for interval.ms, interval must be b"),
     (METRICS, "m", "interval.ms", SET, "x", CONFIG, "Invalid value x for configuration interval.ms"),
-    (METRICS, "m", "metrics", APPEND, "b", CONFIG, "APPEND and SUBTRACT are for lists"),
+    (METRICS, "m", "metrics", APPEND, "b", CONFIG, "APPEND and SUBTRACT require a list"),
     (METRICS, "m", "match", SET, "foo=a", CONFIG, "Illegal client matching pattern: foo=a"),
     (METRICS, "m", "match", SET, "client_id", CONFIG, "Illegal client matching pattern: client_id"),
     (METRICS, "m", "match", SET, "client_id=[", CONFIG, "Illegal client matching pattern: client_id=["),

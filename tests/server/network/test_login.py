@@ -188,7 +188,7 @@ def test_a_mechanism_that_is_taken_away_during_a_login_is_refused() -> None:
         answer = authenticate(late, plain())
         assert (answer.error_code, answer.error_message) == (
             ErrorCode.SASL_AUTHENTICATION_FAILED,
-            "SASL mechanism PLAIN is not enabled any more",
+            "SASL mechanism PLAIN is no longer enabled",
         )
         assert late.is_closed_by_peer()
 

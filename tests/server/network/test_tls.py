@@ -226,8 +226,8 @@ def test_new_keys_hold_for_new_connections_and_open_ones_go_on(tmp_path: Path) -
 def test_keys_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
     with secured() as broker, connected(broker, client_security(tmp_path)) as client:
         for change, told in (
-            ({"listener.name.ssl.ssl.keystore.key": "nonsense"}, "no private key"),
-            ({"listener.name.ssl.ssl.keystore.key": alice().key}, "does not belong"),
+            ({"listener.name.ssl.ssl.keystore.key": "nonsense"}, "private key not found"),
+            ({"listener.name.ssl.ssl.keystore.key": alice().key}, "does not match"),
             (
                 {
                     "listener.name.ssl.ssl.keystore.key": alice().key,
@@ -235,7 +235,7 @@ def test_keys_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
                 },
                 "ssl.allow.dn.changes",
             ),
-            ({"listener.name.ssl.ssl.truststore.location": "/none"}, "must not be given with"),
+            ({"listener.name.ssl.ssl.truststore.location": "/none"}, "must not be set together with"),
             ({"listener.name.ssl.ssl.client.auth": "maybe"}, "must be one of"),
         ):
             code, message = alter(client, change)
@@ -264,9 +264,9 @@ def test_changed_files_are_seen_and_broken_ones_told_once(tmp_path: Path, caplog
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"ssl.keystore.location": "/none/server.pem"}, "must not be given with"),
-        ({"ssl.keystore.key": "", "ssl.keystore.certificate.chain": ""}, "ssl.keystore.location is not given"),
-        ({"ssl.keystore.key": "nonsense"}, "no private key"),
+        ({"ssl.keystore.location": "/none/server.pem"}, "must not be set together with"),
+        ({"ssl.keystore.key": "", "ssl.keystore.certificate.chain": ""}, "ssl.keystore.location is not set"),
+        ({"ssl.keystore.key": "nonsense"}, "private key not found"),
     ],
 )
 def test_a_listener_without_keys_does_not_start(change: dict[str, str], told: str) -> None:

@@ -250,7 +250,7 @@ NO_CREDENTIALS: dict[str, Any] = {
 def test_what_is_stored_and_makes_no_sense_is_told_in_a_line(facts: dict[str, Any]) -> None:
     read = ScramUsers()
     assert read.load({"user": facts, "other": STORED}) == [
-        "stored SCRAM credentials of user 'user' ignored: this version does not take them"
+        "stored SCRAM credentials of user 'user' ignored: not supported by this version"
     ]
     assert list(read.names()) == ["other"]
 
