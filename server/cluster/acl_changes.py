@@ -141,13 +141,11 @@ class AclChanges:
         if count > at_most:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         if there + count > ENTRIES_MAX:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"{there + count} ACLs, more than the {ENTRIES_MAX} that there may be"
-            )
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"too many ACLs ({there + count}, limit {ENTRIES_MAX})")
         if self._chars + chars > CHARS_MAX:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"ACLs of {self._chars + chars} characters, more than the {CHARS_MAX} that they may have together",
+                f"ACLs too large ({self._chars + chars} characters together, limit {CHARS_MAX})",
             )
 
     async def _put(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:

@@ -101,7 +101,7 @@ class PartitionLogs:
             await self._flusher.wait_for(departure.logs)
             await in_thread(Work.CATALOG, self._home, departure.carry_out)
         except Exception as error:  # noqa: BLE001 - no thread, say; the names are to be free for the cleaner all the same
-            log.error("cannot put deleted partitions aside: %s", error)
+            log.error("cannot move deleted partitions aside: %s", error)
         finally:
             self._logs.end_delete(departure, self._clock.elapsed_ms())
         for data_dir in {data_dir_of(each) for each in departure.logs}:

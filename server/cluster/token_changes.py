@@ -55,7 +55,7 @@ class TokenChanges:
         Raises:
             KafkaError: POLICY_VIOLATION (too many tokens or renewers), KAFKA_STORAGE_ERROR; there is none then.
         """
-        most = f"at most {RENEWERS_MAX} renewers of {RENEWERS_CHARS_MAX} characters are taken"
+        most = f"too many renewers (limits {RENEWERS_MAX} renewers and {RENEWERS_CHARS_MAX} characters)"
         if len(renewers) > RENEWERS_MAX or sum(len(str(each)) for each in (owner, *renewers)) > RENEWERS_CHARS_MAX:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, most)
         config = self._live_config.current
@@ -64,13 +64,12 @@ class TokenChanges:
         expires_ms = min(max_ms, _sum(now_ms, config.delegation_token_expiry_time_ms))
         async with self._cluster.change_lock:
             if len(self.tokens) >= TOKENS_MAX:
-                raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION, f"there are {TOKENS_MAX} delegation tokens, the most there may be"
-                )
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, f"too many delegation tokens (limit {TOKENS_MAX})")
             together = sum(len(token.renewers) for token in self.tokens.all()) + len(renewers)
             if together > RENEWERS_TOGETHER_MAX:
                 raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION, f"{together} renewers of all tokens, more than {RENEWERS_TOGETHER_MAX}"
+                    ErrorCode.POLICY_VIOLATION,
+                    f"too many renewers of all tokens ({together}, limit {RENEWERS_TOGETHER_MAX})",
                 )
             token_id = uuid_text(self._rng.randbytes(16))
             token = Token(token_id, owner, requester, tuple(renewers), now_ms, expires_ms, max_ms)

@@ -245,7 +245,7 @@ class TopicAdmin:
         async with self._cluster.change_lock:
             self._check_alive(topic)
             if len(topic.partitions) != present:
-                raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic {topic.name} was changed meanwhile.")
+                raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic {topic.name} was changed by another request.")
             entries = self._entries(replicas)
             catalog = self._cluster.catalog
             before = catalog.topics[topic.name]
@@ -334,7 +334,7 @@ class TopicAdmin:
 
     def _check_alive(self, topic: Topic) -> None:
         if self._cluster.topics.get(topic.name) is not topic:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} was deleted meanwhile")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} was deleted")
 
     async def ensure_internal(self, name: str) -> Topic:
         """The broker's own topic `name`, created with the options meant for it if it is not there. KafkaError as `create`."""

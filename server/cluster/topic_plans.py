@@ -173,5 +173,5 @@ class Planner:
         if count > PARTITIONS_MAX:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{count} partitions in one request; at most {PARTITIONS_MAX} are allowed.",
+                f"Too many partitions in one request ({count}, limit {PARTITIONS_MAX}).",
             )

@@ -113,4 +113,4 @@ def _is_name(host: str) -> bool:
 
 
 def _unknown(host: str) -> str:
-    return f"{OVERRIDES}: {host[:255]!r} is no address, and no host of this name is known"
+    return f"{OVERRIDES}: {host[:255]!r} is not an address, and the host name cannot be resolved"

@@ -648,7 +648,7 @@ def test_what_apache_kafkas_clients_may_holds_after_the_take_over() -> None:
     [
         (AccessControlEntryRecord(operation=99, permission_type=Permission.DENY), "99 is not a valid AclOperation"),
         (UserScramCredentialRecord(name="alice", mechanism=3), "unknown SCRAM mechanism 3"),
-        (DelegationTokenRecord(owner="alice"), "'alice' is no principal"),
+        (DelegationTokenRecord(owner="alice"), "'alice': invalid principal"),
     ],
 )
 def test_rights_that_are_not_known_are_not_passed_over_at_the_take_over(record: Any, told: str) -> None:

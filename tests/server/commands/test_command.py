@@ -606,7 +606,7 @@ def test_topics_are_created_listed_described_and_deleted(
         (["create", "a b"], "INVALID_TOPIC_EXCEPTION: Topic name is invalid"),
         (["create", "t", "--config", "zork=1"], "INVALID_CONFIG: Unknown topic config name: zork"),
         (["create", "t", "--replication-factor", "2"], "INVALID_REPLICATION_FACTOR: "),
-        (["describe", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'missing'"),
+        (["describe", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: topic 'missing' not found"),
         (["delete", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: "),
     ],
 )

@@ -277,7 +277,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 REFUSED_BY_A_BROKER: dict[str, tuple[str, str]] = {
     "a name": ("topics: {good: , a b: }", r"s line 1: topics\.a b: Topic name is invalid: 'a b' contains .*"),
     "names that collide": ("topics: {a.b: , a_b: }", "Topic 'a_b' collides with topic a.b of the seed"),
-    "the broker's own name": ("topics: {__consumer_offsets: }", "__consumer_offsets belongs to the broker"),
+    "the broker's own name": ("topics: {__consumer_offsets: }", "__consumer_offsets is an internal topic"),
     "a config": (
         "topics:\n  t:\n    configs:\n      retention.mss: 1",
         r"s line 4: topics\.t\.configs\.retention\.mss: .*did you mean 'retention\.ms'",

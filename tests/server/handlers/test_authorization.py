@@ -287,7 +287,7 @@ def test_what_a_list_leaves_out_is_no_attempt(caplog: pytest.LogCaptureFixture) 
             await send("DeleteRecords", {"topics": [{"name": OTHER, "partitions": [{}]}], "timeout_ms": 1_000}, 2)
             assert [line.split(" from ")[0] for line in caplog.messages] == [
                 f"User:{NOBODY} is not authorized to DESCRIBE topic:{OTHER}",  # though it was decided when all were listed
-                f"User:{NOBODY} may not DELETE topic:{OTHER}",
+                f"User:{NOBODY} is not authorized to DELETE topic:{OTHER}",
             ]
 
     run_in_order(ask)

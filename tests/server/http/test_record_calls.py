@@ -143,7 +143,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(
 def test_the_brokers_own_topics_are_read_and_not_written(broker: ottla.Broker, admin: AdminCalls) -> None:
     broker.commit("g", {("t", 0): 0})
     status, answer = admin.ask("POST", "/v1/topics/__consumer_offsets/records", {"key": "k", "value": "v"})
-    assert (status, answer["error"]) == (422, "__consumer_offsets is written by the broker alone")
+    assert (status, answer["error"]) == (422, "only the broker may write to __consumer_offsets")
     assert admin.ask("GET", "/v1/topics/__consumer_offsets/records")[0] == 200
 
 

@@ -262,7 +262,7 @@ WRONG = {
     "--kafka-nodes=0": "kafka_nodes: '0' is no number from 1",
     "--kafka-option=a.b": "kafka_option: 'a.b' is not NAME=VALUE",
     "--kafka-option=num.partition=3": "*there is no broker option num.partition; did you mean num.partitions?",
-    "--kafka-external=here": "*no address of a broker: 'here'; HOST:PORT is wanted, the port from 1 to 65535",
+    "--kafka-external=here": "*invalid broker address 'here'; expected HOST:PORT, with a port from 1 to 65535",
 }
 
 

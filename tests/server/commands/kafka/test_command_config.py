@@ -55,7 +55,7 @@ def test_the_environment_names_the_file(secured: ottla.Broker, tmp_path: Path, m
         ({"ssl.endpoint.identification.algorithm": "ldap"}, "must be https, or empty"),
         ({"ssl.enabled.protocols": "SSLv3"}, "must contain one of: TLSv1.2, TLSv1.3"),
         ({"security.protocol": "PLAINTEXT"}, "no broker answers"),
-        ({"ssl.truststore.type": "", "ssl.truststore.location": ""}, "certificate is refused"),
+        ({"ssl.truststore.type": "", "ssl.truststore.location": ""}, "certificate was rejected"),
     ],
 )
 def test_what_does_not_go_is_told_in_one_line(

@@ -132,7 +132,7 @@ def test_a_wrong_line_is_named_and_those_before_it_are_written(options: str, lin
 
 
 REFUSED = {
-    "produce t x --partition 7": (1, "topic 't' has partitions 0 to 1, not 7"),
+    "produce t x --partition 7": (1, "partition 7 of topic 't' not found; it has partitions 0 to 1"),
     "produce t x --partition -1": (2, "argument --partition: expected a number from 0 to 2147483647, found '-1'"),
     "produce t x --null": (2, "--null is a record without value, found the value 'x', too"),
     "produce t x --json-lines": (2, "--key-separator and --json-lines are about lines of standard input"),
@@ -141,7 +141,7 @@ REFUSED = {
     "produce t --key-separator=": (2, "--key-separator: expected a text, found none"),
     "produce t x --header zork": (2, "argument --header: expected NAME=VALUE, found 'zork'"),
     "produce t x --timestamp soon": (2, "argument --timestamp: expected a number from 0 to"),
-    "consume nope -e": (1, "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'nope'"),
+    "consume nope -e": (1, "UNKNOWN_TOPIC_OR_PARTITION: topic 'nope' not found"),
     "consume t -e --partition 2": (2, "--partition: topic t has partitions 0 to 1, found 2"),
     "consume t -e --from now": (2, "--from: expected beginning, end, an offset or -N, found 'now'"),
     "consume t -e -n 0": (2, "argument -n/--limit: expected a number from 1 on, found '0'"),
