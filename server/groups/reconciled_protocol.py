@@ -96,7 +96,7 @@ def assigning(group: ReconciledGroup[Any, Any], elapsed_ms: Callable[[], int]) -
     try:
         yield
     except KafkaError as error:
-        log.warning("group %s: there is no new assignment: %s", group.group_id, error)
+        log.warning("group %s: cannot make a new assignment: %s", group.group_id, error)
         if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would end alike
             wait_ms = ASSIGN_AGAIN_MS
     finally:

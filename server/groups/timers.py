@@ -83,7 +83,7 @@ class MemberTimers(Generic[Group]):
         wait = group.waits.pop(member_id)
         # A static member may have left for a while since.
         if group.members[member_id].epoch == epoch:
-            log.info("group %s: member %s did not do in time what the rebalance asks", group.group_id, member_id)
+            log.info("group %s: member %s exceeded the rebalance timeout", group.group_id, member_id)
             group.waits[member_id] = wait
             self._try_to_remove(shard, group, member_id, wait, now_ms)
 
@@ -91,5 +91,5 @@ class MemberTimers(Generic[Group]):
         try:
             self._remove(shard, group, member_id, now_ms)
         except KafkaError as error:
-            log.warning("group %s: member %s stays for now: %s", group.group_id, member_id, error)
+            log.warning("group %s: cannot remove member %s yet: %s", group.group_id, member_id, error)
             self._deadlines.start(deadline, _RETRY_MS)

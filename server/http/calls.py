@@ -22,11 +22,11 @@ async def healthy(lives: Lives, request: Nothing) -> Text:
 
 async def ready(lives: Lives, request: Nothing) -> Text:
     if not lives.is_serving:
-        raise ControlError(Kind.UNAVAILABLE, "the broker is starting, stopping, or between two lives")
+        raise ControlError(Kind.UNAVAILABLE, "the broker is starting, stopping or restarting")
     logs = lives.broker.services.logs
     offline = [data_dir for data_dir in logs.data_dirs if logs.is_offline(data_dir)]
     if offline:
-        raise ControlError(Kind.UNAVAILABLE, f"offline since a disk error: {', '.join(offline)}")
+        raise ControlError(Kind.UNAVAILABLE, f"offline after a disk error: {', '.join(offline)}")
     return Text("ready\n")
 
 

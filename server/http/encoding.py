@@ -42,7 +42,7 @@ def plain(value: Any) -> Json:
         return [plain(each) for each in value]
     if isinstance(value, int | float | str):  # of a subclass
         return plain(_base(value)(value))
-    raise TypeError(f"answers have no {type(value).__name__}")
+    raise TypeError(f"type {type(value).__name__} is not supported in responses")
 
 
 def _base(value: float | str) -> Callable[[Any], Any]:

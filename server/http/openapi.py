@@ -14,27 +14,27 @@ from .schema import Schema, Schemas
 AnyCall = Call[Any, Any]
 
 EVERY_CALL = {
-    400: "Malformed: no path, no JSON.",
-    403: "From a web page, or to a name that is not this machine's.",
-    422: "A field is not what it should be; the sentence has its name, the bound and what was found.",
+    400: "Malformed request: invalid path or JSON.",
+    403: "The request comes from another web site, or was sent to a host name that is not this machine's.",
+    422: "A field is invalid; the sentence names the field, its bound and the value.",
 }
 """Statuses of refusals that any call may get, and why."""
-WITH_BODY = {413: "The body is too large.", 415: "The body does not call itself JSON."}
-WITH_TOKEN = {401: "The listener has a token, and the request has not."}
-OF_A_LIFE = {503: "The broker is starting, stopping, or was stopped meanwhile."}
+WITH_BODY = {413: "The body is too large.", 415: "The content type is not JSON."}
+WITH_TOKEN = {401: "The listener requires a token, and the request has none or another one."}
+OF_A_LIFE = {503: "The broker is starting, stopping, or was stopped during the request."}
 OF_ROWS = {
-    404: "What it is about is not there.",
-    409: "It is in no state for that.",
-    500: "The disk refused.",
+    404: "The resource was not found.",
+    409: "The resource is in the wrong state for this request.",
+    500: "The disk failed.",
     503: OF_A_LIFE[503],
-    504: "It did not come about in time.",
+    504: "The operation did not complete in time.",
 }
 
 ENDS_OF_LIVES = ("restart", "crash", "reset", "snapshot", "restore")
 
 ERROR: Schema = {
     "type": "object",
-    "description": "Why a call was refused.",
+    "description": "Why a request was rejected.",
     "properties": {"error": {"type": "string", "description": "One sentence."}},
     "required": ["error"],
     "additionalProperties": False,
@@ -56,7 +56,7 @@ def document(calls: Iterable[AnyCall]) -> dict[str, Any]:
         "info": {
             "title": "Ottla's control API",
             "version": version(),
-            "description": "What a developer may ask of an Ottla broker beside Kafka's protocol.",
+            "description": "Operations on an Ottla broker, in addition to the Kafka protocol.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],

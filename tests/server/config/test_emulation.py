@@ -115,7 +115,9 @@ def test_any_other_release_is_refused_with_the_list(text: str) -> None:
 
 def test_a_feature_that_the_release_lacks_is_refused() -> None:
     file = parse_server_properties("# feature.transaction.version=2\n")
-    with pytest.raises(ConfigError, match=r"Invalid value 2 for feature transaction\.version: .* 3\.9, .* does not have"):
+    with pytest.raises(
+        ConfigError, match=r"Invalid value 2 for feature transaction\.version: .* 3\.9, .* does not have"
+    ):
         static_config(file=file, emulate="3.9")
     assert static_config(file=file, emulate="4.0").emulate == "4.0"
 

@@ -632,7 +632,7 @@ def test_the_command_line_turns_it_on(tmp_path: Path) -> None:
 def test_the_command_line_refuses_other_machines(tmp_path: Path) -> None:
     refused = run_command("serve", "--data", str(tmp_path), "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:80")
     assert refused.code == 2
-    assert "must be a loopback address, as it asks nobody who he is" in refused.err
+    assert "must be a loopback address" in refused.err
     assert not list(tmp_path.iterdir())
 
 

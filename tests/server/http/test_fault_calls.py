@@ -46,7 +46,10 @@ def test_a_fault_is_declared_met_and_removed(broker: ottla.Broker, admin: AdminC
     assert [each["fault_id"] for each in admin.get("/v1/faults")["faults"]] == [declared["fault_id"]]
     assert admin.ask("DELETE", here)[1]["is_active"] is False
     assert ask(broker) == 0
-    assert admin.ask("GET", here) == (404, {"error": f"there is no fault {declared['fault_id']}; there are none"})
+    assert admin.ask("GET", here) == (
+        404,
+        {"error": f"there is no fault {declared['fault_id']}; there are none"},
+    )
 
 
 def test_null_stands_for_all(broker: ottla.Broker, admin: AdminCalls) -> None:
@@ -78,9 +81,9 @@ def test_a_wait_ends_with_the_fault(admin: AdminCalls) -> None:
 
 
 WRONG: list[tuple[dict[str, Any], int, str]] = [
-    ({}, 422, "a fault needs one of error, disconnect, drop_response, corrupt_batch, delay_ms and disk"),
-    ({"api": "Prduce", "delay_ms": 1}, 422, "api: there is no 'Prduce'; did you mean 'Produce'?"),
-    ({"api": "Produce", "delay": 1}, 422, "there is no field 'delay'; did you mean 'delay_ms'?"),
+    ({}, 422, "a fault requires one of error, disconnect, drop_response, corrupt_batch, delay_ms, disk"),
+    ({"api": "Prduce", "delay_ms": 1}, 422, "api: 'Prduce' not found; did you mean 'Produce'?"),
+    ({"api": "Produce", "delay": 1}, 422, "unknown field 'delay'; did you mean 'delay_ms'?"),
     ({"node": 7, "delay_ms": 1}, 404, "there is no node 7; there are: 0, 1"),
 ]
 

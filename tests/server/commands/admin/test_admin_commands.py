@@ -291,7 +291,7 @@ REFUSED = {
     "clock advance 99999999d": (1, "expected"),
     "clock set tomorrow": (2, "expected a time as 2026-01-31T12:00:00Z, or @ and ms since 1970, found 'tomorrow'"),
     "clock set @-1": (1, "expected"),
-    "faults add": (1, "a fault needs one of"),
+    "faults add": (1, "a fault requires one of"),
     "faults add --api Produc --error X": (1, "did you mean"),
     "faults add --api Produce --delay x": (2, "argument --delay: expected a number with one of"),
     "faults add --api Produce --count 0": (2, "argument --count: expected a number from 1 to"),

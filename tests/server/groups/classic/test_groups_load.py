@@ -233,7 +233,7 @@ def test_a_record_that_makes_no_sense_is_passed_over_and_named(kind: str, caplog
 def test_records_of_unknown_type_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     groups = loaded(build_batch([(0, 0, b"\0\x63\0\1g", b"\0\0", ())]), commit_batch(5))
     assert groups.committed() == {P0: 5}
-    assert "unknown type of record at 0" in caplog.text
+    assert "unknown record type at offset 0" in caplog.text
 
 
 def test_a_cut_partition_is_damaged() -> None:

@@ -195,7 +195,9 @@ def test_our_client_does_not_work_for_ever() -> None:
         tokens.send(f"r={nonce}x,s=AAAA,i=999999999".encode())
 
 
-@pytest.mark.parametrize(("asked", "why"), [("s=AAAA,i=4095", "4095 iterations"), ("s=A,i=4096", "invalid first SCRAM message")])
+@pytest.mark.parametrize(
+    ("asked", "why"), [("s=AAAA,i=4095", "4095 iterations"), ("s=A,i=4096", "invalid first SCRAM message")]
+)
 def test_our_client_proves_nothing_by_what_is_too_weak_or_no_salt(asked: str, why: str) -> None:
     tokens = Credentials(SHA_256, "user", "pencil").tokens()
     nonce = next(tokens).decode().split("r=")[1]
