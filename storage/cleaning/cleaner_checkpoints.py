@@ -123,7 +123,10 @@ class CleanerCheckpoints:
             self._parsed[data_dir] = text, {}
             if data_dir not in self._damaged:
                 self._damaged.add(data_dir)  # the next write makes it anew
-                self._note(f"{error}; begun anew, so all of its logs are cleaned from their start")
+                self._note(
+                    f"{error}; starting with an empty checkpoint, so all logs of the directory are cleaned "
+                    "from the start"
+                )
             return {}
 
     def _file(self, data_dir: str) -> OffsetCheckpoint:

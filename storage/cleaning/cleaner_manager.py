@@ -77,14 +77,14 @@ class CleanerManager(CleaningStates):
             try:
                 self._checkpoints.drop_strays(data_dir)
             except OSError as error:
-                self._note(f"the cleaner's checkpoint of {data_dir} cannot be corrected: {error}")
+                self._note(f"cannot correct the cleaner checkpoint of {data_dir}: {error}")
         checkpoints, unread = self._checkpoints.of(self._logs.values())
         for log in self._logs.values():
             checkpoint = checkpoints.get(log.topic_partition, 0)
             if data_dir_of(log) in unread:
-                log.give_up("the cleaner's checkpoint cannot be read")
+                log.give_up("cannot read the cleaner checkpoint")
             elif checkpoint > log.log_end_offset and not self._correct(log, checkpoint, log.log_start_offset):
-                log.give_up(f"the cleaner's checkpoint {checkpoint}, above the log end, cannot be corrected")
+                log.give_up(f"cannot correct the cleaner checkpoint {checkpoint}, which is above the log end")
 
     # Choosing
 
@@ -221,7 +221,7 @@ class CleanerManager(CleaningStates):
             self._note(log.fail(error).message)
             return None
         except MemoryError:
-            self._note(f"{tp} cannot be measured for cleaning now: there is no memory")
+            self._note(f"{tp} cannot be measured for cleaning now: not enough memory")
             return None
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
             # It must not keep all other logs from being cleaned (KAFKA-8725).
@@ -252,7 +252,7 @@ class CleanerManager(CleaningStates):
         # Below the log start it is everyday's business where retention deletes.
         if not (log.config.is_delete and dirty_from > (checkpoint or 0)):
             self._note(
-                f"{log.topic_partition} is cleaned from offset {dirty_from}: its checkpoint {checkpoint} cannot be right"
+                f"{log.topic_partition}: invalid cleaner checkpoint {checkpoint}; cleaning from offset {dirty_from}"
             )
 
     def _correct(self, log: Log, checkpoint: int | None, dirty_from: int) -> bool:
@@ -449,7 +449,7 @@ class CleanerManager(CleaningStates):
                 self._checkpoints.set(log, clean_up_to)
             self._checkpoints.drop(from_dir, [log.topic_partition])
         except OSError as error:
-            self._note(f"the cleaner's checkpoint of {log.topic_partition} could not move with it: {error}")
+            self._note(f"cannot move the cleaner checkpoint of {log.topic_partition}: {error}")
 
     def truncated(self, log: Log) -> None:
         """A log was cut: its clean part may be shorter now, its damage gone. Called while the partition is paused.

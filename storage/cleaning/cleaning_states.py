@@ -77,7 +77,7 @@ class CleaningStates:
             self._states[tp] = _Paused()
             state.on_paused()
         else:
-            raise StateError(f"{tp} is {_name(state)}, so no cleaning of it can end")
+            raise StateError(f"{tp} is {_name(state)}: no cleaning to finish")
 
     def is_aborting(self, tp: TopicPartition) -> bool:
         """Whether the pass over this partition is to stop; its checkpoints ask. Safe from any thread."""
@@ -112,7 +112,7 @@ class CleaningStates:
             self._states[tp] = _AbortingPass(on_paused)
             return False
         else:
-            raise StateError(f"{tp} is being aborted already")
+            raise StateError(f"{tp} is already being aborted")
         return True
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
@@ -120,7 +120,7 @@ class CleaningStates:
         for tp in topic_partitions:
             state = self._states.get(tp)
             if not isinstance(state, _Paused):
-                raise StateError(f"{tp} is {_name(state)}, so it cannot be resumed")
+                raise StateError(f"{tp} is {_name(state)}: cannot be resumed")
             state.times -= 1
             if state.times == 0:
                 del self._states[tp]

@@ -364,7 +364,7 @@ class LogConfig:
             bound = f"must not exceed max.compaction.lag.ms={self.max_compaction_lag_ms}"
             raise TOPIC_OPTIONS["min.compaction.lag.ms"].error(str(self.min_compaction_lag_ms), bound)
         if self.remote_storage_enable:
-            raise TOPIC_OPTIONS["remote.storage.enable"].error("true", "tiered storage is not offered")
+            raise TOPIC_OPTIONS["remote.storage.enable"].error("true", "tiered storage is not supported")
 
 
 TOPIC_OPTIONS: dict[str, Option] = options_of(LogConfig)

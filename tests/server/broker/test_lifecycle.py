@@ -183,7 +183,7 @@ def test_a_directory_without_its_topic_is_put_aside(
         assert records_of(fetch(client, "t", 0)) == [(0, b"k", b"v")]
         (aside,) = tmp_path.glob(f"{stray}.*-stray")
     assert (aside / "00000000000000000000.log").read_bytes() == (tmp_path / "t-0/00000000000000000000.log").read_bytes()
-    assert f"{stray} belongs to no topic of the catalog" in caplog.text
+    assert f"{stray} does not belong to a topic in the catalog" in caplog.text
 
 
 @pytest.mark.scenario(197)
@@ -458,7 +458,7 @@ UNUSABLE = {
     "of another node": ({"meta.properties": meta_properties(node_id=5)}, "belongs to node 5, node.id is 0"),
     "of nobody we know": ({"meta.properties": "version=9\n"}, "meta.properties"),
     "with a damaged identity": ({"meta.properties": "\xff\xfe"}, "meta.properties"),
-    "with a damaged catalog": ({"meta.properties": meta_properties(), "ottla.json": "{"}, "not a readable catalog"),
+    "with a damaged catalog": ({"meta.properties": meta_properties(), "ottla.json": "{"}, "invalid catalog"),
     "with a newer catalog": ({"meta.properties": meta_properties(), "ottla.json": '{"version": 99}'}, "version"),
     "with the catalog of another cluster": (
         {

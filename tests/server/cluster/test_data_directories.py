@@ -241,7 +241,7 @@ def test_what_is_whole_is_served_and_stays_served(
 
 
 REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
-    "one not mounted": (empty(B), (A, B), r"/b \(directory.id \S+\): is it mounted\?"),
+    "a directory not mounted": (empty(B), (A, B), r"/b \(directory.id \S+\): is it mounted\?"),
     "one not there": (without(B), (A, B), r"/b \(directory.id \S+\): is it mounted\?"),
     "one not named": (then(), (A,), "/a is one of 2, and log.dirs does not name /b; start with log.dirs=/a,/b"),
     "one not named, and no identity beside the catalog": (
@@ -252,7 +252,7 @@ REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
     "that of the catalog not mounted": (empty(A), (A, B), "/b needs the ottla.json of the one with directory.id"),
     "that of the catalog not there": (without(A), (A, B), "/b needs the ottla.json of the one with directory.id"),
     "that of the catalog not named": (then(), (B,), "/b needs the ottla.json of the one with directory.id"),
-    "one not mounted, another new": (empty(B), (A, B, C), r"/b \(directory.id \S+\): is it mounted\?"),
+    "a directory not mounted, another new": (empty(B), (A, B, C), r"/b \(directory.id \S+\): is it mounted\?"),
     "one of another cluster": (of(B, cluster_id="other"), (A, B), "/b belongs to cluster other, /a to"),
     "the catalog of another cluster": (
         then(of(A, cluster_id="other"), of(B, cluster_id="other")),
@@ -264,8 +264,8 @@ REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
     "an identity damaged": (written(f"{B}/meta.properties", b"version=1\nnode.id"), (A, B), "cluster.id is missing"),
     "an identity emptied": (written(f"{B}/meta.properties"), (A, B), "version is missing"),
     "the catalog lost": (without(f"{A}/ottla.json"), (A, B), "/a has lost its ottla.json"),
-    "the catalog damaged": (written(f"{A}/ottla.json", b"{"), (A, B), "not a readable catalog"),
-    "the catalog emptied": (written(f"{A}/ottla.json"), (A, B), "not a readable catalog"),
+    "the catalog damaged": (written(f"{A}/ottla.json", b"{"), (A, B), "invalid catalog"),
+    "the catalog emptied": (written(f"{A}/ottla.json"), (A, B), "invalid catalog"),
     "two catalogs": (
         lambda files: write(files, f"{B}/ottla.json", read(files, f"{A}/ottla.json")),
         (A, B),
@@ -273,15 +273,15 @@ REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
     ),
     "one of them copied": (copied(B, C), (A, B, C), "/b and /c have the same directory.id"),
     "a log in two of them": (copied(f"{A}/t-0", f"{B}/t-0"), (A, B), "t-0 is in /a as well as in /b"),
-    "before directories were counted, one not mounted": (
+    "before directories were counted, a directory not mounted": (
         then(as_before_directories_were_counted, empty(B)),
         (A, B),
-        "/a/ottla.json does not list the data directories yet, and none of log.dirs has t-1, t-3: is one not mounted",
+        "/a/ottla.json does not list the data directories yet, and none of log.dirs has t-1, t-3: is a directory not mounted",
     ),
     "before directories were counted, one not named": (
         as_before_directories_were_counted,
         (A,),
-        "/a/ottla.json does not list the data directories yet, and none of log.dirs has t-1, t-3: is one not mounted",
+        "/a/ottla.json does not list the data directories yet, and none of log.dirs has t-1, t-3: is a directory not mounted",
     ),
     "before directories were counted, that of the catalog not mounted": (
         then(as_before_directories_were_counted, empty(A)),
@@ -429,7 +429,7 @@ def test_no_producer_gets_an_id_that_a_log_knows(life: Life, happens: Callable[[
             "/a/t-20251122 would give topic t 20251123 partitions, of which 5 are here",
         ),
         (copied("/a/t-0", "/a/x-2147483647"), "would give topic x 2147483648 partitions, of which 1 are here"),
-        (lambda files: write_partition_metadata(files, "/b/t-1", OTHER_ID), "are of two topics"),
+        (lambda files: write_partition_metadata(files, "/b/t-1", OTHER_ID), "have different topic IDs"),
         (copied("/a/t-0", "/b/t-0"), "t-0 is in /a as well as in /b"),
     ],
 )
@@ -534,7 +534,7 @@ def test_a_directory_of_a_kafka_that_gave_no_directory_ids_gets_one() -> None:
         (
             copied(f"{A}/__cluster_metadata-0", f"{B}/__cluster_metadata-0"),
             (A, B),
-            "Apache Kafka's metadata log is in /a as well as in /b",
+            "Apache Kafka's metadata log is in both /a and /b",
         ),
     ],
 )
@@ -836,7 +836,10 @@ def test_a_start_that_names_some_of_them_is_told_how_to_name_all(
         StoredBroker(left.files, named)
     assert left.files.snapshot() == before
     unnamed = [each for each in left.data_dirs if each not in named]
-    line = f"data directory {named[0]} is one of {nodes}, and log.dirs does not name {', '.join(unnamed)}; start with log.dirs="
+    line = (
+        f"data directory {named[0]} is one of {nodes}, but log.dirs does not contain {', '.join(unnamed)}; "
+        "start with log.dirs="
+    )
     assert str(refused.value) == line + ",".join(left.data_dirs)
     told = str(refused.value).removeprefix(line).split(",")
     for _ in range(2):

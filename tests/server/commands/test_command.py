@@ -235,7 +235,7 @@ def test_users_come_from_a_file_or_the_environment_and_no_password_into_a_messag
     file.chmod(0o644)
     assert users("--user", f"@{file}") == of_file
     assert caplog.messages == [
-        f"--user @{file}: all users of this machine may read the secrets there; chmod o-r {file}"
+        f"--user @{file}: all users of this machine can read the secrets in this file; chmod o-r {file}"
     ]
     file.write_text("alice\n")
     for wrong in (

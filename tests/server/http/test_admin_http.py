@@ -512,7 +512,7 @@ def test_what_is_no_file_is_not_installed(served: Served, what: str, name: str) 
     path.rename(path.with_name("elsewhere"))
     NO_FILES[what](path)
     status, answer = served.post("install", lease=served.pause(), **staged.fields)
-    assert status == 422 and f"{name}: expected" in answer["error"] and "no file of its own" in answer["error"]
+    assert status == 422 and f"{name}: expected" in answer["error"] and "no regular file" in answer["error"]
     assert served.offsets() == list(range(BATCHES))
     assert not list((served.data_dir / "t-0").glob("*.cleaned"))
 
