@@ -341,7 +341,7 @@ def _authorizer(config: LiveConfig, catalog: Catalog) -> Authorizer | None:
     told = config.current.authorization
     if told is None:
         if entries:
-            log.warning("%d ACLs are stored, and hold for nobody: authorizer.class.name is not set", len(entries))
+            log.warning("%d stored ACLs have no effect: authorizer.class.name is not set", len(entries))
         return None
     from ..security.acls.authorizer import Authorizer  # No broker without one shall wait for it.
 

@@ -218,7 +218,7 @@ async def _attempt(name: str, job: Callable[[], Awaitable[object]]) -> bool:
     except (OSError, KafkaError) as error:
         log.error("%s: %s", name, error)
     except Exception:
-        log.exception("%s failed; it is tried again at its next time", name)
+        log.exception("%s failed; trying again at the next interval", name)
     else:
         return True
     return False

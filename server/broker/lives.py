@@ -240,7 +240,7 @@ class Lives:
                 self._calls.discard(scope)
                 if not self._calls:
                     self._calls_over.set()
-        raise LifeOverError("the broker stopped or was restarted before this was done")
+        raise LifeOverError("the broker stopped or restarted before the operation was completed")
 
     async def stop(self) -> None:
         """Stop cleanly, give up the ports, and return when that is done. Harmless if it is."""
@@ -344,7 +344,7 @@ class Lives:
             if has_begun:
                 raise
             self.failure = wish.error = error
-            log.error("the broker cannot start again: %s", error)
+            log.error("cannot restart the broker: %s", error)
             self._grant(wish)
             return await self._down()
 
@@ -357,7 +357,7 @@ class Lives:
 
     def _grant(self, wish: _Wish) -> None:
         if wish.error is not None and not wish.is_awaited:
-            log.error("nobody waits to be told: %s", wish.error)
+            log.error("restart failed, and the caller is gone: %s", wish.error)
         self._open.discard(wish)
         wish.granted.set()
 
@@ -406,7 +406,7 @@ class Lives:
     def _disks_failed(self, failed_dirs: FailedDirs) -> None:
         self.failure = OSError(failed_dirs.reason)
         if failed_dirs.is_declared:
-            log.error("%s, as declared: the broker is down until it is restarted", failed_dirs.reason)
+            log.error("%s (injected fault): the broker is down until it is restarted", failed_dirs.reason)
         else:
             self.disks_lost.set()
 
@@ -476,8 +476,9 @@ def warn_of_way_around(static: StaticConfig, admin: AdminListener) -> None:
     ]
     if what and not admin.has_token:
         log.warning(
-            "the admin listener at %s is a way around %s: without a token, every user and program of this machine may read and"
-            " change everything there; give it a token (--admin-token-file FILE, %s, or admin_token of ottla.Broker)",
+            "the admin listener at %s bypasses %s: without a token, every user and program of this "
+            "machine can read and change everything there; set a token (--admin-token-file FILE, %s, or "
+            "admin_token of ottla.Broker)",
             admin.address,
             " and ".join(what),
             "OTTLA_ADMIN_TOKEN",

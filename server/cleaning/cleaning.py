@@ -166,13 +166,13 @@ class Cleaning:
             elif (chosen := await self._choose()) is not None:
                 is_busy = (await self._clean_one(thread, settings, chosen)).is_busy
         except Exception:
-            log.exception("a round of the cleaner failed; the next one goes on")
+            log.exception("a cleaner round failed; continuing with the next one")
         # Whatever became of that: where a disk is full, this is what makes room.
         try:
             await self._write_corrections()
             await self.delete_from_compacted_logs()
         except Exception:
-            log.exception("retention of compacted logs failed; the next round goes on")
+            log.exception("retention of compacted logs failed; continuing with the next round")
         return is_busy
 
     async def _serve(self, thread: CleanerThread, settings: CleanerSettings, demand: Demand) -> bool:
@@ -261,17 +261,17 @@ class Cleaning:
             return _EndedPass(DemandResult.GIVEN_UP)
         except OSError as error:
             message = chosen.log.fail(error).message
-            log.error("a pass over a log failed: %s", message)
+            log.error("clean pass failed: %s", message)
             manager.put_off(partition)
             return _EndedPass(DemandResult.GIVEN_UP, message)
         except MemoryError:
-            message = f"{partition} cannot be cleaned now: there is no memory"
+            message = f"{partition} cannot be cleaned now: not enough memory"
             log.error("%s", message)
             manager.put_off(partition)
             return _EndedPass(DemandResult.GIVEN_UP, message)
         except Exception as error:
             # Whatever is wrong with this log must not stop the cleaning of the others (KAFKA-7215).
-            log.exception("%s cannot be cleaned and is left alone from now on", partition)
+            log.exception("%s cannot be cleaned and is marked uncleanable", partition)
             manager.mark_uncleanable(partition, str(error) or type(error).__name__)
             return _EndedPass(DemandResult.GIVEN_UP, is_busy=False)
         if (refused := await self._save(chosen, end_offset)) is not None:
@@ -471,7 +471,10 @@ class Cleaning:
         if not self._is_enabled:
             return "log.cleaner.enable is false"
         if self.threads and all(thread.is_dead for thread in self.threads):
-            return "every cleaner thread is dead: log.cleaner.dedupe.buffer.size and load factor leave no room for keys"
+            return (
+                "no cleaner thread is running: log.cleaner.dedupe.buffer.size and "
+                "log.cleaner.io.buffer.load.factor are too small"
+            )
         return None
 
     def _give_back_if_off(self) -> None:

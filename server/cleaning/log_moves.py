@@ -187,20 +187,20 @@ class LogMoves:
                 await present.settled.wait()
                 if (problem := present.problem) is not None and self._moves.get(where) is present:
                     raise KafkaError(
-                        ErrorCode.KAFKA_STORAGE_ERROR, f"the last move of {where} cannot be ended: {problem}"
+                        ErrorCode.KAFKA_STORAGE_ERROR, f"cannot complete the last move of {where}: {problem}"
                     )
             await self.give_up([where])
             self.check(where, data_dir)  # what was so before need not be so any more
         found = self._logs.logs.get(where)
         if found is None:
-            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{where} was deleted meanwhile")
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{where} was deleted")
         if found.failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{where} is offline: {found.failure}")
         if found.data_dir != data_dir and where not in self._moves:
             if self._logs.is_in_two_dirs(where):
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"the last move of {where} could not be ended, which the next start of the broker does",
+                    f"the last move of {where} is incomplete; it will be completed when the broker restarts",
                 )
             self._start(found, data_dir, node_id)
 
@@ -209,7 +209,7 @@ class LogMoves:
         if len(paths.future_dir_name(*where, "0" * 32)) > paths.FILE_NAME_CHARACTERS_MAX:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
         if data_dir not in self._logs.data_dirs:
-            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{data_dir} is not among log.dirs")
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{data_dir} is not in log.dirs")
         if self._logs.is_offline(data_dir):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {data_dir} is offline")
         if data_dir in self._logs.cordoned:
@@ -245,7 +245,7 @@ class LogMoves:
                     log.error("%s", error)
                 except Exception:
                     move.is_given_up = True
-                    log.exception("%s could not be moved to %s", where, move.target_dir)
+                    log.exception("cannot move %s to %s", where, move.target_dir)
         finally:
             with trio.CancelScope(shield=True):
                 await self._let_go(move)
@@ -288,16 +288,16 @@ class LogMoves:
                 if not isinstance(error, RelocationError) and moving.is_place_on_disk:
                     raise
                 if self._logs.is_offline(target_dir) or (self._logs.is_offline(old_dir) and moving.is_place_on_disk):
-                    log.error("%s; the next start ends the move", error)
+                    log.error("%s; the move will be completed at the next start", error)
                     return
                 if str(error) != move.problem:
-                    log.error("%s; it is tried again until the disk takes it", error)
+                    log.error("%s; trying again", error)
                 move.problem = str(error)
                 move.refusals += 1
                 move.settled.set()
                 await self._clock.sleep(retry_ms)
                 retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
-        log.info("%s has moved from %s to %s", where, old_dir, target_dir)
+        log.info("%s moved from %s to %s", where, old_dir, target_dir)
 
     async def _let_go(self, move: LogMove) -> None:
         relocation = move.relocation

@@ -93,7 +93,7 @@ class StaticConfig:
         """The same with users. ConfigError where no listener takes logins: nobody could be one of them."""
         told = tuple(users)
         if told and not any(self.node(node_id).sasl for node_id in self.node_ids):
-            raise ConfigError("users are given, but no listener takes logins: use one of SASL_PLAINTEXT or SASL_SSL")
+            raise ConfigError("users require a SASL listener: use SASL_PLAINTEXT or SASL_SSL")
         return dataclasses.replace(self, users=told)
 
     def node(self, node_id: int, *, cluster_dynamic: Texts = NO_TEXTS, node_dynamic: Texts = NO_TEXTS) -> BrokerConfig:
@@ -234,6 +234,6 @@ def _warnings(
         for name in texts:
             if node_id not in node_ids:
                 if node_id not in controllers:
-                    yield f"node.{node_id}.{name}: there is no node {node_id}, ignored"
+                    yield f"node.{node_id}.{name}: node {node_id} not found, ignored"
             elif name not in PER_NODE and texts[name] != shared.get(name):
-                yield f"node.{node_id}.{name}: all nodes share the value of node {min(node_ids)}, ignored"
+                yield f"node.{node_id}.{name}: all nodes share the value of node {min(node_ids)}; ignored"

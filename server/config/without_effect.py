@@ -26,12 +26,12 @@ def warnings_of(texts: Mapping[str, str], *, names_the_nearest: bool = False) ->
         option, shown = find_option(name), name[:_CHARS_SHOWN]
         if name in HANDED_ON:
             if not texts.get(CLASS_NAME):
-                yield f"{shown}: counts only at a start with {CLASS_NAME}, ignored"
+                yield f"{shown}: has no effect without {CLASS_NAME} at startup, ignored"
         elif option is None:
             near = _nearest(shown) if names_the_nearest else []
             yield f"{shown}: unknown option, ignored" + "".join(f"; did you mean {one}?" for one in near)
         elif not option.acts:
-            yield f"{shown}: known to Kafka, not acted on by Ottla{_reason(option)}"
+            yield f"{shown}: known to Kafka, but has no effect in Ottla{_reason(option)}"
 
 
 def _nearest(name: str) -> list[str]:
@@ -54,10 +54,10 @@ def shared_warnings(texts: Mapping[str, str], node_id: int, first: int) -> Itera
     for name in texts:
         option = BROKER_OPTIONS.get(name)
         if node_id != first and option is not None and option.acts and name not in _OF_EACH_NODE:
-            yield f"node.{node_id}.{name}: kept and shown, but all nodes share the value of node {first}"
+            yield f"node.{node_id}.{name}: stored and shown, but all nodes share the value of node {first}"
 
 
 def _reason(option: Option) -> str:
     """Why it means nothing, where its declaration says that."""
-    _, means_nothing, reason = option.doc.partition("Means nothing here")
+    _, means_nothing, reason = option.doc.partition("No effect in Ottla")
     return reason.removesuffix(".") if means_nothing else ""

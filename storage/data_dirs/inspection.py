@@ -247,10 +247,10 @@ def check_assigned(found: Sequence[FoundDirectory], assigned: Mapping[TopicParti
     if None not in present and missing:  # Directories without an id may be any.
         where = next(iter(missing.values()))
         raise DataDirectoryError(
-            f"data directory with directory.id {uuid_text(where)} not found, in which Apache Kafka has "
-            f"{_some([str(tp) for tp, its in missing.items() if its == where])}: is it mounted, and in "
-            "log.dirs? To abandon its data, use an empty directory with that directory.id in its "
-            f"{paths.META_PROPERTIES}"
+            f"data directory with directory.id {uuid_text(where)} not found, which contains"
+            f" {_some([str(tp) for tp, its in missing.items() if its == where])} according to Apache Kafka: is it mounted, and"
+            " in log.dirs? To abandon its data, use an empty directory with that directory.id in its"
+            f" {paths.META_PROPERTIES}"
         )
 
 
@@ -265,7 +265,7 @@ def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> Non
     for path, identity in owned:
         if identity.catalog_id is not None:
             if identity.catalog_id in {other.directory_id for _, other in owned}:
-                raise DataDirectoryError(f"data directory {path}: {paths.CATALOG_FILE} not found; {_ADVICE}")
+                raise DataDirectoryError(f"data directory {path}: {paths.CATALOG_FILE} not found. {_ADVICE}")
             _name_home(files, [each.path for each in found], path, uuid_text(identity.catalog_id))
             raise DataDirectoryError(
                 f"data directory {path} requires the {paths.CATALOG_FILE} in the directory with "

@@ -98,7 +98,7 @@ def read_staged(files: Files, directory: str, *, manifest_crc: int | None = None
     """
     path = paths.join(directory, MANIFEST_FILE)
     if not files.is_file(path):
-        raise DamagedFileError(f"{path}: manifest not found, or not a regular file")
+        raise DamagedFileError(f"{path}: expected a manifest, found no regular file")
     if (size_bytes := files.size(path)) > MANIFEST_BYTES_MAX:
         raise DamagedFileError(f"{path}: manifest too large ({size_bytes} bytes, limit {MANIFEST_BYTES_MAX})")
     file = files.open(path)

@@ -62,19 +62,19 @@ class SecurityOptions(SaslOptions):
         _STRING,
         "https",
         None,
-        "Means nothing here: it is for connections from one broker to another, and there are none.",
+        "No effect in Ottla: it is for connections from one broker to another, and there are none.",
         update=_PER_BROKER,
         acts=False,
     )
     ssl_engine_factory_class: str | None = option(
-        _CLASS, None, None, "Means nothing here: it names a Java class.", update=_PER_BROKER, acts=False
+        _CLASS, None, None, "No effect in Ottla: it names a Java class.", update=_PER_BROKER, acts=False
     )
     ssl_key_password: str | None = option(_PASSWORD, None, None, "Password of the private key.", update=_PER_BROKER)
     ssl_keymanager_algorithm: str = option(
         _STRING,
         "SunX509",
         None,
-        "Means nothing here: it names an algorithm of the Java machine.",
+        "No effect in Ottla: it names an algorithm of the Java machine.",
         update=_PER_BROKER,
         acts=False,
     )
@@ -107,7 +107,7 @@ class SecurityOptions(SaslOptions):
         _STRING,
         None,
         None,
-        "Means nothing here: it names a provider of the Java machine.",
+        "No effect in Ottla: it names a provider of the Java machine.",
         update=_PER_BROKER,
         acts=False,
     )
@@ -115,7 +115,7 @@ class SecurityOptions(SaslOptions):
         _STRING,
         None,
         None,
-        "Means nothing here: it names a generator of the Java machine.",
+        "No effect in Ottla: it names a generator of the Java machine.",
         update=_PER_BROKER,
         acts=False,
     )
@@ -123,7 +123,7 @@ class SecurityOptions(SaslOptions):
         _STRING,
         "PKIX",
         None,
-        "Means nothing here: it names a way of the Java machine to check certificates.",
+        "No effect in Ottla: it names a way of the Java machine to check certificates.",
         update=_PER_BROKER,
         acts=False,
     )

@@ -41,7 +41,7 @@ class SaslOptions:
     principal_builder_class: str = option(
         _CLASS,
         DEFAULT_PRINCIPAL_BUILDER,
-        Check("must be the default: Ottla runs no Java classes", lambda name: name == DEFAULT_PRINCIPAL_BUILDER),
+        Check("must be the default: Java classes are not supported", lambda name: name == DEFAULT_PRINCIPAL_BUILDER),
         "Who turns what a client has proved into a principal; must be the default.",
         update=_PER_BROKER,
     )

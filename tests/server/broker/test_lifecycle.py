@@ -221,7 +221,7 @@ def test_a_directory_brings_its_node_id_where_none_is_asked_for(tmp_path: Path) 
         assert [node.node_id for node in answer.brokers] == [7, 8]
         assert answer.topics[0].partitions[0].leader_id == 7
     for option in ("node.id", "broker.id"):
-        with pytest.raises(DataDirectoryError, match=r"belongs to node 7, node.id is 0"):
+        with pytest.raises(DataDirectoryError, match=r"belongs to node 7, but node.id is 0"):
             ottla.Broker(str(tmp_path), overrides={option: "0"}).start()
 
 
@@ -455,7 +455,7 @@ def meta_properties(node_id: int = 0, cluster_id: str = "c") -> str:
 
 
 UNUSABLE = {
-    "of another node": ({"meta.properties": meta_properties(node_id=5)}, "belongs to node 5, node.id is 0"),
+    "of another node": ({"meta.properties": meta_properties(node_id=5)}, "belongs to node 5, but node.id is 0"),
     "of nobody we know": ({"meta.properties": "version=9\n"}, "meta.properties"),
     "with a damaged identity": ({"meta.properties": "\xff\xfe"}, "meta.properties"),
     "with a damaged catalog": ({"meta.properties": meta_properties(), "ottla.json": "{"}, "invalid catalog"),

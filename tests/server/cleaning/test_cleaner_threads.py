@@ -371,7 +371,7 @@ async def test_more_than_two_gigabytes_a_thread_are_left_with_a_warning(
     ) as served:
         await fill(served)
         await until(lambda: is_clean(served.broker))
-    assert "no cleaner thread uses more than 2 GiB" in caplog.text
+    assert "each cleaner thread uses at most 2 GiB" in caplog.text
 
 
 async def test_without_a_cleaner_compacted_logs_grow_for_ever(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_lines_on_standard_input_stop_and_start_nodes(tmp_path: Path) -> None:
         assert process.stop() == (0, "")
     told = [line for line in process.stderr.splitlines() if "standard input" in line]
     assert [line.partition("standard input: ")[2][:40] for line in told] == [
-        "cannot stop node 7: there is no node 7; ",
+        "cannot stop node 7: node 7 not found; ex",
         "'stop' is neither 'stop ID' nor 'start I",
         "'shutdown 0' is neither 'stop ID' nor 's",
         "'stop -1' is neither 'stop ID' nor 'star",
@@ -285,7 +285,7 @@ def test_with_users_the_default_listener_takes_logins(tmp_path: Path) -> None:
         static = configuration(asked(["serve", "--data", str(tmp_path / "d"), *given]).options)
         assert static.node(0).listeners == (where,), given
     for given in (["--listener", port], ["--override", f"listeners={port}"], ["--config", str(tmp_path / "file")]):
-        with pytest.raises(ConfigError, match="no listener takes logins"):
+        with pytest.raises(ConfigError, match="users require a SASL listener"):
             configuration(asked(["serve", "--data", "/d", *user, *given]).options)
 
 

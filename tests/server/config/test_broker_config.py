@@ -272,10 +272,13 @@ def test_each_option_that_means_nothing_here_is_told_once() -> None:
         overrides={"num.io.threads": "9", "listener.name.external.ssl.provider": "x"},
     )
     assert sorted(static.warnings) == [
-        "listener.name.external.ssl.provider: known to Kafka, not acted on by Ottla: it names a provider of the Java machine",
-        "log.local.retention.ms: known to Kafka, not acted on by Ottla",
-        f"num.io.threads: known to Kafka, not acted on by Ottla: {reason_of('num.io.threads')}",
-        "super.users: counts only at a start with authorizer.class.name, ignored",
+        (
+            "listener.name.external.ssl.provider: known to Kafka, but has no effect in Ottla: it names a "
+            "provider of the Java machine"
+        ),
+        "log.local.retention.ms: known to Kafka, but has no effect in Ottla",
+        f"num.io.threads: known to Kafka, but has no effect in Ottla: {reason_of('num.io.threads')}",
+        "super.users: has no effect without authorizer.class.name at startup, ignored",
     ]
 
 
@@ -315,8 +318,8 @@ def test_an_option_of_one_node_that_all_share_is_told() -> None:
         file=file("# nodes=2\n# node.1.log.dirs=/other\n# node.1.broker.rack=r1\n# node.7.broker.rack=r7\n")
     )
     assert static.warnings == (
-        "node.1.log.dirs: all nodes share the value of node 0, ignored",
-        "node.7.broker.rack: there is no node 7, ignored",
+        "node.1.log.dirs: all nodes share the value of node 0; ignored",
+        "node.7.broker.rack: node 7 not found, ignored",
     )
     assert static.node(1).broker_rack == "r1"
     assert static.node(1).data_dirs == ("/tmp/kafka-logs",)
@@ -397,7 +400,7 @@ def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> 
     assert config.value("log.retention.check.interval.ms") == 9
     assert config.listener_configs[0].port == 9092
     assert [line for line in static.warnings if line.startswith("node.")] == [
-        "node.4000.num.partitions: there is no node 4000, ignored"
+        "node.4000.num.partitions: node 4000 not found, ignored"
     ]
 
 

@@ -263,7 +263,7 @@ REFUSALS: dict[str, tuple[Callable[[Served, Log], Any], Kind, str]] = {
     "leased": (leased, Kind.CONFLICT, "t-0 is paused: somebody else compacts it"),
     "marked": (marked, Kind.CONFLICT, "a pass failed (bad varint)"),
     "stopping": (stopping, Kind.UNAVAILABLE, "the broker is stopping"),
-    "no cleaner": (without_memory, Kind.UNAVAILABLE, "every cleaner thread is dead"),
+    "no cleaner": (without_memory, Kind.UNAVAILABLE, "no cleaner thread is running"),
 }
 
 
@@ -497,7 +497,7 @@ async def test_a_demand_in_line_when_the_last_thread_dies_is_given_back(tmp_path
         broker.services.cleaning.look_again()
         while not broker.services.cleaning.manager.is_held(T_0):
             await trio.lowlevel.checkpoint()
-        with pytest.raises(ControlError, match="every cleaner thread is dead"):
+        with pytest.raises(ControlError, match="no cleaner thread is running"):
             await compact(broker, "t", [1])
 
 

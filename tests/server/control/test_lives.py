@@ -52,8 +52,8 @@ def test_what_was_copied_comes_back(broker: ottla.Broker, admin: AdminCalls, tmp
         ("restore", "/nowhere/at/all", 409, "/nowhere/at/all is not a snapshot: directory not found"),
         ("restore", "/dev", 409, "/dev is not a snapshot: ottla-snapshot.json not found"),
         ("snapshot", "/dev", 409, "/dev already exists, and is not an empty directory"),
-        ("snapshot", "/" + "x" * 300, 409, "cannot be a snapshot: File name too long"),
-        ("snapshot", "/dev/null/s", 409, "/dev/null/s cannot be a snapshot: /dev/null is no directory"),
+        ("snapshot", "/" + "x" * 300, 409, "cannot be used for a snapshot: File name too long"),
+        ("snapshot", "/dev/null/s", 409, "/dev/null/s cannot be used for a snapshot: /dev/null is not a directory"),
         ("restore", "/" + "x" * 300, 409, "cannot be read: File name too long"),
     ],
 )

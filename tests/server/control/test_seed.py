@@ -163,7 +163,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "nothing": ("", "s line 1: the seed: it is empty; there may be topics, groups, cases, acls, quotas"),
     "a list": ("- a", "s line 1: the seed: expected a mapping, found a list"),
     "another field": ("topcs: {}", "s line 1: topcs: there is no such field; .*; did you mean 'topics'?"),
-    "no ACL": ("acls:\n- User:a allow", r"s line 2: acls\[0\]: 'User:a allow' is no ACL; expected PRINCIPAL .*"),
+    "no ACL": ("acls:\n- User:a allow", r"s line 2: acls\[0\]: 'User:a allow': invalid ACL; expected PRINCIPAL .*"),
     "no YAML": ("a: b: c", "s line 1: no YAML: mapping values are not allowed .*"),
     "no JSON": ('{"topics": {},\n}', "s line (1|2): no JSON: .*"),
     "a tab": ("topics:\n\tt: 1", "s line 2: no YAML: .*"),
@@ -277,7 +277,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 REFUSED_BY_A_BROKER: dict[str, tuple[str, str]] = {
     "a name": ("topics: {good: , a b: }", r"s line 1: topics\.a b: Topic name is invalid: 'a b' contains .*"),
     "names that collide": ("topics: {a.b: , a_b: }", "Topic 'a_b' collides with topic a.b of the seed"),
-    "the broker's own name": ("topics: {__consumer_offsets: }", "__consumer_offsets is an internal topic"),
+    "the broker's own name": ("topics: {__consumer_offsets: }", "__consumer_offsets belongs to the broker"),
     "a config": (
         "topics:\n  t:\n    configs:\n      retention.mss: 1",
         r"s line 4: topics\.t\.configs\.retention\.mss: .*did you mean 'retention\.ms'",
@@ -332,7 +332,7 @@ def test_a_seed_that_fails_in_its_midst_is_taken_back(broker: ottla.Broker, clie
             await broker.inner.services.topic_admin.take_back(topic)
 
     broker.run(forget)
-    with pytest.raises(ControlError, match="there is a group g-group"):
+    with pytest.raises(ControlError, match="group g-group already exists"):
         planted(broker, text)
     assert (names(broker), groups(client)) == ([], ["g-group"])
 

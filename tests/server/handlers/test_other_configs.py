@@ -137,7 +137,7 @@ REFUSED: list[tuple[int, str, str, int, str | None, ErrorCode, str]] = [
     (METRICS, "m", "match", SET, "client_id", CONFIG, "Illegal client matching pattern: client_id"),
     (METRICS, "m", "match", SET, "client_id=[", CONFIG, "Illegal client matching pattern: client_id=["),
     (METRICS, "m", "match", SET, "client_id=a=b", CONFIG, "Illegal client matching pattern: client_id=a=b"),
-    (METRICS, "m", "match", SET, ",".join(f"client_id={n}" for n in range(21)), CONFIG, "Invalid value for match: 21"),
+    (METRICS, "m", "match", SET, ",".join(f"client_id={n}" for n in range(21)), CONFIG, "Invalid value for match: too many patterns (21"),
     (METRICS, "m", "foo", SET, "1", REQUEST, "Unknown client metrics configuration: foo"),
     (LOGGER, "1", "root", SET, "DEBUG", REQUEST, "Unexpected node id. Expected 0, but received 1"),
     (LOGGER, "", "root", SET, "DEBUG", REQUEST, "Node id must be an integer, but it is: "),
@@ -295,7 +295,7 @@ def test_a_subscription_has_so_many_metrics(client: RawClient) -> None:
     row = change(client, METRICS, "m", ("metrics", SET, ",".join(names)))
     assert (row.error_code, row.error_message) == (
         CONFIG,
-        "Invalid value for metrics: 101 names, at most 100 are allowed",
+        "Invalid value for metrics: too many names (101, limit 100)",
     )
 
 

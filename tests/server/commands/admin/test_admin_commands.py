@@ -298,7 +298,7 @@ REFUSED = {
     "faults add --disk ful": (2, "there is no 'ful'; did you mean full?"),
     "faults show 9": (1, "there is no fault 9; there are none"),
     "faults remove 0": (2, "argument FAULT: expected a number from 1 to"),
-    "nodes stop 7": (1, "there is no node 7; there are: 0, 1"),
+    "nodes stop 7": (1, "node 7 not found; existing nodes: 0, 1"),
     "nodes stop x": (2, "argument ID: expected a number from 0 to 2147483647, found 'x'"),
     "nodes move-leader orders --to 1": (2, "expected TOPIC:PARTITION, found 'orders'"),
     "nodes move-leader orders:0": (2, "the following arguments are required: --to"),

@@ -325,7 +325,7 @@ REFUSED = {
     "groups reset g --to soon --topic t": (2, "expected beginning, end, an offset, +N, -N, a time as"),
     "groups reset g --to +1 --topic t": (2, "the group has committed nothing in t-0 to count from"),
     "groups reset g --to end --topic t:2": (2, "--topic: t has partitions 0 to 1, found 2"),
-    "groups reset g --to end --topic nope": (1, "there is no topic 'nope'"),
+    "groups reset g --to end --topic nope": (1, "topic 'nope' not found"),
     "groups reset g --to end --topic t:x": (2, "expected TOPIC or TOPIC:PARTITION, found 't:x'"),
 }
 
