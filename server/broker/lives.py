@@ -357,7 +357,7 @@ class Lives:
 
     def _grant(self, wish: _Wish) -> None:
         if wish.error is not None and not wish.is_awaited:
-            log.error("restart failed, and the caller is gone: %s", wish.error)
+            log.error("restart failed after its caller disconnected: %s", wish.error)
         self._open.discard(wish)
         wish.granted.set()
 

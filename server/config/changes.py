@@ -198,7 +198,7 @@ def _apply(
     if chars > CONFIG_CHARS_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"The configs of the resource would have {chars} characters; at most {CONFIG_CHARS_MAX} are allowed.",
+            f"The configs of the resource are too large ({chars} characters, limit {CONFIG_CHARS_MAX}).",
         )
     return changed
 
@@ -208,8 +208,8 @@ def _check_size(name: str, value: str) -> None:
     if 4 * len(value) > MAX_STRING_BYTES and (size_bytes := len(value.encode())) > MAX_STRING_BYTES:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"The value of the config {name[:_NAME_CHARS_IN_MESSAGE]} has {size_bytes} bytes; at most {MAX_STRING_BYTES} are"
-            " allowed.",
+            f"The value of the config {name[:_NAME_CHARS_IN_MESSAGE]} is too large ({size_bytes} bytes, "
+            f"limit {MAX_STRING_BYTES}).",
         )
 
 

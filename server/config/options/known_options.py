@@ -32,7 +32,7 @@ REASONS = (
             "metadata.",
             "server.max.startup.",
         ),
-        "there is no KRaft quorum with a metadata log; the catalog is a single file",
+        "the catalog is a single file, not the metadata log of a KRaft quorum",
     ),
     (
         (

@@ -20,30 +20,30 @@ class ReplicationOptions(SecurityOptions):  # a class with slots has one base
         _LIST,
         (),
         None,
-        "Data directories in which no new partitions are made, some of log.dirs, or * for all.",
+        "Data directories in which no new partitions are created, some of log.dirs, or * for all.",
         update=UpdateMode.PER_BROKER,
     )
     follower_replication_throttled_rate: int = option(
         _LONG,
         MAX_LONG,
         at_least(0),
-        "Bytes a second at which this node, as a new replica, catches up with the partitions that"
-        " follower.replication.throttled.replicas lists: so long a reassignment is under way.",
+        "Maximum bytes per second at which this node, as a new replica, catches up during a reassignment "
+        "with the partitions in follower.replication.throttled.replicas.",
         hidden=True,
     )
     leader_replication_throttled_rate: int = option(
         _LONG,
         MAX_LONG,
         at_least(0),
-        "Bytes a second that this node, as a leader, gives to new replicas of the partitions that"
-        " leader.replication.throttled.replicas lists: so long a reassignment is under way.",
+        "Maximum bytes per second that this node, as a leader, sends to new replicas during a "
+        "reassignment of the partitions in leader.replication.throttled.replicas.",
         hidden=True,
     )
     replica_alter_log_dirs_io_max_bytes_per_second: int = option(
         _LONG,
         MAX_LONG,
         at_least(0),
-        "Bytes a second that partitions on their way to another data directory are copied at, all of them together.",
+        "Maximum bytes per second for copying partitions between data directories, all together.",
         hidden=True,
     )
 
