@@ -249,8 +249,16 @@ REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
         (A,),
         "/a is one of 2, but log.dirs does not contain /b; start with log.dirs=/a,/b",
     ),
-    "that of the catalog not mounted": (empty(A), (A, B), "/b requires the ottla.json in the directory with directory.id"),
-    "that of the catalog not there": (without(A), (A, B), "/b requires the ottla.json in the directory with directory.id"),
+    "that of the catalog not mounted": (
+        empty(A),
+        (A, B),
+        "/b requires the ottla.json in the directory with directory.id",
+    ),
+    "that of the catalog not there": (
+        without(A),
+        (A, B),
+        "/b requires the ottla.json in the directory with directory.id",
+    ),
     "that of the catalog not named": (then(), (B,), "/b requires the ottla.json in the directory with directory.id"),
     "a directory not mounted, another new": (empty(B), (A, B, C), r"/b \(directory.id \S+\): is it mounted\?"),
     "one of another cluster": (of(B, cluster_id="other"), (A, B), "/b belongs to cluster other, /a to"),
@@ -866,7 +874,11 @@ def test_all_of_them_may_have_been_moved_together() -> None:
 
 ELSEWHERE = {
     "of the first": (DATA, "/copies/data", "lists a data directory that is not in log.dirs: /srv/data-node-1 "),
-    "of another": (f"{DATA}-node-1", "/copies/data-node-1", "requires the ottla.json in the directory with directory.id"),
+    "of another": (
+        f"{DATA}-node-1",
+        "/copies/data-node-1",
+        "requires the ottla.json in the directory with directory.id",
+    ),
 }
 
 

@@ -328,7 +328,10 @@ def test_a_test_that_knows_the_broker_by_its_topic_finds_it_empty_too(pytester: 
     ("marker", "said"),
     [
         ("kafka_topic(partition=3)", "*marker kafka_topic() got an unexpected keyword argument 'partition'*"),
-        ("kafka_reset('tests')", "*kafka_reset: invalid value 'tests'; must be one of: never, module, test; did you mean 'test'?"),
+        (
+            "kafka_reset('tests')",
+            "*kafka_reset: invalid value 'tests'; must be one of: never, module, test; did you mean 'test'?",
+        ),
     ],
 )
 def test_a_marker_that_cannot_be_is_named_in_one_line(pytester: pytest.Pytester, marker: str, said: str) -> None:

@@ -68,7 +68,10 @@ REFUSED = {
         {JAAS: "com.example.OwnLoginModule required;"},
         "com.example.OwnLoginModule is not a known login module",
     ),
-    "a password in the place of the line": ({JAAS: "s3cr3t optional;"}, ": the class of entry 1 is not a known login module"),
+    "a password in the place of the line": (
+        {JAAS: "s3cr3t optional;"},
+        ": the class of entry 1 is not a known login module",
+    ),
     "a callback handler": (
         {"listener.name.out.plain.sasl.server.callback.handler.class": "com.example.Checks"},
         "com.example.Checks for .*: Java classes are not supported; known handlers of PLAIN: .*PlainServerCallbackHandler",
