@@ -78,7 +78,7 @@ class SecurityOptions(SaslOptions):
         _STRING,
         "SunX509",
         None,
-        "No effect in Ottla: it names an algorithm of the Java machine.",
+        "No effect in Ottla: it names an algorithm of the Java virtual machine.",
         update=_PER_BROKER,
         acts=False,
     )
@@ -116,7 +116,7 @@ class SecurityOptions(SaslOptions):
         _STRING,
         None,
         None,
-        "No effect in Ottla: it names a provider of the Java machine.",
+        "No effect in Ottla: it names a provider of the Java virtual machine.",
         update=_PER_BROKER,
         acts=False,
     )
@@ -124,7 +124,7 @@ class SecurityOptions(SaslOptions):
         _STRING,
         None,
         None,
-        "No effect in Ottla: it names a generator of the Java machine.",
+        "No effect in Ottla: it names a generator of the Java virtual machine.",
         update=_PER_BROKER,
         acts=False,
     )
@@ -132,7 +132,7 @@ class SecurityOptions(SaslOptions):
         _STRING,
         "PKIX",
         None,
-        "No effect in Ottla: it names a certificate validation algorithm of the Java machine.",
+        "No effect in Ottla: it names a certificate validation algorithm of the Java virtual machine.",
         update=_PER_BROKER,
         acts=False,
     )
