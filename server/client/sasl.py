@@ -110,7 +110,7 @@ def _scram(it: Credentials) -> Tokens:
     iterations = int(first["iterations"])
     # Fewer would give the password away to somebody who only says that he is the broker: he could guess at the proof.
     if not ITERATIONS_MIN <= iterations <= 100 * ITERATIONS_MAX:
-        raise LoginError(f"invalid SCRAM iterations from the broker: {iterations}")
+        raise LoginError(f"the broker requests an invalid number of SCRAM iterations ({iterations})")
     try:
         salt = b64decode(first["salt"])
     except ValueError:
