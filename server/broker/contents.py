@@ -80,8 +80,8 @@ class DirectoryContents:
             raise SnapshotError(f"{found.path} belongs to node {found.node_id}, but node.id is {self._node_id}")
         if len(found.directories) != len(self._data_dirs):
             raise SnapshotError(
-                f"{found.path} contains {len(found.directories)} data directories, but log.dirs has "
-                f"{len(self._data_dirs)}"
+                f"{found.path} contains {len(found.directories)} data directories, but log.dirs has"
+                f" {len(self._data_dirs)}"
             )
         return found
 

@@ -476,9 +476,8 @@ def warn_of_way_around(static: StaticConfig, admin: AdminListener) -> None:
     ]
     if what and not admin.has_token:
         log.warning(
-            "the admin listener at %s bypasses %s: without a token, every user and program of this "
-            "machine can read and change everything there; set a token (--admin-token-file FILE, %s, or "
-            "admin_token of ottla.Broker)",
+            "the admin listener at %s bypasses %s: without a token, every user and program of this machine can read and"
+            " change everything there; set a token (--admin-token-file FILE, %s, or admin_token of ottla.Broker)",
             admin.address,
             " and ".join(what),
             "OTTLA_ADMIN_TOKEN",

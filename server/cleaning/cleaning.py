@@ -472,8 +472,8 @@ class Cleaning:
             return "log.cleaner.enable is false"
         if self.threads and all(thread.is_dead for thread in self.threads):
             return (
-                "no cleaner thread is running: log.cleaner.dedupe.buffer.size and "
-                "log.cleaner.io.buffer.load.factor are too small"
+                "no cleaner thread is running: log.cleaner.dedupe.buffer.size and log.cleaner.io.buffer.load.factor are"
+                " too small"
             )
         return None
 

@@ -304,8 +304,8 @@ def _version(api: Any, spoken: dict[int, tuple[int, int]], address: Address) -> 
         theirs = f"{low_there} to {high_there}" if high_there >= 0 else "none"
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"{api.name}: the broker at {_text(address)} supports versions {theirs}, this client {low} to "
-            f"{HIGHEST.get(api.name, high)}",
+            f"{api.name}: the broker at {_text(address)} supports versions {theirs}, this client {low} to"
+            f" {HIGHEST.get(api.name, high)}",
         )
     return int(version)
 

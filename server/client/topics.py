@@ -33,8 +33,8 @@ def create_topic(
     expect("replication_factor", replication_factor, int, type(None))
     if replication_factor is not None and replicas not in (None, replication_factor):
         raise ValueError(
-            f"replicas={replicas} conflicts with replication_factor={replication_factor}; both set the "
-            "replication factor, use only one"
+            f"replicas={replicas} conflicts with replication_factor={replication_factor}; both set the replication"
+            " factor, use only one"
         )
     expect("configs", configs, Mapping, type(None))
     wanted = CreatableTopic(

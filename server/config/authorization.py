@@ -38,8 +38,8 @@ def authorization_of(class_name: str, texts: Mapping[str, str]) -> Authorization
         return None
     if class_name != STANDARD:
         raise ConfigError(
-            f"Invalid value {class_name} for configuration {CLASS_NAME}: Java classes are not supported; "
-            f"must be {STANDARD}, or empty for no authorization"
+            f"Invalid value {class_name} for configuration {CLASS_NAME}: Java classes are not supported; must be"
+            f" {STANDARD}, or empty for no authorization"
         )
     users = [each.strip() for each in texts.get(SUPER_USERS, "").split(";")]
     for user in filter(None, users):

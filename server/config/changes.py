@@ -208,8 +208,8 @@ def _check_size(name: str, value: str) -> None:
     if 4 * len(value) > MAX_STRING_BYTES and (size_bytes := len(value.encode())) > MAX_STRING_BYTES:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"The value of the config {name[:_NAME_CHARS_IN_MESSAGE]} is too large ({size_bytes} bytes, "
-            f"limit {MAX_STRING_BYTES}).",
+            f"The value of the config {name[:_NAME_CHARS_IN_MESSAGE]} is too large ({size_bytes} bytes, limit"
+            f" {MAX_STRING_BYTES}).",
         )
 
 

@@ -97,8 +97,8 @@ def resolve_listeners(
             raise _refused(
                 "advertised.listeners",
                 endpoint,
-                "must be an address that clients can connect to; set advertised.listeners, or omit the "
-                "host in listeners to advertise the name of this machine",
+                "must be an address that clients can connect to; set advertised.listeners, or omit the host in"
+                " listeners to advertise the name of this machine",
             )
     found = [_joined(endpoint, told.get(endpoint.name), protocols[endpoint.name]) for endpoint in endpoints.values()]
     return (
@@ -168,12 +168,12 @@ def _protocol(name: str, protocol_map: Mapping[str, str] | None) -> str:
     protocol = default if protocol_map is None else protocol_map.get(name)
     if protocol is None:
         raise ConfigError(
-            f"Invalid value {name} for configuration listeners: listener.security.protocol.map has no "
-            "protocol for this listener"
+            f"Invalid value {name} for configuration listeners: listener.security.protocol.map has no protocol for this"
+            " listener"
         )
     if protocol not in OFFERED:
         raise ConfigError(
-            f"Invalid value {name} for configuration listeners: security protocol {protocol} is not "
-            f"supported; must be one of: {', '.join(OFFERED)}"
+            f"Invalid value {name} for configuration listeners: security protocol {protocol} is not supported; must be"
+            f" one of: {', '.join(OFFERED)}"
         )
     return protocol

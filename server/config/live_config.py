@@ -85,8 +85,8 @@ class LiveConfig:
         if told != kept and start.is_set(MIN_INSYNC_REPLICAS):
             lost.append(f"{MIN_INSYNC_REPLICAS}={told} from startup has no effect")
         why = (
-            f"{ELIGIBLE_REPLICAS} is on, so the value comes from the dynamic cluster-wide default, {kept}; "
-            "change it there (kafka-configs --broker-defaults)"
+            f"{ELIGIBLE_REPLICAS} is on, so the value comes from the dynamic cluster-wide default, {kept}; change it"
+            " there (kafka-configs --broker-defaults)"
         )
         return [f"{line}: {why}" for line in lost]
 

@@ -85,8 +85,8 @@ def _broken_of_logs(config: Any) -> Iterator[tuple[str, Value, str]]:
         yield "log.cleaner.threads", config.log_cleaner_threads, "must be at least 1"
     elif config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads <= _DEDUPE_BUFFER_BYTES_MIN:
         rule = (
-            f"must be greater than {_DEDUPE_BUFFER_BYTES_MIN} for each of "
-            f"log.cleaner.threads={config.log_cleaner_threads}"
+            f"must be greater than {_DEDUPE_BUFFER_BYTES_MIN} for each of"
+            f" log.cleaner.threads={config.log_cleaner_threads}"
         )
         yield "log.cleaner.dedupe.buffer.size", config.log_cleaner_dedupe_buffer_size, rule
     lag_min, lag_max = config.log_defaults.min_compaction_lag_ms, config.log_defaults.max_compaction_lag_ms

@@ -203,9 +203,8 @@ def _as_of(release: Release, handler: Handler) -> Handler:
         if not release.speaks(key, request.version):
             if key != API_VERSIONS_KEY:
                 raise ProtocolError(
-                    f"{request.api.name} version {request.version}: not supported by Apache Kafka "
-                    f"{release.name}, which is emulated and has {release.advertised(key)} (client "
-                    f"{request.client_id!r})"
+                    f"{request.api.name} version {request.version}: not supported by Apache Kafka {release.name}, which"
+                    f" is emulated and has {release.advertised(key)} (client {request.client_id!r})"
                 )
             request.body = None  # answered in version 0, with UNSUPPORTED_VERSION
         return handler(ctx, request)
@@ -219,8 +218,8 @@ def _without(unstable: int, handler: Handler) -> Handler:
     def handle(ctx: Any, request: Request) -> Any:
         if request.version == unstable:
             raise ProtocolError(
-                f"{request.api.name} version {unstable} is unstable: served only if "
-                f"unstable.api.versions.enable is true (client {request.client_id!r})"
+                f"{request.api.name} version {unstable} is unstable: served only if unstable.api.versions.enable is"
+                f" true (client {request.client_id!r})"
             )
         return handler(ctx, request)
 

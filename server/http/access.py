@@ -69,8 +69,8 @@ def parse_address(text: str, *, has_token: bool = False) -> tuple[str, int]:
         raise ConfigError(f"Invalid value {text} for --admin: must be [HOST:]PORT, port up to 65535")
     if not has_token and not _is_loopback(host):
         raise ConfigError(
-            f"Invalid value {text} for --admin: must be a loopback address unless --admin-token-file FILE "
-            "or OTTLA_ADMIN_TOKEN is set"
+            f"Invalid value {text} for --admin: must be a loopback address unless --admin-token-file FILE or"
+            " OTTLA_ADMIN_TOKEN is set"
         )
     return host, int(port)
 

@@ -165,8 +165,8 @@ class LargeRequest:
 
     def give_up(self, _reason: str) -> None:
         self._connection.give_up(
-            f"request with {self.held_bytes} elements took more than {LASTS_S:.0f} s while others waited "
-            f"(limit of {LIVING_ELEMENTS} elements for all requests with more than {READ_ELEMENTS_AT_ONCE})"
+            f"request with {self.held_bytes} elements took more than {LASTS_S:.0f} s while others waited (limit of"
+            f" {LIVING_ELEMENTS} elements for all requests with more than {READ_ELEMENTS_AT_ONCE})"
         )
 
     def stop_waiting(self) -> None:

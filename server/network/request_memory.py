@@ -150,8 +150,8 @@ class RequestMemory:
         for each in still:
             if self.is_short and each.held_bytes:
                 each.give_up(
-                    f"no progress on a frame of {each.held_bytes} bytes while others wait for memory "
-                    f"(queued.max.request.bytes is {self.limit_bytes})"
+                    f"no progress on a frame of {each.held_bytes} bytes while others wait for memory"
+                    f" (queued.max.request.bytes is {self.limit_bytes})"
                 )
             await trio.lowlevel.checkpoint()
 

@@ -98,8 +98,8 @@ class UnsentAnswers:
                 heappop(most)
             if self._answers.get(sender) is answer:  # else it has been sent meanwhile
                 sender.give_up(
-                    f"client did not read a response of {answer.size_bytes} bytes for {MAY_LIE_S:.0f} s; "
-                    f"limit of {self.limit_bytes} bytes for unsent responses exceeded"
+                    f"client did not read a response of {answer.size_bytes} bytes for {MAY_LIE_S:.0f} s; limit of"
+                    f" {self.limit_bytes} bytes for unsent responses exceeded"
                 )
 
 

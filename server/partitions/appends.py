@@ -75,8 +75,8 @@ class Appends:
         if len(partition.isr) < wanted:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{partition.topic_partition} has too few in-sync replicas ({len(partition.isr)}, "
-                f"min.insync.replicas is {wanted})",
+                f"{partition.topic_partition} has too few in-sync replicas ({len(partition.isr)}, min.insync.replicas"
+                f" is {wanted})",
             )
 
     def append_own(

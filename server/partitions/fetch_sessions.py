@@ -223,8 +223,8 @@ class FetchSessions:
                 self._drop(session.session_id)
                 raise KafkaError(
                     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-                    f"too many partitions in fetch session {session.session_id} ({len(session.items)}, "
-                    f"limit {self._max_partitions} in all sessions)",
+                    f"too many partitions in fetch session {session.session_id} ({len(session.items)}, limit"
+                    f" {self._max_partitions} in all sessions)",
                 )
 
     def _update(self, session: FetchSession, request: FetchRequest) -> Steps[None]:

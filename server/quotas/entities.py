@@ -69,8 +69,8 @@ def parse(text: str) -> Entity:
         at = found.end()
     if at < len(text) or not parts:
         raise ValueError(
-            f"{text[:200]!r}: invalid entity; expected user=NAME, client-id=NAME, both separated by a "
-            "comma, or ip=ADDRESS"
+            f"{text[:200]!r}: invalid entity; expected user=NAME, client-id=NAME, both separated by a comma, or"
+            " ip=ADDRESS"
         )
     return Entity.of(parts)
 

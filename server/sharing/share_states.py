@@ -139,8 +139,8 @@ class ShareStates:
         if count > WRITTEN_MAX or count + len(state.batches) > BATCHES_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"too many state batches ({count} in one write, {count + len(state.batches)} in all; "
-                f"limits {WRITTEN_MAX} and {BATCHES_MAX})",
+                f"too many state batches ({count} in one write, {count + len(state.batches)} in all; limits"
+                f" {WRITTEN_MAX} and {BATCHES_MAX})",
             )
         return self._record(key, state, written, state.leader_epoch, now_ms)
 

@@ -66,8 +66,8 @@ def decide(metadata: TransactionMetadata, producer: Producer, commit: bool, clie
     if row not in table:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,
-            f"{metadata.transactional_id} is in state {metadata.state.title}: nothing to "
-            f"{'commit' if commit else 'abort'}",
+            f"{metadata.transactional_id} is in state {metadata.state.title}: nothing to"
+            f" {'commit' if commit else 'abort'}",
         )
     return table[row]
 
@@ -100,6 +100,6 @@ def check_not_prepared(metadata: TransactionMetadata) -> None:
     if metadata.is_prepared:
         raise KafkaError(
             ErrorCode.CONCURRENT_TRANSACTIONS,
-            f"{metadata.transactional_id} is in state {metadata.state.title}: markers of "
-            f"{len(metadata.partitions)} partitions are missing",
+            f"{metadata.transactional_id} is in state {metadata.state.title}: markers of {len(metadata.partitions)}"
+            " partitions are missing",
         )

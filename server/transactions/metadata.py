@@ -132,8 +132,8 @@ class TransactionMetadata:
         else:
             raise KafkaError(
                 ErrorCode.PRODUCER_FENCED,
-                f"epoch {expected_epoch} of producer {self.producer_id} is neither {self.producer_epoch} "
-                f"nor the previous one, {self.last_producer_epoch}",
+                f"epoch {expected_epoch} of producer {self.producer_id} is neither {self.producer_epoch} nor the"
+                f" previous one, {self.last_producer_epoch}",
             )
         return self._emptied(timeout_ms, now_ms, producer_epoch=epochs[0], last_producer_epoch=epochs[1])
 

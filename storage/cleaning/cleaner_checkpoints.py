@@ -124,8 +124,8 @@ class CleanerCheckpoints:
             if data_dir not in self._damaged:
                 self._damaged.add(data_dir)  # the next write makes it anew
                 self._note(
-                    f"{error}; starting with an empty checkpoint, so all logs of the directory are cleaned "
-                    "from the start"
+                    f"{error}; starting with an empty checkpoint, so all logs of the directory are cleaned from the"
+                    " start"
                 )
             return {}
 

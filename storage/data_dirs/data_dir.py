@@ -69,8 +69,8 @@ class DataDir:
         try:
             if any(files.exists(paths.join(path, name)) for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN)):
                 raise DataDirectoryError(
-                    f"data directory {path}: a reset or restore was interrupted; start the broker once "
-                    "with all of its data directories to complete it"
+                    f"data directory {path}: a reset or restore was interrupted; start the broker once with all of its"
+                    " data directories to complete it"
                 )
             self.identity = read_meta_properties(files, path)
         except OSError as error:

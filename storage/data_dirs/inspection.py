@@ -147,9 +147,9 @@ def check_owners(identities: Sequence[tuple[str, MetaProperties | None]], node_i
             other = ids.setdefault(identity.directory_id, path)
             if other != path:
                 raise DataDirectoryError(
-                    f"data directories {other} and {path} have the same directory.id "
-                    f"{uuid_text(identity.directory_id)}: one is a copy of the other, or both paths lead "
-                    "to the same directory"
+                    f"data directories {other} and {path} have the same directory.id"
+                    f" {uuid_text(identity.directory_id)}: one is a copy of the other, or both paths lead to the same"
+                    " directory"
                 )
 
 
@@ -160,8 +160,8 @@ def _check_with_catalog(
     for each in found:
         if each.identity is not None and each.identity.cluster_id != catalog.cluster_id:
             raise DataDirectoryError(
-                f"data directory {each.path} belongs to cluster {each.identity.cluster_id}, but "
-                f"{paths.CATALOG_FILE} to cluster {catalog.cluster_id}"
+                f"data directory {each.path} belongs to cluster {each.identity.cluster_id}, but {paths.CATALOG_FILE} to"
+                f" cluster {catalog.cluster_id}"
             )
     present = {uuid_text(each.identity.directory_id) for each in found if each.identity and each.identity.directory_id}
     missing = [
@@ -178,9 +178,8 @@ def _check_with_catalog(
         _name_all(files, [each.path for each in found], home.path, missing)
         which = ", ".join(f"{path} (directory.id {text})" for text, path in missing)
         raise DataDirectoryError(
-            f"{paths.CATALOG_FILE} lists a data directory that is not in log.dirs: {which}: is it mounted? "
-            'To abandon its data, remove it from "directories" in '
-            f"{paths.join(home.path, paths.CATALOG_FILE)}"
+            f"{paths.CATALOG_FILE} lists a data directory that is not in log.dirs: {which}: is it mounted? To abandon"
+            f' its data, remove it from "directories" in {paths.join(home.path, paths.CATALOG_FILE)}'
         )
     if catalog.directories is None:
         # Nothing says how many directories there were. But a topic's partitions were somewhere.
@@ -193,9 +192,9 @@ def _check_with_catalog(
         ]
         if lost:
             raise DataDirectoryError(
-                f"{paths.join(home.path, paths.CATALOG_FILE)} does not list the data directories yet, and "
-                f"none of log.dirs contains {_some(lost)}: is a directory not mounted, or missing from "
-                'log.dirs? To abandon its data, add the line "directories": {}, to that file'
+                f"{paths.join(home.path, paths.CATALOG_FILE)} does not list the data directories yet, and none of"
+                f" log.dirs contains {_some(lost)}: is a directory not mounted, or missing from log.dirs? To abandon"
+                ' its data, add the line "directories": {}, to that file'
             )
 
 
@@ -218,8 +217,8 @@ def _name_all(files: Files, named: Sequence[str], home: str, missing: Iterable[t
         every = list(dict.fromkeys([home, *sorted([*named, *(path for _, path in beside)])]))
         unnamed = [path for path in every if path not in named]
         raise DataDirectoryError(
-            f"data directory {named[0]} is one of {len(every)}, but log.dirs does not contain "
-            f"{', '.join(unnamed)}; start with log.dirs={','.join(every)}"
+            f"data directory {named[0]} is one of {len(every)}, but log.dirs does not contain {', '.join(unnamed)};"
+            f" start with log.dirs={','.join(every)}"
         )
 
 
@@ -248,8 +247,8 @@ def check_assigned(found: Sequence[FoundDirectory], assigned: Mapping[TopicParti
         where = next(iter(missing.values()))
         raise DataDirectoryError(
             f"data directory with directory.id {uuid_text(where)} not found, which contains"
-            f" {_some([str(tp) for tp, its in missing.items() if its == where])} according to Apache Kafka: is it mounted, and"
-            " in log.dirs? To abandon its data, use an empty directory with that directory.id in its"
+            f" {_some([str(tp) for tp, its in missing.items() if its == where])} according to Apache Kafka: is it"
+            " mounted, and in log.dirs? To abandon its data, use an empty directory with that directory.id in its"
             f" {paths.META_PROPERTIES}"
         )
 
@@ -268,8 +267,8 @@ def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> Non
                 raise DataDirectoryError(f"data directory {path}: {paths.CATALOG_FILE} not found. {_ADVICE}")
             _name_home(files, [each.path for each in found], path, uuid_text(identity.catalog_id))
             raise DataDirectoryError(
-                f"data directory {path} requires the {paths.CATALOG_FILE} in the directory with "
-                f"directory.id {uuid_text(identity.catalog_id)}: is it mounted, and in log.dirs? {_ADVICE}"
+                f"data directory {path} requires the {paths.CATALOG_FILE} in the directory with directory.id"
+                f" {uuid_text(identity.catalog_id)}: is it mounted, and in log.dirs? {_ADVICE}"
             )
     metadata_logs = [each for each in found if each.has_metadata_log]
     if len(metadata_logs) > 1:
@@ -282,13 +281,13 @@ def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> Non
     first_path, first = owned[0]
     if nobodys is not None:
         raise DataDirectoryError(
-            f"data directory {nobodys.path} has no {paths.META_PROPERTIES}, but {first_path} belongs to "
-            f"cluster {first.cluster_id}: is it mounted? To add an empty directory, start once without it"
+            f"data directory {nobodys.path} has no {paths.META_PROPERTIES}, but {first_path} belongs to cluster"
+            f" {first.cluster_id}: is it mounted? To add an empty directory, start once without it"
         )
     if not metadata_logs:
         raise DataDirectoryError(
-            f"data directory {first_path} has neither {paths.CATALOG_FILE} nor Apache Kafka's metadata "
-            f"log, which contain the topic configs: is another directory missing from log.dirs? {_ADVICE}"
+            f"data directory {first_path} has neither {paths.CATALOG_FILE} nor Apache Kafka's metadata log, which"
+            f" contain the topic configs: is another directory missing from log.dirs? {_ADVICE}"
         )
 
 

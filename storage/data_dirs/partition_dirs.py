@@ -55,8 +55,8 @@ class Assigned:
         """Rename and write; all of it is on disk on return."""
         for topic_partition, data_dir in self.undecided.items():
             note(
-                f"{topic_partition} was moving to or from {data_dir}, whose disk has failed and may have "
-                "newer records; the partition is offline"
+                f"{topic_partition} was moving to or from {data_dir}, whose disk has failed and may have newer records;"
+                " the partition is offline"
             )
         for topic_partition, directory in self.strays:
             aside = put_aside(files, topic_partition, directory, rng)
@@ -153,9 +153,9 @@ def check_put_aside(files: Files, found: Sequence[FoundDirectory], topics: Mappi
                 continue
             if holds_log(files, directory):
                 raise DataDirectoryError(
-                    f"{TopicPartition(entry.name, index)}: only the stray directory {directory} was found; "
-                    f"rename it to {paths.partition_dir_name(entry.name, index)} to serve its records, or "
-                    f"move it out of {data_dir} to start with an empty partition"
+                    f"{TopicPartition(entry.name, index)}: only the stray directory {directory} was found; rename it to"
+                    f" {paths.partition_dir_name(entry.name, index)} to serve its records, or move it out of {data_dir}"
+                    " to start with an empty partition"
                 )
 
 
@@ -246,16 +246,16 @@ def topics_of(
             known, known_in = ids.setdefault(name, (topic_id, directory))
             if known != topic_id:
                 raise DataDirectoryError(
-                    f"{known_in} and {directory} have different topic IDs in {paths.PARTITION_METADATA}: "
-                    "move the wrong one elsewhere"
+                    f"{known_in} and {directory} have different topic IDs in {paths.PARTITION_METADATA}: move the wrong"
+                    " one elsewhere"
                 )
     topics = {}
     for name, by_index in directories.items():
         count = max(by_index) + 1
         if count - len(by_index) > ABSENT_PER_PRESENT_MAX * len(by_index):
             raise DataDirectoryError(
-                f"{by_index[count - 1]}: topic {name} would have {count} partitions, but only "
-                f"{len(by_index)} were found: move it elsewhere if it is not a partition directory"
+                f"{by_index[count - 1]}: topic {name} would have {count} partitions, but only {len(by_index)} were"
+                " found: move it elsewhere if it is not a partition directory"
             )
         topics[name] = (count, ids[name][0] if name in ids else None)
     return topics

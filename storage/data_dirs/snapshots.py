@@ -146,8 +146,8 @@ def read(files: Files, path: str) -> Snapshot:
                 raise SnapshotError(f"snapshot {path} is incomplete: {index}/{name} is missing")
             if files.size(file_path) != size_bytes:
                 raise SnapshotError(
-                    f"snapshot {path} is incomplete: {index}/{name} has {files.size(file_path)} bytes, "
-                    f"expected {size_bytes}"
+                    f"snapshot {path} is incomplete: {index}/{name} has {files.size(file_path)} bytes, expected"
+                    f" {size_bytes}"
                 )
     return found
 

@@ -260,10 +260,10 @@ def read_meta_properties(files: Files, data_dir: str) -> MetaProperties | None:
         raise CorruptCheckpointError(
             path,
             values["broker.id"][0],
-            f"broker.id={values['broker.id'][1]}: directory of a broker in ZooKeeper mode, which is not "
-            "supported; its topics and configs are in ZooKeeper. To keep them, migrate the cluster to "
-            "KRaft with Apache Kafka 3.9. To create topics from the partition directories alone, with "
-            f"default configs, remove every {paths.META_PROPERTIES}",
+            f"broker.id={values['broker.id'][1]}: directory of a broker in ZooKeeper mode, which is not supported; its"
+            " topics and configs are in ZooKeeper. To keep them, migrate the cluster to KRaft with Apache Kafka 3.9. To"
+            " create topics from the partition directories alone, with default configs, remove every"
+            f" {paths.META_PROPERTIES}",
         )
     missing = [name for name in ("version", "cluster.id", "node.id") if name not in values]
     if missing:

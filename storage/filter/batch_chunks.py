@@ -37,8 +37,8 @@ class ChunkReader:
             size_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(self.view[:got][_LENGTH], signed=True)
             if not HEADER_BYTES <= size_bytes <= end - position:
                 raise CorruptRecordError(
-                    f"segment {segment.base_offset}: invalid batch size of {size_bytes} bytes at position "
-                    f"{position} (segment end {end})"
+                    f"segment {segment.base_offset}: invalid batch size of {size_bytes} bytes at position {position}"
+                    f" (segment end {end})"
                 )
             if size_bytes > len(self.view):
                 self.view = memoryview(bytearray(size_bytes))

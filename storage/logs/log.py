@@ -189,8 +189,8 @@ class Log(DurableLog):
         if size_bytes > config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"The batch for {self.topic_partition} has {size_bytes} bytes, which exceeds "
-                f"segment.bytes={config.segment_bytes}",
+                f"The batch for {self.topic_partition} has {size_bytes} bytes, which exceeds"
+                f" segment.bytes={config.segment_bytes}",
             )
         has_producer = producer_id != NO_PRODUCER_ID
         if has_producer:
@@ -201,8 +201,8 @@ class Log(DurableLog):
         if last_offset >= paths.OFFSET_MAX:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.topic_partition}: not enough offsets left below 2^63 (log end {base_offset}, batch "
-                f"needs {last_offset_delta + 1})",
+                f"{self.topic_partition}: not enough offsets left below 2^63 (log end {base_offset}, batch needs"
+                f" {last_offset_delta + 1})",
             )
         try:
             self.leader_epochs.assign(leader_epoch, base_offset)

@@ -216,8 +216,8 @@ class LogReader:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is out of range for {self.topic_partition}, which has "
-                f"{self.log_start_offset} to {self.log_end_offset}",
+                f"offset {offset} is out of range for {self.topic_partition}, which has {self.log_start_offset} to"
+                f" {self.log_end_offset}",
             )
         start = end
         if offset > end.offset:

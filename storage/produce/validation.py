@@ -261,8 +261,8 @@ def _check_header(batch: RecordBatch, topic_partition: object, config: Validatio
 def _too_large(batch: RecordBatch, topic_partition: object, config: ValidationConfig) -> KafkaError:
     return KafkaError(
         ErrorCode.MESSAGE_TOO_LARGE,
-        f"The batch for {topic_partition} has {batch.size_bytes} bytes, which exceeds "
-        f"max.message.bytes={config.max_message_bytes}",
+        f"The batch for {topic_partition} has {batch.size_bytes} bytes, which exceeds"
+        f" max.message.bytes={config.max_message_bytes}",
     )
 
 
@@ -281,9 +281,8 @@ def _recompressed(
     if packer.is_too_large:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"The batch for {topic_partition}, recompressed with "
-            f"compression.type={config.compression_type}, exceeds "
-            f"max.message.bytes={config.max_message_bytes}",
+            f"The batch for {topic_partition}, recompressed with compression.type={config.compression_type}, exceeds"
+            f" max.message.bytes={config.max_message_bytes}",
         )
     return RecordBatch(
         seal_batch(

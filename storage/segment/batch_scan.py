@@ -49,10 +49,9 @@ class OldFormatError(KafkaError):
     def __init__(self, where: str, position: int, magic: int) -> None:
         super().__init__(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"{where}, byte {position}: record format v{magic} (Apache Kafka before 0.11) is not "
-            "supported, only v2; the partition stays unchanged. To keep the records, copy them to another "
-            "topic with Apache Kafka. To discard them, delete the topic, or stop the broker and move the "
-            "partition directory elsewhere",
+            f"{where}, byte {position}: record format v{magic} (Apache Kafka before 0.11) is not supported, only v2;"
+            " the partition stays unchanged. To keep the records, copy them to another topic with Apache Kafka. To"
+            " discard them, delete the topic, or stop the broker and move the partition directory elsewhere",
         )
 
 
@@ -152,8 +151,8 @@ def batch_walk(
                 raise CorruptRecordError(f"{where}, byte {position}: {error.message}") from None
             if position + batch.size_bytes > size_bytes:
                 raise CorruptRecordError(
-                    f"{where}, byte {position}: batch of {batch.size_bytes} bytes, but only "
-                    f"{size_bytes - position} bytes are left"
+                    f"{where}, byte {position}: batch of {batch.size_bytes} bytes, but only {size_bytes - position}"
+                    " bytes are left"
                 )
             if not batch.is_whole and batch.size_bytes <= whole_bytes_max:
                 wanted_bytes = max(chunk_bytes, batch.size_bytes)

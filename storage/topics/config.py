@@ -79,8 +79,8 @@ class LogConfig:
         _LIST,
         (DELETE,),
         items_of(COMPACT, DELETE),
-        "What happens to old records: delete removes whole segments by age and size, compact keeps the "
-        "last record of every key, both do both. An empty list keeps everything.",
+        "What happens to old records: delete removes whole segments by age and size, compact keeps the last record of"
+        " every key, both do both. An empty list keeps everything.",
         "log.cleanup.policy",
     )
     compression_gzip_level: int = option(
@@ -186,8 +186,8 @@ class LogConfig:
         _LONG,
         MAX_LONG,
         at_least(1),
-        "Age of an uncompacted record at which its log becomes eligible for cleaning regardless of its "
-        "dirty ratio; also limits how long the active segment of a compacted log stays active.",
+        "Age of an uncompacted record at which its log becomes eligible for cleaning regardless of its dirty ratio;"
+        " also limits how long the active segment of a compacted log stays active.",
         "log.cleaner.max.compaction.lag.ms",
     )
     max_message_bytes: int = option(
@@ -236,8 +236,8 @@ class LogConfig:
         _INT,
         1,
         at_least(1),
-        "In-sync replicas required for a produce request with acks=all; for internal topics limited to "
-        "the number of nodes.",
+        "In-sync replicas required for a produce request with acks=all; for internal topics limited to the number of"
+        " nodes.",
         "min.insync.replicas",
     )
     preallocate: bool = option(
@@ -254,8 +254,8 @@ class LogConfig:
         _LONG,
         -1,
         None,
-        "Size of a partition above which the oldest segments are deleted, with cleanup.policy delete; "
-        "negative: no limit.",
+        "Size of a partition above which the oldest segments are deleted, with cleanup.policy delete; negative: no"
+        " limit.",
         "log.retention.bytes",
     )
     retention_ms: int = option(
@@ -301,8 +301,8 @@ class LogConfig:
         _BOOLEAN,
         False,
         None,
-        "Whether any live node may become leader if no in-sync replica is alive. There is one copy of the "
-        "data, so an election cannot lose records.",
+        "Whether any live node may become leader if no in-sync replica is alive. There is one copy of the data, so an"
+        " election cannot lose records.",
         "unclean.leader.election.enable",
     )
 

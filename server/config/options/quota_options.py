@@ -46,8 +46,8 @@ class QuotaOptions(ReplicationOptions):  # a class with slots has one base
         _STRING,
         None,
         None,
-        "Listener that is exempt from max.connections and max.connection.creation.rate if there are "
-        "others; by default the one named like security.inter.broker.protocol.",
+        "Listener that is exempt from max.connections and max.connection.creation.rate if there are others; by default"
+        " the one named like security.inter.broker.protocol.",
         update=_FIXED,
     )
     max_connection_creation_rate: int = option(

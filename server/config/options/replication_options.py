@@ -27,16 +27,16 @@ class ReplicationOptions(SecurityOptions):  # a class with slots has one base
         _LONG,
         MAX_LONG,
         at_least(0),
-        "Maximum bytes per second at which this node, as a new replica, catches up during a reassignment "
-        "with the partitions in follower.replication.throttled.replicas.",
+        "Maximum bytes per second at which this node, as a new replica, catches up during a reassignment with the"
+        " partitions in follower.replication.throttled.replicas.",
         hidden=True,
     )
     leader_replication_throttled_rate: int = option(
         _LONG,
         MAX_LONG,
         at_least(0),
-        "Maximum bytes per second that this node, as a leader, sends to new replicas during a "
-        "reassignment of the partitions in leader.replication.throttled.replicas.",
+        "Maximum bytes per second that this node, as a leader, sends to new replicas during a reassignment of the"
+        " partitions in leader.replication.throttled.replicas.",
         hidden=True,
     )
     replica_alter_log_dirs_io_max_bytes_per_second: int = option(

@@ -101,8 +101,8 @@ class SecurityOptions(SaslOptions):
         _STRING,
         "DEFAULT",
         None,
-        "Rules that map the subject of a client's certificate to a user name: "
-        "RULE:PATTERN/REPLACEMENT/[LU] and DEFAULT.",
+        "Rules that map the subject of a client's certificate to a user name: RULE:PATTERN/REPLACEMENT/[LU] and"
+        " DEFAULT.",
         update=_FIXED,
     )
     ssl_protocol: str = option(

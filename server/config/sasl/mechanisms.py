@@ -113,8 +113,8 @@ def _mechanism(listener: str, mechanism: str, value: ListenerValue) -> Mechanism
     handler = value(listener, name := "sasl.server.callback.handler.class", mechanism)
     if handler is not None and handler not in _HANDLERS[mechanism]:
         raise ConfigError(
-            f"Invalid value {handler} for configuration {_of(listener, name, mechanism)}: Java classes are "
-            f"not supported; known handlers of {mechanism}: {', '.join(_HANDLERS[mechanism]) or 'none'}"
+            f"Invalid value {handler} for configuration {_of(listener, name, mechanism)}: Java classes are not"
+            f" supported; known handlers of {mechanism}: {', '.join(_HANDLERS[mechanism]) or 'none'}"
         )
     max_reauth_ms = value(listener, "connections.max.reauth.ms", mechanism)
     assert isinstance(max_reauth_ms, int)

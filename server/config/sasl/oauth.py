@@ -64,8 +64,8 @@ def oauth_of(shown: str, value: Callable[[str], Any], jaas: Mapping[str, str], h
         return _unsecured(shown, jaas)
     if url is None:
         raise ConfigError(
-            f"Missing configuration {shown}{URL}: location of the JSON Web Key Set, file:PATH or "
-            f"https://…; for unsigned tokens set sasl.server.callback.handler.class to {UNSECURED_HANDLER}"
+            f"Missing configuration {shown}{URL}: location of the JSON Web Key Set, file:PATH or https://…; for"
+            f" unsigned tokens set sasl.server.callback.handler.class to {UNSECURED_HANDLER}"
         )
     try:
         parts = urlsplit(url)
@@ -78,8 +78,8 @@ def oauth_of(shown: str, value: Callable[[str], Any], jaas: Mapping[str, str], h
     validator = value(name := "sasl.oauthbearer.jwt.validator.class")
     if validator not in VALIDATORS:
         raise ConfigError(
-            f"Invalid value {validator} for configuration {shown}{name}: Java classes are not supported; "
-            f"must be one of: {', '.join(VALIDATORS)}"
+            f"Invalid value {validator} for configuration {shown}{name}: Java classes are not supported; must be one"
+            f" of: {', '.join(VALIDATORS)}"
         )
     refresh_ms, backoff_ms, backoff_max_ms = (
         _at_least(shown, f"{_JWKS}.{name}", value, minimum)

@@ -34,8 +34,8 @@ class SaslOptions:
         _LONG,
         0,
         None,
-        "Maximum time between login and re-authentication of a client; 0 or less: no limit. Also for one "
-        "listener and mechanism.",
+        "Maximum time between login and re-authentication of a client; 0 or less: no limit. Also for one listener and"
+        " mechanism.",
         update=_FIXED,
     )
     principal_builder_class: str = option(

@@ -76,7 +76,7 @@ def resolve(
         if left < 0:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"{len(resolved)} of {len(regexes)} expressions match too many topics "
-                f"({GROUP_NAMES_MAX - left} together, limit {GROUP_NAMES_MAX})",
+                f"{len(resolved)} of {len(regexes)} expressions match too many topics ({GROUP_NAMES_MAX - left}"
+                f" together, limit {GROUP_NAMES_MAX})",
             )
     return resolved

@@ -95,8 +95,8 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
         if not is_transactional and member.classic is None and version < _MEMBER_EPOCH_VERSION:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"OffsetCommit version {version} is not supported for members of a consumer group; use "
-                f"version {_MEMBER_EPOCH_VERSION} or later",
+                f"OffsetCommit version {version} is not supported for members of a consumer group; use version"
+                f" {_MEMBER_EPOCH_VERSION} or later",
             )
         if epoch == member.epoch:
             return None

@@ -115,8 +115,8 @@ def written(group: ConsumerGroup, targets: Mapping[str, Assignment], max_bytes: 
             if count > OWNED_MAX:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"too many topics and partitions for member {member_id} ({count}, limit {OWNED_MAX}); "
-                    "start more members",
+                    f"too many topics and partitions for member {member_id} ({count}, limit {OWNED_MAX}); start more"
+                    " members",
                 )
             if whole.records.batch_bytes > max_bytes:
                 raise KafkaError(

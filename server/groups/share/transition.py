@@ -114,8 +114,8 @@ class ShareTransition:
         if count > GROUP_NAMES_MAX:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"Members of the group subscribe to too many topics by name in different lists ({count}, "
-                f"limit {GROUP_NAMES_MAX}).",
+                f"Members of the group subscribe to too many topics by name in different lists ({count}, limit"
+                f" {GROUP_NAMES_MAX}).",
             )
         others = group.subscribed_without(old) if old.member_id in group.members else group.subscribed_topics
         self.names = others | new.topic_names

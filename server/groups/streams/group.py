@@ -102,8 +102,8 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         if not is_transactional and version < _MEMBER_EPOCH_VERSION:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"OffsetCommit version {version} is not supported for members of a streams group; use "
-                f"version {_MEMBER_EPOCH_VERSION} or later",
+                f"OffsetCommit version {version} is not supported for members of a streams group; use version"
+                f" {_MEMBER_EPOCH_VERSION} or later",
             )
         if epoch == member.epoch:
             return None

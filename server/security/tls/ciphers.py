@@ -69,8 +69,8 @@ def ciphers_of(suites: tuple[str, ...]) -> Ciphers:
         older.append(name)
     if newer and len(newer) < len(_OF_TLS_1_3) and not CAN_CHOOSE_TLS_1_3:
         raise ValueError(
-            "Python before 3.15 cannot select individual TLS 1.3 cipher suites: list all of "
-            f"{', '.join(_OF_TLS_1_3)}, or none"
+            f"Python before 3.15 cannot select individual TLS 1.3 cipher suites: list all of {', '.join(_OF_TLS_1_3)},"
+            " or none"
         )
     return Ciphers(tuple(older), tuple(newer))
 

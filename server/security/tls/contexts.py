@@ -97,18 +97,18 @@ def check_follows(old: TlsContext, new: TlsContext) -> None:
     settings, store = new.settings, new.settings.key_store
     if old.subject != new.subject and not settings.allows_other_names:
         raise ConfigError(
-            f"{store.prefix}: the subject of the new certificate is {new.subject or '(no name)'}, of the "
-            f"current one {old.subject or '(no name)'}; ssl.allow.dn.changes is false"
+            f"{store.prefix}: the subject of the new certificate is {new.subject or '(no name)'}, of the current one"
+            f" {old.subject or '(no name)'}; ssl.allow.dn.changes is false"
         )
     if not old.alternative_names <= new.alternative_names and not settings.allows_fewer_alternative_names:
         raise ConfigError(
-            f"{store.prefix}: the new certificate lacks alternative names of the current one; "
-            "ssl.allow.san.changes is false"
+            f"{store.prefix}: the new certificate lacks alternative names of the current one; ssl.allow.san.changes is"
+            " false"
         )
     if old.settings.trust_store is None and settings.trust_store is not None:
         raise ConfigError(
-            f"{settings.trust_store.prefix}: cannot be added to a listener that started without a trust "
-            "store; restart the broker"
+            f"{settings.trust_store.prefix}: cannot be added to a listener that started without a trust store; restart"
+            " the broker"
         )
 
 

@@ -48,8 +48,8 @@ class Rule:
             return name
         if len(name) > NAME_CHARS_MAX:
             raise NoRuleError(
-                "ssl.principal.mapping.rules: the subject of the client's certificate is too long "
-                f"({len(name)} characters, limit {NAME_CHARS_MAX}), starting with {name[:_SHOWN_CHARS]}"
+                f"ssl.principal.mapping.rules: the subject of the client's certificate is too long ({len(name)}"
+                f" characters, limit {NAME_CHARS_MAX}), starting with {name[:_SHOWN_CHARS]}"
             )
         if pattern.fullmatch(name) is None:
             return None

@@ -175,8 +175,8 @@ def check_key_store(store: KeySource) -> None:
             raise store.refused("location", f"must not be set together with {store.prefix}.key")
     elif store.location is None:
         raise ConfigError(
-            f"{store.prefix}.location is not set: a TLS listener needs a private key and a certificate, in "
-            f"that file or as {store.prefix}.key and {store.prefix}.certificate.chain"
+            f"{store.prefix}.location is not set: a TLS listener needs a private key and a certificate, in that file or"
+            f" as {store.prefix}.key and {store.prefix}.certificate.chain"
         )
     if store.type == PEM and store.password is not None:
         raise store.refused("password", f"must not be set for type {PEM}; use ssl.key.password for the private key")

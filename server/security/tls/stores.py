@@ -123,6 +123,6 @@ def _is_pem(store: KeySource, content: bytes) -> bool:
 def _jks(store: KeySource) -> ConfigError:
     return store.refused(
         "location",
-        "is a JKS file, which only Java can read; convert it with keytool -importkeystore -srckeystore "
-        f"{store.location} -destkeystore {store.location}.p12 -deststoretype PKCS12, and use that file",
+        "is a JKS file, which only Java can read; convert it with keytool -importkeystore -srckeystore"
+        f" {store.location} -destkeystore {store.location}.p12 -deststoretype PKCS12, and use that file",
     )

@@ -845,8 +845,8 @@ def test_a_start_that_names_some_of_them_is_told_how_to_name_all(
     assert left.files.snapshot() == before
     unnamed = [each for each in left.data_dirs if each not in named]
     line = (
-        f"data directory {named[0]} is one of {nodes}, but log.dirs does not contain {', '.join(unnamed)}; "
-        "start with log.dirs="
+        f"data directory {named[0]} is one of {nodes}, but log.dirs does not contain {', '.join(unnamed)}; start with"
+        " log.dirs="
     )
     assert str(refused.value) == line + ",".join(left.data_dirs)
     told = str(refused.value).removeprefix(line).split(",")

@@ -273,8 +273,8 @@ def test_each_option_that_means_nothing_here_is_told_once() -> None:
     )
     assert sorted(static.warnings) == [
         (
-            "listener.name.external.ssl.provider: known to Kafka, but has no effect in Ottla: it names a "
-            "provider of the Java virtual machine"
+            "listener.name.external.ssl.provider: known to Kafka, but has no effect in Ottla: it names a provider of"
+            " the Java virtual machine"
         ),
         "log.local.retention.ms: known to Kafka, but has no effect in Ottla",
         f"num.io.threads: known to Kafka, but has no effect in Ottla: {reason_of('num.io.threads')}",
