@@ -132,7 +132,7 @@ def read_uvarint(view: memoryview, at: int, first: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise ProtocolError("a varint longer than 5 bytes")
+    raise ProtocolError("varint is longer than 5 bytes")
 
 
 def uvarint(value: int) -> bytes:

@@ -176,11 +176,11 @@ def unpack(
 
 
 def _too_large(max_bytes: int) -> UnpackLimitError:
-    return UnpackLimitError(f"batch unpacks to more than {max_bytes} bytes", ErrorCode.MESSAGE_TOO_LARGE)
+    return UnpackLimitError(f"decompressed batch exceeds {max_bytes} bytes", ErrorCode.MESSAGE_TOO_LARGE)
 
 
 def _too_many(max_frames: int) -> UnpackLimitError:
-    return UnpackLimitError(f"batch is packed in more than {max_frames} frames")
+    return UnpackLimitError(f"batch consists of more than {max_frames} compressed frames")
 
 
 # --- none -------------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def _unpack_gzip(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[
             shown: BytesLike = left
             if not left and not may_hold_more:
                 if at >= end:
-                    raise CorruptRecordError("gzip stream ends early")
+                    raise CorruptRecordError("truncated gzip stream")
                 shown = data[at : at + step_bytes]
                 at += len(shown)
                 step_bytes = min(2 * step_bytes, _GZIP_STEP_BYTES_MAX)
@@ -303,11 +303,11 @@ def _unpack_snappy(data: memoryview, max_bytes: int, max_frames: int) -> Iterato
             raise _too_many(max_frames)
         frames_left -= 1
         if at + 4 > len(data):
-            raise CorruptRecordError("snappy stream ends inside a block length")
+            raise CorruptRecordError("truncated block length in snappy stream")
         (length,) = _I32.unpack_from(data, at)
         at += 4
         if not 0 <= length <= len(data) - at:
-            raise CorruptRecordError(f"snappy block of {length} bytes where {len(data) - at} are left")
+            raise CorruptRecordError(f"snappy block of {length} bytes, but only {len(data) - at} bytes are left")
         part = _decompress_snappy_block(data[at : at + length], room, max_bytes)
         room -= len(part)
         yield part
@@ -390,7 +390,7 @@ def _unpack_lz4(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[b
                 raise _too_many(max_frames)
             context = lz4.frame.create_decompression_context()
         elif not part and not taken:
-            raise CorruptRecordError("lz4 frame ends early")
+            raise CorruptRecordError("truncated lz4 frame")
 
 
 # --- zstd -------------------------------------------------------------------------------------------------------
@@ -504,7 +504,7 @@ def _walk_zstd_frame(data: memoryview, at: int, blocks_max: int) -> tuple[int, i
     if magic in _ZSTD_SKIPPABLE:
         (size,) = _U32_LE.unpack_from(data, at + 4)
         if size > len(data) - at - 8:
-            raise CorruptRecordError("zstd stream ends early")
+            raise CorruptRecordError("truncated zstd stream")
         return at + 8 + size, None, 1
     header_bytes = zstandard.frame_header_size(data[at:])
     has_checksum = data[at + 4] & 0x04
@@ -520,7 +520,7 @@ def _walk_zstd_frame(data: memoryview, at: int, blocks_max: int) -> tuple[int, i
     if has_checksum:
         at += 4
     if at > len(data):
-        raise CorruptRecordError("zstd stream ends early")
+        raise CorruptRecordError("truncated zstd stream")
     return at, bytes_max, blocks
 
 

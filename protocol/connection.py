@@ -95,7 +95,9 @@ def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX, 
         if not api.speaks(version):
             if api_key == API_VERSIONS_KEY:
                 return Request(api, version, correlation_id, client_id, None)
-            raise ProtocolError(f"{api.name} version {version} is not among {api.versions} (client {client_id!r})")
+            raise ProtocolError(
+                f"{api.name} version {version} is not supported, only {api.versions[0]} to {api.versions[1]} (client {client_id!r})"
+            )
         if at_once:
             raise UnspokenError
         spoken = _spoken(api, version)
@@ -185,5 +187,5 @@ def parse_response(api: Api, version: int, frame: memoryview | bytes) -> tuple[i
     correlation_id, at = read_response_header(view, api.has_flexible_response_header(version))
     body, at = codec(api.response, version, api.is_flexible(version)).read(view, at)
     if at != len(view):
-        raise ProtocolError(f"{api.name} version {version}: {len(view) - at} bytes behind the response")
+        raise ProtocolError(f"{api.name} version {version}: {len(view) - at} unexpected bytes after the response")
     return correlation_id, body

@@ -38,14 +38,14 @@ def read_request_header(view: memoryview) -> tuple[int, int, int, str | None, in
         return api_key, api_version, correlation_id, None, at
     end = at + length
     if end > len(view):
-        raise ProtocolError("request header: client id cut short")
+        raise ProtocolError("request header: truncated client ID")
     try:
         try:
             client_id = str(view[at:end], "utf-8")
         except UnicodeDecodeError:
             client_id = java_text(view[at:end])
     except UnicodeDecodeError as error:
-        raise ProtocolError(f"request header: client id: {error}") from None
+        raise ProtocolError(f"request header: client ID: {error}") from None
     return api_key, api_version, correlation_id, client_id, end
 
 
@@ -59,15 +59,15 @@ def skip_tags(view: memoryview, at: int) -> int:
         if n > 127:
             n, at = read_uvarint(view, at, n)
         if n > MAX_HEADER_TAGS:
-            raise ProtocolError(f"header: {n} tagged fields, more than {MAX_HEADER_TAGS}")
+            raise ProtocolError(f"header: too many tagged fields ({n}, limit {MAX_HEADER_TAGS})")
         for _ in range(n):
             _, at = _uvarint_at(view, at)
             length, at = _uvarint_at(view, at)
             at += length
     except IndexError:
-        raise ProtocolError("header: tagged fields cut short") from None
+        raise ProtocolError("header: truncated tagged fields") from None
     if at > len(view):
-        raise ProtocolError("header: tagged fields cut short")
+        raise ProtocolError("header: truncated tagged fields")
     return at
 
 

@@ -117,11 +117,13 @@ class ReaderSource(Source):
             self.line(f"if {number} == {field.tag}:", +1)
             self._value(field.type, variable, field.is_nullable_in(self.version))
             self._flush()
-            self.line(f"if at != {end}: fail('{self.label}: tagged field {field.name} is not as long as it says')")
+            self.line(
+                f"if at != {end}: fail('{self.label}: length of tagged field {field.name} does not match its content')"
+            )
             self.line("continue")
             self.dedent()
         if foreign:
-            self.line(f"if {number} in {tuple(foreign)}: fail('{self.label}: a tagged field of another version')")
+            self.line(f"if {number} in {tuple(foreign)}: fail('{self.label}: tagged field of a different version')")
         self.line(f"at = {end}")
         self.dedent()
         self.dedent()
@@ -181,11 +183,13 @@ class ReaderSource(Source):
         n = self.fresh("n")
         self._length("h" if kind == "string" else "i", n, nullable, target)
         if kind == "string" and self.flexible:
-            self.line(f"if {n} > {MAX_STRING_BYTES}: fail('{self.label}: a string of %d bytes' % {n})")
+            self.line(
+                f"if {n} > {MAX_STRING_BYTES}: fail('{self.label}: string too large (%d bytes, limit {MAX_STRING_BYTES})' % {n})"
+            )
         self.line(f"{n} += at")
         self.line(f"if {n} > size: fail('{self.label}: cut short')")
         if kind == "bytes":
-            too_long = f"'{self.label}: a field of %d bytes; at most {MAX_BYTES_BYTES}' % ({n} - at)"
+            too_long = f"'{self.label}: field too large (%d bytes, limit {MAX_BYTES_BYTES})' % ({n} - at)"
             self.line(f"if {n} - at > {MAX_BYTES_BYTES}: fail({too_long})")
         piece = f"view[at:{n}]"
         made = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[kind]

@@ -180,7 +180,7 @@ class RecordBatch:
 
     def __init__(self, data: BytesLike, at: int = 0) -> None:
         if len(data) - at < HEADER_BYTES:
-            raise CorruptRecordError(f"{len(data) - at} bytes where a batch header of {HEADER_BYTES} should be")
+            raise CorruptRecordError(f"incomplete batch header ({len(data) - at} of {HEADER_BYTES} bytes)")
         (
             self.base_offset,
             length,
@@ -198,7 +198,7 @@ class RecordBatch:
         ) = HEADER.unpack_from(data, at)
         self.size_bytes = LOG_OVERHEAD_BYTES + length
         if self.magic != MAGIC or self.size_bytes < HEADER_BYTES:
-            raise CorruptRecordError(f"no batch begins at byte {at}: magic {self.magic}, length {length}")
+            raise CorruptRecordError(f"invalid batch at byte {at}: magic {self.magic}, length {length}")
         view = memoryview(data)
         self.view = view if self.size_bytes == len(view) and not at else view[at : at + self.size_bytes]
 
@@ -288,9 +288,9 @@ class RecordBatch:
                 value, at = _read_bytes(data, value_at, end)
                 headers, at = _read_headers(data, at, end)
             except IndexError:
-                raise CorruptRecordError(f"the batch ends inside the record at byte {start}") from None
+                raise CorruptRecordError(f"truncated record at byte {start}") from None
             if at != end:
-                raise CorruptRecordError(f"record at byte {start} is not as long as its fields")
+                raise CorruptRecordError(f"length of the record at byte {start} does not match its fields")
             yield Record(
                 self.base_offset + offset_delta,
                 wrapped(base_timestamp + timestamp_delta) if append_time is None else append_time,
@@ -328,7 +328,7 @@ def batches(data: BytesLike) -> Iterator[RecordBatch]:
     while at < len(view):
         batch = RecordBatch(view, at)
         if not batch.is_whole:
-            raise CorruptRecordError(f"batch of {batch.size_bytes} bytes where {len(view) - at} are left")
+            raise CorruptRecordError(f"batch of {batch.size_bytes} bytes, but only {len(view) - at} bytes are left")
         yield batch
         at += batch.size_bytes
 
@@ -349,7 +349,7 @@ def null_key_indexes(payload: BytesLike, record_count: int, *, at_most: int | No
     found: list[int] = []
     at = 0
     if record_count < 0:
-        raise CorruptRecordError(f"a batch of {record_count} records")
+        raise CorruptRecordError(f"invalid batch of {record_count} records")
     try:
         for index in range(record_count):
             size = data[at]  # still in zig-zag form: an odd one is negative
@@ -363,7 +363,7 @@ def null_key_indexes(payload: BytesLike, record_count: int, *, at_most: int | No
                 size = size << 1 ^ size >> 31
             record_end = at + (size >> 1)
             if size & 1 or record_end > end:
-                raise CorruptRecordError(f"record {index} leaves its batch")
+                raise CorruptRecordError(f"record {index} exceeds its batch")
             at += 1  # attributes
             deltas_at = at
             while data[at] >= 0x80:  # timestamp delta
@@ -387,12 +387,12 @@ def null_key_indexes(payload: BytesLike, record_count: int, *, at_most: int | No
                     key_length = 0
                 key_end = at + key_length
             if key_end >= record_end:
-                raise CorruptRecordError(f"key of record {index} leaves no room for a value")
+                raise CorruptRecordError(f"no value after the key of record {index}")
             at = record_end
     except IndexError:
-        raise CorruptRecordError(f"{record_count} records announced, the block ends in one of them") from None
+        raise CorruptRecordError(f"expected {record_count} records, but the block ends in one of them") from None
     if at != end:
-        raise CorruptRecordError(f"{end - at} bytes follow the {record_count} records of a batch")
+        raise CorruptRecordError(f"{end - at} unexpected bytes after the {record_count} records of a batch")
     return found
 
 
@@ -405,7 +405,7 @@ def _walk(data: bytes, record_count: int) -> Iterator[tuple[int, int, bytes | No
     at = 0
     block_end = len(data)
     if record_count < 0:
-        raise CorruptRecordError(f"a batch of {record_count} records")
+        raise CorruptRecordError(f"invalid batch of {record_count} records")
     try:
         for _ in range(record_count):
             start = at
@@ -413,7 +413,7 @@ def _walk(data: bytes, record_count: int) -> Iterator[tuple[int, int, bytes | No
             size, at = (_SHORT[byte], at + 1) if byte < 0x80 else read_varint(data, at)
             end = at + size
             if size < 0 or end > block_end:
-                raise CorruptRecordError(f"record at byte {start} leaves its batch")
+                raise CorruptRecordError(f"record at byte {start} exceeds its batch")
             at += 1  # record attributes: none are defined
             byte = data[at]
             timestamp_delta, at = (_SHORT[byte], at + 1) if byte < 0x80 else read_varlong(data, at)
@@ -423,7 +423,7 @@ def _walk(data: bytes, record_count: int) -> Iterator[tuple[int, int, bytes | No
             key_length, at = (_SHORT[byte], at + 1) if byte < 0x80 else read_varint(data, at)
             value_at = at + key_length if key_length > 0 else at
             if value_at >= end:
-                raise CorruptRecordError(f"key of the record at byte {start} leaves no room for a value")
+                raise CorruptRecordError(f"no value after the key of the record at byte {start}")
             yield (
                 offset_delta,
                 timestamp_delta,
@@ -434,9 +434,9 @@ def _walk(data: bytes, record_count: int) -> Iterator[tuple[int, int, bytes | No
             )
             at = end
     except IndexError:
-        raise CorruptRecordError(f"{record_count} records announced, the block ends in one of them") from None
+        raise CorruptRecordError(f"expected {record_count} records, but the block ends in one of them") from None
     if at != block_end:
-        raise CorruptRecordError(f"{block_end - at} bytes follow the {record_count} records of a batch")
+        raise CorruptRecordError(f"{block_end - at} unexpected bytes after the {record_count} records of a batch")
 
 
 def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
@@ -444,7 +444,7 @@ def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     if length < 0:  # writers use -1; all readers take any negative length for null
         return None, at
     if length > end - at:
-        raise CorruptRecordError(f"field of {length} bytes where {end - at} are left of its record")
+        raise CorruptRecordError(f"field of {length} bytes, but only {end - at} bytes of its record are left")
     return data[at : at + length], at + length
 
 
@@ -453,12 +453,12 @@ def _read_headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, byte
     if count == 0:
         return (), at
     if not 0 < count <= end - at:
-        raise CorruptRecordError(f"{count} headers where {end - at} bytes are left")
+        raise CorruptRecordError(f"{count} headers, but only {end - at} bytes are left")
     headers = []
     for _ in range(count):
         name, at = _read_bytes(data, at, end)
         if name is None:
-            raise CorruptRecordError("a record header has no name")
+            raise CorruptRecordError("record header without a name")
         value, at = _read_bytes(data, at, end)
         # Names should be UTF-8, but Apache Kafka does not check that on produce, so a reader must accept others.
         headers.append((name.decode(errors="replace"), value))

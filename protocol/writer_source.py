@@ -200,5 +200,5 @@ class WriterSource(Source):
 def _string_prefix(length_plus_one: int) -> bytes:
     """Encode the length of a compact string that is too long for one byte."""
     if length_plus_one > MAX_STRING_BYTES + 1:
-        raise ValueError(f"a string of {length_plus_one - 1} bytes; at most {MAX_STRING_BYTES} can be sent")
+        raise ValueError(f"string too large ({length_plus_one - 1} bytes, limit {MAX_STRING_BYTES})")
     return uvarint(length_plus_one)

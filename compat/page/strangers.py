@@ -198,7 +198,7 @@ def attack(suite: Suite, page: Page, broker: ottla.Broker, stranger: str, what: 
     page.get_by_role("link", name="Come", exact=True).click()
     page.wait_for_url(root + "/topics")
     suite.check(
-        f"{what}: a link shows a refusal", "other web pages" in page.content() and "orders" not in page.content()
+        f"{what}: a link shows a refusal", "cross-site requests" in page.content() and "orders" not in page.content()
     )
     page.remove_listener("response", seen)
     suite.equal(f"{what}: all that came back were refusals", {REFUSED}, statuses)

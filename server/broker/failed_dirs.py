@@ -62,7 +62,7 @@ class FailedDirs:
             failures = self._logs.failures
             self._tell_of(failures)
             if len(failures) == len(self._logs.data_dirs):
-                return self._end(f"every data directory has failed: {_listed(failures)}", failures)
+                return self._end(f"all data directories have failed: {_listed(failures)}", failures)
             if self._home not in failures:
                 await changed.wait()
                 continue

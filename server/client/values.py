@@ -108,21 +108,21 @@ def content(what: str, value: Content) -> bytes | None:
         return value.encode()
     if value is None or isinstance(value, bytes):
         return value
-    raise TypeError(f"a record's {what} must be str, bytes or None, not {type(value).__name__} ({value!r:.60})")
+    raise TypeError(f"record {what} must be str, bytes or None, not {type(value).__name__} ({value!r:.60})")
 
 
 def headers(given: HeadersLike) -> tuple[tuple[str, bytes | None], ...]:
     """Headers as the wire has them, in the order given. Raises TypeError."""
     pairs = given.items() if isinstance(given, Mapping) else given
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
-        raise TypeError(f"a record's headers must be a mapping or pairs of name and content, not {given!r:.60}")
+        raise TypeError(f"record headers must be a mapping or pairs of name and value, not {given!r:.60}")
     pairs = tuple(pairs)
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(f"a header must be a pair of name and content, not {pair!r:.60}")
+            raise TypeError(f"header must be a pair of name and value, not {pair!r:.60}")
         name = pair[0]
         if not isinstance(name, str):
-            raise TypeError(f"a header's name must be str, not {type(name).__name__} ({name!r:.60})")
+            raise TypeError(f"header name must be str, not {type(name).__name__} ({name!r:.60})")
     return tuple((name, content("header", value)) for name, value in pairs)
 
 

@@ -273,7 +273,7 @@ def _first_state(start: Start, found: Sequence[FoundDirectory], note: Callable[[
             if replay is not None:
                 check_assigned(found, replay.directories_of(start.config.node_id))
                 state = _with_clients(replay.state(cluster_id), replay.clients, each.path)
-                log.info("%d topic(s) in Apache Kafka's metadata in %s", len(state.topics), each.path)
+                log.info("loaded %d topic(s) from Apache Kafka's metadata in %s", len(state.topics), each.path)
                 if (
                     METADATA_VERSION in state.features
                 ):  # then it tells of all of them: a level of 0 has no record, or none left

@@ -44,7 +44,7 @@ def onto(replicas: Replicas, *, may_change_factor: bool = True) -> Plan:
         if not may_change_factor and len(replicas) != len(present):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"The replication factor is changed from {len(present)} to {len(replicas)}",
+                f"The replication factor would change from {len(present)} to {len(replicas)}",
             )
         adding = tuple(sorted({*replicas} - ({*partition.replicas} - {*before.adding})))
         removing = tuple(sorted({*partition.replicas} - {*replicas}))
@@ -117,17 +117,13 @@ def unclean(cluster: Cluster, partition: Partition) -> Placement:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
     elected = first_leadership(partition.able_replicas, cluster.live_node_ids())
     if elected.leader == NO_LEADER:
-        raise KafkaError(
-            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {partition.topic_partition} is alive"
-        )
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no live replica of {partition.topic_partition}")
     return Placement(partition.replicas, elected, partition.reassigning)
 
 
 def _check_online(partition: Partition, code: ErrorCode) -> None:
     if (failure := partition.log.failure) is not None:
-        raise KafkaError(
-            code, f"the log of {partition.topic_partition}, which all replicas share, is offline: {failure}"
-        )
+        raise KafkaError(code, f"the log of {partition.topic_partition}, shared by all replicas, is offline: {failure}")
 
 
 CHANGES_MAX = 10_000

@@ -82,7 +82,7 @@ class Reassignments(Watcher):
         if not all(0 <= count < math.inf for count in copied_bytes.values()):
             raise ValueError(f"copied_bytes must be byte counts, found {[*copied_bytes.values()]}")
         if missing := {*adding, *removing} - {*partition.replicas}:
-            raise ValueError(f"node {min(missing)} is not among the replicas {list(partition.replicas)}")
+            raise ValueError(f"node {min(missing)} is not in the replicas {list(partition.replicas)}")
         if not copied_bytes.keys() <= set(adding) or partition.leader in copied_bytes:
             raise ValueError(f"copied_bytes must name new replicas other than the leader, found {sorted(copied_bytes)}")
         return partition, Reassigning(adding, removing, copied_bytes)
@@ -225,5 +225,5 @@ def _key(text: str) -> TopicPartition | None:
 
 def _node_ids(value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(type(each) is int for each in value):
-        raise ValueError(f"must be a list of node ids, found {value!r}")
+        raise ValueError(f"must be a list of node IDs, found {value!r}")
     return tuple(value)

@@ -129,7 +129,7 @@ def feature_warnings(levels: Mapping[str, int]) -> Iterator[str]:
                 f" {feature.max_level}"
             )
         elif name not in ACTING:
-            yield f"feature.{name}: shown to clients, not acted on by Ottla"
+            yield f"feature.{name}: reported to clients, but has no effect in Ottla"
 
 
 def check_levels(levels: Mapping[str, int], release: Release) -> None:
@@ -138,8 +138,8 @@ def check_levels(levels: Mapping[str, int], release: Release) -> None:
         _, most = release.features.get(name, _NO_LEVELS)
         if name in ACTING and level > most:
             raise ConfigError(
-                f"Invalid value {level} for feature {name}: Apache Kafka {release.name}, which is emulated, has"
-                + (f" levels from 0 to {most}" if most else " no such feature; leave it out or set it to 0")
+                f"Invalid value {level} for feature {name}: Apache Kafka {release.name}, which is emulated,"
+                + (f" supports levels 0 to {most}" if most else " does not have this feature; remove it or set it to 0")
             )
 
 

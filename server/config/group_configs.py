@@ -39,20 +39,20 @@ GROUP_OPTIONS: dict[str, Option] = {
             OptionType.STRING,
             LATEST,
             Check("must be earliest, latest or by_duration:PnDTnHnMn.nS", is_reset),
-            "Where a share group begins in a partition that it has not read before.",
+            "Where a share group starts in a partition that it has not read before.",
         ),
         Option(
             "share.isolation.level",
             OptionType.STRING,
             "read_uncommitted",
             one_of("read_committed", "read_uncommitted"),
-            "Whether a share group is given records of transactions that are open or aborted.",
+            "Whether a share group receives records of open and aborted transactions.",
         ),
         Option(
             "share.renew.acknowledge.enable",
             OptionType.BOOLEAN,
             True,
-            doc="Whether members of a share group may ask for more time for a record.",
+            doc="Whether members of a share group may extend the acquisition lock of a record.",
         ),
     )
 }

@@ -77,14 +77,14 @@ class LiveConfig:
             self.read_anew()
         told, kept = start.min_insync_replicas, self.current.min_insync_replicas
         lost = [
-            f"stored {MIN_INSYNC_REPLICAS}={before[node][MIN_INSYNC_REPLICAS]} of node {node} is taken away"
+            f"stored {MIN_INSYNC_REPLICAS}={before[node][MIN_INSYNC_REPLICAS]} of node {node} was removed"
             for node in changed
             if node != CLUSTER_DEFAULT
         ]
         if told != kept and start.is_set(MIN_INSYNC_REPLICAS):
-            lost.append(f"{MIN_INSYNC_REPLICAS}={told} of the start does not count")
+            lost.append(f"{MIN_INSYNC_REPLICAS}={told} from startup has no effect")
         why = (
-            f"{ELIGIBLE_REPLICAS} is on, which keeps it among the dynamic options of all nodes, where it is {kept}; change it"
+            f"{ELIGIBLE_REPLICAS} is on, so the value comes from the dynamic cluster-wide default, {kept}; change it"
             " there (kafka-configs --broker-defaults)"
         )
         return [f"{line}: {why}" for line in lost]

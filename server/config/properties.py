@@ -94,7 +94,7 @@ def refuse_comma(name: str, given: str) -> None:
     while "," in path:
         if os.path.lexists(path):
             raise ConfigError(
-                f"Invalid value {given} for {name}: {path} is one path, and a comma separates directories in log.dirs; name it"
-                " by a link without a comma"
+                f"Invalid value {given} for {name}: {path} is a single path, but log.dirs separates directories with"
+                " commas; use a symbolic link without a comma in its name"
             )
         path = os.path.dirname(path)

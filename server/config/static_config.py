@@ -94,7 +94,7 @@ class StaticConfig:
         """The same with users. ConfigError where no listener takes logins: nobody could be one of them."""
         told = tuple(users)
         if told and not any(self.node(node_id).sasl for node_id in self.node_ids):
-            raise ConfigError("users are given, but no listener takes logins: use one of SASL_PLAINTEXT or SASL_SSL")
+            raise ConfigError("users require a SASL listener: use SASL_PLAINTEXT or SASL_SSL")
         return dataclasses.replace(self, users=told)
 
     def node(self, node_id: int, *, cluster_dynamic: Texts = NO_TEXTS, node_dynamic: Texts = NO_TEXTS) -> BrokerConfig:
@@ -235,9 +235,9 @@ def _warnings(
         for name in texts:
             if node_id not in node_ids:
                 if node_id not in controllers:
-                    yield f"node.{node_id}.{name}: there is no node {node_id}, ignored"
+                    yield f"node.{node_id}.{name}: node {node_id} not found, ignored"
             elif name not in PER_NODE and texts[name] != shared.get(name):
-                yield f"node.{node_id}.{name}: all nodes share the value of node {min(node_ids)}, ignored"
+                yield f"node.{node_id}.{name}: all nodes share the value of node {min(node_ids)}; ignored"
 
 
 _CHARS_SHOWN = 249
@@ -257,12 +257,12 @@ def warnings_of(texts: Mapping[str, str], *, names_the_nearest: bool = False) ->
         option, shown = find_option(name), name[:_CHARS_SHOWN]
         if name in HANDED_ON:
             if not texts.get(CLASS_NAME):
-                yield f"{shown}: counts only at a start with {CLASS_NAME}, ignored"
+                yield f"{shown}: has no effect without {CLASS_NAME} at startup, ignored"
         elif option is None:
             near = _nearest(shown) if names_the_nearest else []
             yield f"{shown}: unknown option, ignored" + "".join(f"; did you mean {one}?" for one in near)
         elif not option.acts:
-            yield f"{shown}: known to Kafka, not acted on by Ottla{_reason(option)}"
+            yield f"{shown}: known to Kafka, but has no effect in Ottla{_reason(option)}"
 
 
 def _nearest(name: str) -> list[str]:
@@ -285,10 +285,10 @@ def shared_warnings(texts: Mapping[str, str], node_id: int, first: int) -> Itera
     for name in texts:
         option = BROKER_OPTIONS.get(name)
         if node_id != first and option is not None and option.acts and name not in _OF_EACH_NODE:
-            yield f"node.{node_id}.{name}: kept and shown, but all nodes share the value of node {first}"
+            yield f"node.{node_id}.{name}: stored and shown, but all nodes share the value of node {first}"
 
 
 def _reason(option: Option) -> str:
     """Why it means nothing, where its declaration says that."""
-    _, means_nothing, reason = option.doc.partition("Means nothing here")
-    return reason.removesuffix(".") if means_nothing else ""
+    _, prefix, reason = option.doc.partition("No effect in Ottla")
+    return reason.removesuffix(".") if prefix else ""

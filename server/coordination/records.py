@@ -144,7 +144,7 @@ def writing_blob(
 def read_number(blob: bytes) -> int:
     """The number in front. ProtocolError if there is none."""
     if len(blob) < NUMBER.size:
-        raise ProtocolError(f"{len(blob)} bytes where a type or version should be")
+        raise ProtocolError(f"record too short for a type or version ({len(blob)} bytes)")
     number: int = NUMBER.unpack_from(blob)[0]
     return number
 
@@ -153,5 +153,5 @@ def read_message(with_codec: MessageCodec, blob: bytes) -> Any:
     """The message behind the number. ProtocolError if it is not all of the blob."""
     message, end = with_codec.read(memoryview(blob), NUMBER.size)
     if end != len(blob):
-        raise ProtocolError(f"{len(blob) - end} bytes follow {with_codec.cls.__name__}")
+        raise ProtocolError(f"{len(blob) - end} unexpected bytes after {with_codec.cls.__name__}")
     return message

@@ -152,7 +152,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         def take_up(group: AnyGroup) -> Job:
             return self._kinds[type(group)].take_up(shard, group, now_ms)
 
-        failing = f"members in {OFFSETS_TOPIC}-{shard.partition} have no session time-out until they are heard of"
+        failing = f"members in {OFFSETS_TOPIC}-{shard.partition} have no session timeout until their next heartbeat"
         yield from for_each(tuple(shard.groups.values()), take_up, failing)
 
     def _unloaded(self, shard: GroupShard, error: ErrorCode, now_ms: int) -> Job:
@@ -433,7 +433,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             # It takes long to find out with a group of hundreds of thousands.
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"{len(group.members)} members take more than the {max_bytes} bytes of a batch",
+                f"{len(group.members)} members exceed the limit of {max_bytes} bytes in one batch",
             )
         self._store.append(group.partition, [(group_key(group.group_id), group_value(group, assignments))], now_ms)
 
@@ -467,7 +467,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """
         shards = [self.shards[partition] for partition in partitions]
         if any(shard.state is ShardState.LOADING for shard in shards):
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being loaded")
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are loading")
         return (yield from list_groups(self._each_in(shards, lambda shard: shard.groups), states, types))
 
     def begin_at(self, group_id: str, epoch: int, now_ms: int) -> None:
@@ -479,7 +479,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         shard = self._group_shard(group_id)
         _check_stays(shard, group_id)
         if group_id in shard.groups:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"there is a group {group_id}")
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} already exists")
         # At 0: its first member need not wait for `group.consumer.assignment.interval.ms`.
         changes = [group_epoch(group_id, epoch, 0), target_metadata(group_id, epoch, 0)]
         self._consumer.write(shard, group_id, changes, now_ms)
@@ -508,7 +508,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
                 self._commits.remove(shard, group_id, places, now_ms)
                 yield
                 if self.shard_of(group_id) is not shard:
-                    raise KafkaError(ErrorCode.NOT_COORDINATOR, f"the coordinator of {group_id} has changed")
+                    raise KafkaError(ErrorCode.NOT_COORDINATOR, f"the coordinator of group {group_id} has changed")
 
     def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
         """Topics were created (`has_new`), deleted or got more partitions."""
@@ -540,7 +540,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 def _check_served(shard: GroupShard, group_id: str) -> None:
     """Raise INVALID_GROUP_ID, or as `Shard.check_active`."""
     if not group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group ID is empty")
     shard.check_active()
 
 

@@ -126,7 +126,7 @@ def prepare(
             if records.batch_bytes > most_bytes and records.batch_bytes > (most_bytes := max_bytes()):
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"{len(records)} offsets take more than the {most_bytes} bytes of a batch",
+                    f"{len(records)} offsets exceed the limit of {most_bytes} bytes in one batch",
                 )
             prepared.accepted[place] = committed
     return prepared

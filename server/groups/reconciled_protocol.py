@@ -91,7 +91,7 @@ class MemberTimers(Generic[Group]):
         wait = group.waits.pop(member_id)
         # A static member may have left for a while since.
         if group.members[member_id].epoch == epoch:
-            log.info("group %s: member %s did not do in time what the rebalance asks", group.group_id, member_id)
+            log.info("group %s: member %s exceeded the rebalance timeout", group.group_id, member_id)
             group.waits[member_id] = wait
             self._try_to_remove(shard, group, member_id, wait, now_ms)
 
@@ -99,7 +99,7 @@ class MemberTimers(Generic[Group]):
         try:
             self._remove(shard, group, member_id, now_ms)
         except KafkaError as error:
-            log.warning("group %s: member %s stays for now: %s", group.group_id, member_id, error)
+            log.warning("group %s: cannot remove member %s yet: %s", group.group_id, member_id, error)
             self._deadlines.start(deadline, _RETRY_MS)
 
 
@@ -173,7 +173,7 @@ def assigning(group: ReconciledGroup[Any, Any], elapsed_ms: Callable[[], int]) -
     try:
         yield
     except KafkaError as error:
-        log.warning("group %s: there is no new assignment: %s", group.group_id, error)
+        log.warning("group %s: cannot make a new assignment: %s", group.group_id, error)
         if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would end alike
             wait_ms = ASSIGN_AGAIN_MS
     finally:

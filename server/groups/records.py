@@ -129,7 +129,7 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupR
         ProtocolError: Key or value are not of their format.
     """
     if key is None:
-        raise ProtocolError("a record without a key")
+        raise ProtocolError("record without a key")
     kind = read_number(key)
     if kind in _OFFSET_KEY_TYPES:
         return OffsetRecord(read_message(_OFFSET_KEY, key), _read_value(OffsetCommitValue, value))
@@ -197,5 +197,5 @@ def _read_value(
         return None
     version = read_number(blob)
     if not 0 <= version <= newest:
-        raise ProtocolError(f"version {version} of {cls.__name__}")
+        raise ProtocolError(f"unsupported version {version} of {cls.__name__}")
     return read_message(codec(cls, version, version >= flexible_since), blob)

@@ -78,7 +78,7 @@ def _move(ctx: Context, topic_partition: TopicPartition, wanted: int) -> Log:
     log = partition.log
     if log.config.is_compact and not log.config.is_delete:
         raise KafkaError(
-            ErrorCode.POLICY_VIOLATION, f"{name} is compacted and its cleanup.policy does not include delete"
+            ErrorCode.POLICY_VIOLATION, f"{name} is compacted, but its cleanup.policy does not include delete"
         )
     offset = log.high_watermark if wanted == HIGH_WATERMARK else wanted
     if not 0 <= offset <= log.high_watermark:

@@ -62,11 +62,11 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
             continue  # The row of its name tells.
         try:
             if named[topic.id] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is wanted by name and by id.")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic specified by both name and ID.")
             if len(named) > TOPICS_MAX:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,
-                    f"{len(named)} topics in one request; at most {TOPICS_MAX} are allowed.",
+                    f"Too many topics in one request ({len(named)}, limit {TOPICS_MAX}).",
                 )
             if ctx.mutations is not None:
                 ctx.mutations.record(len(topic.partitions))
@@ -117,11 +117,11 @@ def _find(ctx: Context, row: DeleteTopicState) -> Topic:
             check(ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, row.name)
         topic = topics.get(row.name)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {row.name}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {row.name} not found")
     else:
         topic = topics.by_id(row.topic_id)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {row.topic_id.hex()}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic ID {row.topic_id.hex()} not found")
         if not may_all and not ctx.may(AclOperation.DELETE, ResourceType.TOPIC, topic.name):
             raise refusal(ResourceType.TOPIC)
     if not may_all:

@@ -48,7 +48,7 @@ async def _init(ctx: Context, body: InitProducerIdRequest) -> Producer:
     if (body.producer_id == -1) != (body.producer_epoch == -1):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"producer id {body.producer_id} with epoch {body.producer_epoch}: one is missing",
+            f"producer ID {body.producer_id} and epoch {body.producer_epoch} must both be set or both be -1",
         )
     services = ctx.services
     if body.transactional_id is None:

@@ -122,7 +122,7 @@ async def _with_topics(
         return _detailed(response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
     partitions = sum(topic.partitions for topic in heard.missing.values())
     if partitions > PARTITIONS_MAX:
-        return _detailed(response, f"Creation failed: {partitions} partitions; at most {PARTITIONS_MAX} are allowed.")
+        return _detailed(response, f"Creation failed: too many partitions ({partitions}, limit {PARTITIONS_MAX}).")
     refusals: list[tuple[str, KafkaError]] = []
     plans: list[TopicPlan] = []
     async for topic in time_slice.each(heard.missing.values()):

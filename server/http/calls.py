@@ -28,7 +28,7 @@ async def ready(lives: Lives, request: Nothing) -> Text:
     logs = lives.broker.services.logs
     offline = [data_dir for data_dir in logs.data_dirs if logs.is_offline(data_dir)]
     if offline:
-        raise ControlError(Kind.UNAVAILABLE, f"offline since a disk error: {', '.join(offline)}")
+        raise ControlError(Kind.UNAVAILABLE, f"offline after a disk error: {', '.join(offline)}")
     return Text("ready\n")
 
 

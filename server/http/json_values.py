@@ -52,7 +52,7 @@ def from_texts(cls: type, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
         if (inner := _items(kind)) is not None:
             found.setdefault(name, []).append(_from_text(stripped(inner)[0], text))
         elif name in found:
-            raise ControlError(Kind.INVALID, f"{name}: expected one, found several")
+            raise ControlError(Kind.INVALID, f"{name}: expected one value, found several")
         else:
             found[name] = _from_text(kind, text)
     return found
@@ -116,7 +116,7 @@ def _value(kind: Any, marks: tuple[Any, ...], found: Any, where: str) -> Any:
             _text((), name, where): _value(bare, inner_marks, each, f"{where}.{name[:100]}")
             for name, each in _checked_length(marks, _mapping(found, where), where).items()
         }
-    raise TypeError(f"{where}: requests have no {kind}")
+    raise TypeError(f"{where}: type {kind} is not supported in requests")
 
 
 def spelt(member: Enum) -> str:
@@ -137,13 +137,17 @@ def _field(field: HttpField, given: Mapping[str, Any], where: str) -> Any:
     if field.name in given:
         return _value(field.type, field.marks, given[field.name], where)
     if field.is_required:
-        raise ControlError(Kind.INVALID, f"{where}: expected {_expected(field.type, field.marks)}, found nothing")
+        raise ControlError(
+            Kind.INVALID, f"{where}: expected {_expected(field.type, field.marks)}, but the field is missing"
+        )
     return field.default
 
 
 def _unknown(name: str, prefix: str, known: Mapping[str, HttpField]) -> str:
-    among = did_you_mean(name, known) or (f"; there are: {', '.join(known)}" if known else "; there are none")
-    return f"there is no field {prefix + name[:100]!r}{among}"
+    among = did_you_mean(name, known) or (
+        f"; expected one of: {', '.join(known)}" if known else "; no fields are expected"
+    )
+    return f"unknown field {prefix + name[:100]!r}{among}"
 
 
 def _mapping(found: Any, where: str) -> Mapping[str, Any]:
@@ -215,14 +219,14 @@ def _float(marks: tuple[Any, ...], found: Any, where: str) -> float:
 
 def _text(marks: tuple[Any, ...], found: Any, where: str) -> str:
     if not isinstance(found, str):
-        raise _wrong(where, "a text", found)
+        raise _wrong(where, "a string", found)
     matches = _mark(marks, Matches, None)
     if matches is not None and not re.fullmatch(matches.pattern, found):
-        raise _wrong(where, f"a text with {matches.words}", found)
+        raise _wrong(where, f"a string with {matches.words}", found)
     try:
         found.encode()
     except UnicodeEncodeError:
-        raise _wrong(where, "a text of Unicode", found) from None
+        raise _wrong(where, "a string of valid Unicode", found) from None
     return _checked_length(marks, found, where)
 
 
@@ -260,13 +264,13 @@ def _expected(kind: Any, marks: tuple[Any, ...]) -> str:
         return " or ".join(_expected(arm, marks + arm_marks) for arm, arm_marks in arms)
     if kind in (int, float):
         bound = _mark(marks, Range, None)
-        what = "a whole number" if kind is int else "a number"
+        what = "an integer" if kind is int else "a number"
         return f"{what} from {bound.low} to {bound.high}" if bound else what
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     if isinstance(kind, type) and issubclass(kind, Enum):
         return f"one of {', '.join(map(spelt, kind))}"
-    words = {bool: "true or false", str: "a text", bytes: "bytes in base64", types.NoneType: "null"}
+    words = {bool: "true or false", str: "a string", bytes: "bytes in base64", types.NoneType: "null"}
     if kind in words:
         return words[kind]
     return "an object" if is_object(kind) or (_items(kind) is None and get_origin(kind) is not tuple) else "an array"
@@ -310,7 +314,7 @@ def plain(value: Any) -> Json:
         return [plain(each) for each in value]
     if isinstance(value, int | float | str):  # of a subclass
         return plain(_base(value)(value))
-    raise TypeError(f"answers have no {type(value).__name__}")
+    raise TypeError(f"type {type(value).__name__} is not supported in responses")
 
 
 def _base(value: float | str) -> Callable[[Any], Any]:

@@ -104,12 +104,12 @@ class Schemas:
             return {"type": "object", "additionalProperties": self.of(arguments[1])}
         if origin in (list, tuple, set, frozenset, Iterable, Sequence):
             return {"type": "array", "items": self.of(arguments[0])}
-        raise TypeError(f"there is no schema of {kind}")
+        raise TypeError(f"type {kind} has no schema")
 
     def _component(self, cls: type) -> str:
         name = cls.__name__ if self._of_answers else f"{cls.__name__.removesuffix('Request')}Request"
         if self._classes.setdefault(name, cls) is not cls:
-            raise TypeError(f"two dataclasses are called {name}: {self._classes[name]} and {cls}")
+            raise TypeError(f"duplicate dataclass name {name}: {self._classes[name]} and {cls}")
         if name not in self.components:
             self.components[name] = {}  # it may contain itself
             known = fields_of(cls)

@@ -119,9 +119,11 @@ class CallTable:
                 return Route(call, found, query)
         if there:
             methods = ", ".join(dict.fromkeys(call.method for call, _ in there))
-            raise HttpRefusal(405, f"{path[:SHOWN]} wants {methods}, found {method[:20]}", ("allow", methods))
+            raise HttpRefusal(
+                405, f"{path[:SHOWN]}: method {method[:20]} is not allowed; use {methods}", ("allow", methods)
+            )
         # To find the nearest call all paths are compared.
-        raise HttpRefusal(404, lambda: f"there is no {path[:SHOWN]}; the nearest is {self._nearest(wanted, path)}")
+        raise HttpRefusal(404, lambda: f"{path[:SHOWN]} not found; the closest is {self._nearest(wanted, path)}")
 
     def _nearest(self, method: str, path: str) -> str:
         segments = path[:SHOWN].split("/")
@@ -149,7 +151,7 @@ def split(target: str) -> tuple[str, str]:
     try:
         found = urlsplit(target)
     except ValueError as error:
-        raise HttpRefusal(400, f"expected a path, found {target[:100]!r}: {error}") from None
+        raise HttpRefusal(400, f"invalid path {target[:100]!r}: {error}") from None
     return found.path, found.query
 
 
@@ -165,7 +167,7 @@ def _matched(template: list[str], segments: list[str]) -> list[tuple[str, str]] 
             try:
                 found.append((wanted[1:-1], unquote(segment, errors="strict")))
             except UnicodeDecodeError:
-                raise HttpRefusal(400, f"expected UTF-8 in {segment[:100]!r} of the path") from None
+                raise HttpRefusal(400, f"path segment {segment[:100]!r} is not valid UTF-8") from None
         elif wanted != segment:
             return None
     return found

@@ -117,7 +117,7 @@ def _is_name(host: str) -> bool:
 
 
 def _unknown(host: str) -> str:
-    return f"{OVERRIDES}: {host[:255]!r} is no address, and no host of this name is known"
+    return f"{OVERRIDES}: {host[:255]!r} is not an address, and the host name cannot be resolved"
 
 
 RESOLVED_AT_ONCE = 4
@@ -133,7 +133,7 @@ class Hosts:
         self._resolving = trio.CapacityLimiter(RESOLVED_AT_ONCE)
 
     async def addresses(self, names: Iterable[str | None]) -> dict[str, str]:
-        """Of those that are no addresses themselves, and that are found in time."""
+        """Of those that are no address availablees themselves, and that are found in time."""
         found: dict[str, str] = {}
         time_slice = TimeSlice()
         distinct = await time_slice.once(names)

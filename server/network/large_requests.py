@@ -165,8 +165,8 @@ class LargeRequest:
 
     def give_up(self, _reason: str) -> None:
         self._connection.give_up(
-            f"its request of {self.held_bytes} elements has lasted more than {LASTS_S:.0f} s while others wait"
-            f" (all requests of more than {READ_ELEMENTS_AT_ONCE} may have {LIVING_ELEMENTS} together)"
+            f"request with {self.held_bytes} elements took more than {LASTS_S:.0f} s while others waited (limit of"
+            f" {LIVING_ELEMENTS} elements for all requests with more than {READ_ELEMENTS_AT_ONCE})"
         )
 
     def stop_waiting(self) -> None:
@@ -187,7 +187,7 @@ class LargeRequest:
                 if is_client_needed:
                     self._connection.check_peer()
                 return await self._worker.run(work, box)
-        raise PeerGoneError("closed while its request waited for a worker thread")
+        raise PeerGoneError("closed while its request was waiting for a worker thread")
 
 
 def _read(box: list[memoryview]) -> Request | ProtocolError:

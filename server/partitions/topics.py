@@ -98,7 +98,7 @@ class Partition:
             return
         code = ErrorCode.FENCED_LEADER_EPOCH if claimed < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
         raise KafkaError(
-            code, f"{self.topic_partition}: leader epoch is {self.leader_epoch}, the request says {claimed}"
+            code, f"{self.topic_partition}: leader epoch is {self.leader_epoch}, but the request has {claimed}"
         )
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
@@ -199,7 +199,9 @@ class Topics:
         """
         topic = self._by_name.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {name[:NAME_CHARS_SHOWN]}-{index}")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {name[:NAME_CHARS_SHOWN]}-{index} not found"
+            )
         return topic.partitions[index]
 
     def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
@@ -210,9 +212,9 @@ class Topics:
         """
         topic = self._by_id.get(topic_id)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic ID {topic_id.hex()} not found")
         if not 0 <= index < len(topic.partitions):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic.name}-{index}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {topic.name}-{index} not found")
         return topic.partitions[index]
 
 

@@ -70,7 +70,8 @@ def parse(text: str) -> Entity:
         at = found.end()
     if at < len(text) or not parts:
         raise ValueError(
-            f"{text[:200]!r} is no entity; expected user=NAME, client-id=NAME, both with a comma, or ip=ADDRESS"
+            f"{text[:200]!r}: invalid entity; expected user=NAME, client-id=NAME, both separated by a comma, or"
+            " ip=ADDRESS"
         )
     return Entity.of(parts)
 
@@ -90,9 +91,9 @@ def read_facts(facts: Mapping[str, Any]) -> tuple[Entity, dict[str, float]]:
     """What an entry says. ValueError, in a few words, if it is none of this version's; whether the quotas may be is not looked at."""
     entity, quotas = facts.get("entity"), facts.get("quotas")
     if not isinstance(entity, dict) or not all(name is None or isinstance(name, str) for name in entity.values()):
-        raise ValueError("has no entity")
+        raise ValueError("entity is missing or invalid")
     if not isinstance(quotas, dict) or not all(_is_number(value) for value in quotas.values()):
-        raise ValueError("has no quotas")
+        raise ValueError("quotas are missing or invalid")
     return Entity.of(entity), {key: float(value) for key, value in quotas.items()}
 
 

@@ -106,7 +106,7 @@ def read_entries(entries: Mapping[str, Facts]) -> tuple[Holding, list[str]]:
             address = facts.get("address")
             problem = problem_of(entity, values, partial(_is_known, address))
             if problem is not None or len(quotas) >= ENTITIES_MAX:
-                raise ValueError(problem or f"there are more than {ENTITIES_MAX}")
+                raise ValueError(problem or f"too many entities (limit {ENTITIES_MAX})")
         except (ValueError, OverflowError) as error:
             problems.append(f"stored quotas ignored: {key[:255]}: {error}")
             continue

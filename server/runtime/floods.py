@@ -43,7 +43,9 @@ class Floods:
             self._log.log(level, text, *args)
             return
         if not self._hidden:
-            self._log.log(level, "more than %d such lines in a second; the others are told at DEBUG", TOLD_MAX)
+            self._log.log(
+                level, "more than %d similar lines in one second; further lines are logged at DEBUG", TOLD_MAX
+            )
             _HIDING.add(self)
         self._hidden += 1
         self._level = level
@@ -57,7 +59,7 @@ class Floods:
         """How many there were, if any, since that was last said."""
         _HIDING.discard(self)
         if self._hidden:
-            self._log.log(self._level, "and %d more of such lines", self._hidden)
+            self._log.log(self._level, "%d more similar lines", self._hidden)
             self._hidden = 0
 
 

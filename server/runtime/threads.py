@@ -86,8 +86,8 @@ async def on_disk(
     try:
         return await in_thread(work, data_dir, function, *arguments)
     except OSError as error:
-        log.error("the disk refused: %s", error)
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused: {error}") from error
+        log.error("disk operation failed: %s", error)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"disk operation failed: {error}") from error
 
 
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

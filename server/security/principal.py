@@ -46,7 +46,7 @@ class Principal:
         """
         kind, colon, name = text.partition(":")
         if not colon or not kind:
-            raise ValueError(f"{text!r} is no principal; expected TYPE:NAME, as User:alice")
+            raise ValueError(f"{text!r}: invalid principal; expected TYPE:NAME, e.g. User:alice")
         return cls(kind, name)
 
 

@@ -55,7 +55,7 @@ class Token:
         try:
             times = [facts[name] for name in ("issued_ms", "expires_ms", "max_ms")]
             if not all(isinstance(time, int) for time in times):
-                raise ValueError("its times must be numbers")
+                raise ValueError("times must be numbers")
             return cls(
                 token_id,
                 _principal(facts["owner"]),
@@ -76,7 +76,7 @@ def _pair(principal: Principal) -> list[str]:
 def _principal(pair: Any) -> Principal:
     kind, name = pair
     if not isinstance(kind, str) or not isinstance(name, str):
-        raise TypeError("a principal must be a type and a name")
+        raise TypeError("a principal must consist of a type and a name")
     return Principal(kind, name)
 
 

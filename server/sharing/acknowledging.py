@@ -53,7 +53,9 @@ def acknowledge_some(
         if not before <= one.first_offset <= one.last_offset:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches overlap, or are out of order.")
         if len(one.types) not in (1, one.last_offset - one.first_offset + 1):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "The number of acknowledge types is not that of the offsets.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "The number of acknowledge types does not match the number of offsets."
+            )
         if min(one.types) < GAP or max(one.types) > RENEW:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid acknowledge type.")
         before = one.last_offset

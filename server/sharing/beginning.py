@@ -174,7 +174,7 @@ class Beginning:
         if isinstance(search.found, KafkaError):
             raise search.found
         if search.found is None:  # As Apache Kafka: who asks gets nothing until there is one.
-            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"no record of the last {reset.duration_ms} ms")
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"no record in the last {reset.duration_ms} ms")
         return search.found.offset
 
 

@@ -57,7 +57,9 @@ class SharePartitionKey(NamedTuple):
                 raise ValueError(text)
         except ValueError as error:
             shown = text[:_CHARS_IN_MESSAGE]
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{shown!r} is not GROUP:TOPIC-ID:PARTITION") from error
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{shown!r}: invalid key; expected GROUP:TOPIC-ID:PARTITION"
+            ) from error
         return key
 
 
@@ -68,13 +70,13 @@ def read_record(key: bytes | None, value: bytes | None) -> Change | None:
         ProtocolError: Key or value are not of their format.
     """
     if key is None:
-        raise ProtocolError("a record without a key")
+        raise ProtocolError("record without a key")
     known = RECORD_TYPES.get(read_number(key))
     if known is None:
         return None
     key_class, value_class = known
     if value is not None and read_number(value) != 0:
-        raise ProtocolError(f"version {read_number(value)} of {value_class.__name__}")
+        raise ProtocolError(f"unsupported version {read_number(value)} of {value_class.__name__}")
     said = None if value is None else read_message(codec(value_class, 0, True), value)
     return read_message(codec(key_class, 0, False), key), said
 

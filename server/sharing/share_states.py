@@ -144,7 +144,8 @@ class ShareStates:
         if count > WRITTEN_MAX or count + len(state.batches) > BATCHES_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"{count} state batches, after {len(state.batches)}, are more than {WRITTEN_MAX} in one write, or {BATCHES_MAX}",
+                f"too many state batches ({count} in one write, {count + len(state.batches)} in all; limits"
+                f" {WRITTEN_MAX} and {BATCHES_MAX})",
             )
         return self._record(key, state, written, state.leader_epoch, now_ms)
 
@@ -309,7 +310,9 @@ class ShareStateShard(Shard):
 
     def _replay_batch(self, batch: RecordBatch) -> None:
         if batch.is_control:
-            log.warning("%s-%d: passed over the marker at %d", self.topic, self.partition, batch.base_offset)
+            log.warning(
+                "%s-%d: ignored an unexpected marker at offset %d", self.topic, self.partition, batch.base_offset
+            )
             return
         for record in self._records_of(batch):
             self._apply_or_pass(record, self._apply)
@@ -317,6 +320,6 @@ class ShareStateShard(Shard):
     def _apply(self, record: Record) -> None:
         found = read_record(record.key, record.value)
         if found is None:
-            log.warning("%s-%d: unknown type of record at %d", self.topic, self.partition, record.offset)
+            log.warning("%s-%d: unknown record type at offset %d", self.topic, self.partition, record.offset)
         else:
             self.states.replay(*found, record.offset)

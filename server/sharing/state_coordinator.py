@@ -204,4 +204,4 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
                 self._write(shard, change, now_ms)
             yield
 
-        return for_each(tuple(shard.states), tidy_up, f"{self.topic}-{shard.partition} cannot be tidied up yet")
+        return for_each(tuple(shard.states), tidy_up, f"cannot clean up {self.topic}-{shard.partition} yet")

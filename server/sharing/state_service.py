@@ -95,4 +95,4 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
         try:
             self.ground.topics.partition(SHARE_STATE_TOPIC, partition).log.advance_log_start(offset)
         except KafkaError as error:
-            log.warning("%s-%d cannot be pruned yet: %s", SHARE_STATE_TOPIC, partition, error)
+            log.warning("cannot prune %s-%d yet: %s", SHARE_STATE_TOPIC, partition, error)

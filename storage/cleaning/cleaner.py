@@ -188,7 +188,7 @@ class CleanPass:
     def run(self) -> tuple[int, CleanStats]:
         last_records = self._to_clean.last_records
         if last_records is None:
-            raise ValueError("a pass wants `LogToClean.for_worker()`")
+            raise ValueError("a clean pass requires `LogToClean.for_worker()`")
         self._prepare()
         dirty = self._build_map()
         self._on_map_built()
@@ -237,7 +237,7 @@ class CleanPass:
         for segment in found:
             self._swap(split_segment(segment, self._now_ms), [segment])
         if found:
-            raise CleaningAbortedError(f"offsets of {len(found)} segments did not fit them; they were split")
+            raise CleaningAbortedError(f"split {len(found)} segments because their offsets are out of range")
 
     def _build_map(self) -> DirtyMap:
         start, upper = self._to_clean.first_dirty_offset, self._to_clean.upper_offset

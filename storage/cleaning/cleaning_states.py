@@ -112,7 +112,7 @@ class CleaningStates:
         for tp in topic_partitions:
             state = self._states.get(tp)
             if not isinstance(state, _Paused):
-                raise RuntimeError(f"{tp} is {_name(state)}, so it cannot be resumed")  # noqa: TRY004 - a state, no type
+                raise RuntimeError(f"{tp} is {_name(state)}: cannot be resumed")  # noqa: TRY004 - a state, no type
             state.times -= 1
             if state.times == 0:
                 del self._states[tp]

@@ -69,8 +69,8 @@ class DataDir:
         try:
             if any(files.exists(paths.join(path, name)) for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN)):
                 raise DataDirectoryError(
-                    f"data directory {path}: a reset or restore of it was interrupted, which the next start of the broker"
-                    " ends: start it once, with all of its directories"
+                    f"data directory {path}: a reset or restore was interrupted; start the broker once with all of its"
+                    " data directories to complete it"
                 )
             self.identity = read_meta_properties(files, path)
         except OSError as error:
@@ -109,7 +109,7 @@ class DataDir:
         try:
             found = self._checkpoint(name).read()
         except CorruptCheckpointError as error:
-            note(f"{error}; it is taken to be empty")
+            note(f"{error}; ignoring the checkpoint")
             return {}
         self._may_name[name] = found.keys()
         return found

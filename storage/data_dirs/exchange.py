@@ -144,7 +144,7 @@ def _id_of(files: Files, leader: str) -> str:
         text = read_text(files, paths.join(paths.join(leader, name), paths.EXCHANGE_FILE))
         if text:
             return text
-    raise AssertionError("a leader has one")
+    raise AssertionError("unreachable: a leader has an exchange file")
 
 
 def _staged(data_dir: str, exchange_id: str) -> str:

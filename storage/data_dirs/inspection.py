@@ -119,9 +119,7 @@ def check(files: Files, found: Sequence[FoundDirectory], node_id: int, failed: C
     homes = [(each, each.catalog) for each in found if each.catalog is not None]
     if len(homes) > 1:
         first, second = (each.path for each, _ in homes[:2])
-        raise DataDirectoryError(
-            f"{paths.CATALOG_FILE} is in {first} as well as in {second}: take away the one that is wrong"
-        )
+        raise DataDirectoryError(f"{paths.CATALOG_FILE} is in both {first} and {second}: remove the wrong one")
     if homes:
         _check_with_catalog(files, found, *homes[0], failed)
     else:
@@ -138,7 +136,9 @@ def check_owners(identities: Sequence[tuple[str, MetaProperties | None]], node_i
     ids: dict[bytes, str] = {}
     for path, identity in owned:
         if identity.node_id != node_id:
-            raise DataDirectoryError(f"data directory {path} belongs to node {identity.node_id}, node.id is {node_id}")
+            raise DataDirectoryError(
+                f"data directory {path} belongs to node {identity.node_id}, but node.id is {node_id}"
+            )
         first_path, first = owned[0]
         if identity.cluster_id != first.cluster_id:
             raise DataDirectoryError(
@@ -149,7 +149,8 @@ def check_owners(identities: Sequence[tuple[str, MetaProperties | None]], node_i
             if other != path:
                 raise DataDirectoryError(
                     f"data directories {other} and {path} have the same directory.id"
-                    f" {uuid_text(identity.directory_id)}: one is a copy of the other, or both are the same"
+                    f" {uuid_text(identity.directory_id)}: one is a copy of the other, or both paths lead to the same"
+                    " directory"
                 )
 
 
@@ -160,7 +161,7 @@ def _check_with_catalog(
     for each in found:
         if each.identity is not None and each.identity.cluster_id != catalog.cluster_id:
             raise DataDirectoryError(
-                f"data directory {each.path} belongs to cluster {each.identity.cluster_id}, {paths.CATALOG_FILE} is of"
+                f"data directory {each.path} belongs to cluster {each.identity.cluster_id}, but {paths.CATALOG_FILE} to"
                 f" cluster {catalog.cluster_id}"
             )
     present = {uuid_text(each.identity.directory_id) for each in found if each.identity and each.identity.directory_id}
@@ -173,13 +174,13 @@ def _check_with_catalog(
             return
         missing = [entry for entry in missing if entry[1] != home.path]
     if unknown := [path for path in failed if path not in (catalog.directories or {}).values()]:
-        raise DataDirectoryError(f"data directory {unknown[0]}: its disk has failed, and nobody knows what is in it")
+        raise DataDirectoryError(f"data directory {unknown[0]}: its disk has failed, and its content is unknown")
     if missing:
         _name_all(files, [each.path for each in found], home.path, missing)
         which = ", ".join(f"{path} (directory.id {text})" for text, path in missing)
         raise DataDirectoryError(
-            f"{paths.CATALOG_FILE} lists a data directory that is not among log.dirs: {which}: is it mounted? To give up"
-            f' what is in it, take it out of "directories" in {paths.join(home.path, paths.CATALOG_FILE)}'
+            f"{paths.CATALOG_FILE} lists a data directory that is not in log.dirs: {which}: is it mounted? To abandon"
+            f' its data, remove it from "directories" in {paths.join(home.path, paths.CATALOG_FILE)}'
         )
     if catalog.directories is None:
         # The number of directories is not known. But the partitions of a topic must have been somewhere.
@@ -192,9 +193,9 @@ def _check_with_catalog(
         ]
         if lost:
             raise DataDirectoryError(
-                f"{paths.join(home.path, paths.CATALOG_FILE)} does not list the data directories yet, and none of log.dirs"
-                f" has {_some(lost)}: is one not mounted, or not named? To give up what was in it, put the line"
-                ' "directories": {}, into that file'
+                f"{paths.join(home.path, paths.CATALOG_FILE)} does not list the data directories yet, and none of"
+                f" log.dirs contains {_some(lost)}: is a directory not mounted, or missing from log.dirs? To abandon"
+                ' its data, add the line "directories": {}, to that file'
             )
 
 
@@ -218,8 +219,8 @@ def _name_all(files: Files, named: Sequence[str], home: str, missing: Iterable[t
         every = list(dict.fromkeys([home, *sorted([*named, *(path for _, path in beside)])]))
         unnamed = [path for path in every if path not in named]
         raise DataDirectoryError(
-            f"data directory {named[0]} is one of {len(every)}, and log.dirs does not name {', '.join(unnamed)}; start with"
-            f" log.dirs={','.join(every)}"
+            f"data directory {named[0]} is one of {len(every)}, but log.dirs does not contain {', '.join(unnamed)};"
+            f" start with log.dirs={','.join(every)}"
         )
 
 
@@ -247,9 +248,10 @@ def check_assigned(found: Sequence[FoundDirectory], assigned: Mapping[TopicParti
     if None not in present and missing:  # A directory without an ID may be the missing one.
         where = next(iter(missing.values()))
         raise DataDirectoryError(
-            f"no data directory has directory.id {uuid_text(where)}, in which Apache Kafka has"
-            f" {_some([str(tp) for tp, its in missing.items() if its == where])}: is it mounted, and among log.dirs? To give"
-            f" up what is in it, name an empty one with that directory.id in its {paths.META_PROPERTIES}"
+            f"data directory with directory.id {uuid_text(where)} not found, which contains"
+            f" {_some([str(tp) for tp, its in missing.items() if its == where])} according to Apache Kafka: is it"
+            " mounted, and in log.dirs? To abandon its data, use an empty directory with that directory.id in its"
+            f" {paths.META_PROPERTIES}"
         )
 
 
@@ -264,16 +266,16 @@ def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> Non
     for path, identity in owned:
         if identity.catalog_id is not None:
             if identity.catalog_id in {other.directory_id for _, other in owned}:
-                raise DataDirectoryError(f"data directory {path} has lost its {paths.CATALOG_FILE}; {_ADVICE}")
+                raise DataDirectoryError(f"data directory {path}: {paths.CATALOG_FILE} not found. {_ADVICE}")
             _name_home(files, [each.path for each in found], path, uuid_text(identity.catalog_id))
             raise DataDirectoryError(
-                f"data directory {path} needs the {paths.CATALOG_FILE} of the one with directory.id"
-                f" {uuid_text(identity.catalog_id)}: is that mounted, and among log.dirs? {_ADVICE}"
+                f"data directory {path} requires the {paths.CATALOG_FILE} in the directory with directory.id"
+                f" {uuid_text(identity.catalog_id)}: is it mounted, and in log.dirs? {_ADVICE}"
             )
     metadata_logs = [each for each in found if each.has_metadata_log]
     if len(metadata_logs) > 1:
         raise DataDirectoryError(
-            f"Apache Kafka's metadata log is in {metadata_logs[0].path} as well as in {metadata_logs[1].path}"
+            f"Apache Kafka's metadata log is in both {metadata_logs[0].path} and {metadata_logs[1].path}"
         )
     if not metadata_logs and not any(holds_log(files, directory) for each in found for _, directory in each.partitions):
         return
@@ -281,13 +283,13 @@ def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> Non
     first_path, first = owned[0]
     if nobodys is not None:
         raise DataDirectoryError(
-            f"data directory {nobodys.path} has no {paths.META_PROPERTIES}, {first_path} belongs to cluster"
-            f" {first.cluster_id}: is it mounted? To add an empty one, start without it once"
+            f"data directory {nobodys.path} has no {paths.META_PROPERTIES}, but {first_path} belongs to cluster"
+            f" {first.cluster_id}: is it mounted? To add an empty directory, start once without it"
         )
     if not metadata_logs:
         raise DataDirectoryError(
-            f"data directory {first_path} has neither {paths.CATALOG_FILE} nor Apache Kafka's metadata log, which say how"
-            f" topics are configured: is another directory missing from log.dirs? {_ADVICE}"
+            f"data directory {first_path} has neither {paths.CATALOG_FILE} nor Apache Kafka's metadata log, which"
+            f" contain the topic configs: is another directory missing from log.dirs? {_ADVICE}"
         )
 
 
@@ -310,6 +312,5 @@ def _name_home(files: Files, named: Sequence[str], path: str, catalog_id: str) -
 
 
 _ADVICE = (
-    "To have topics made of the partition directories alone, with default configs, take away every"
-    f" {paths.META_PROPERTIES}"
+    f"To create topics from the partition directories alone, with default configs, remove every {paths.META_PROPERTIES}"
 )

@@ -63,12 +63,12 @@ class Loading:
             if found.topic == paths.CLUSTER_METADATA_TOPIC:
                 continue
             if found in logs:
-                raise DataDirectoryError(f"{found} is in {logs[found].data_dir} as well as in {data_dir.path}")
+                raise DataDirectoryError(f"{found} is in both {logs[found].data_dir} and {data_dir.path}")
             config = self.config_for(found)
             if config is None:
                 if found in log_starts:
                     data_dir.not_served[found] = log_starts[found]
-                note(f"{directory} holds no log of a topic and is left alone")
+                note(f"ignoring {directory}: not a log of a topic")
                 continue
             log = self.opener.open(
                 data_dir,
@@ -105,7 +105,7 @@ class Loading:
         if found.role == "delete" or (found.role == "future" and is_known):
             self.removable.append(directory)
         else:
-            self.opener.note(f"{directory} holds no log of this broker ({found.role}) and is left alone")
+            self.opener.note(f"ignoring {directory}: not a log of this broker ({found.role})")
 
     def interrupted_moves(self) -> dict[TopicPartition, str]:
         """Return partitions whose move to another data directory was interrupted, and the target. Call it after all loads.

@@ -57,7 +57,7 @@ def close_dir(data_dir: DataDir, logs: LogTable, now_ms: int, of_each: OfEach, n
         try:
             log.close(now_ms)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
-            note(f"{log.topic_partition} could not be closed: {_text(error)}")
+            note(f"cannot close {log.topic_partition}: {_text(error)}")
             return False
         return True
 
@@ -72,7 +72,7 @@ def close_dir(data_dir: DataDir, logs: LogTable, now_ms: int, of_each: OfEach, n
         if is_clean:
             data_dir.mark_clean(logs)
     except Exception as error:  # noqa: BLE001 - the other directories are to be closed, and all to be given back
-        note(f"data directory {data_dir.path} could not be closed: {_text(error)}")
+        note(f"cannot close data directory {data_dir.path}: {_text(error)}")
 
 
 def _text(error: Exception) -> str:

@@ -95,12 +95,12 @@ class Making:
         """Choose the data directory of each partition, and make sure that its name is free."""
         logs = self.logs
         if taken := [each for each in topic_partitions if each in logs]:
-            raise FileExistsError(f"partition {taken[0]} has a log")
+            raise FileExistsError(f"partition {taken[0]} already has a log")
         if not self.working:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory works")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory is available")
         open_ones = [each for each in self.working if each.path not in self.cordoned]
         if not open_ones:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory that works is cordoned")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all available data directories are cordoned")
         if self.left:
             self.left.difference_update(
                 log.directory for log in logs.values()
@@ -143,7 +143,7 @@ class Making:
                 self.left.discard(present)
             if files.exists(present):
                 aside = put_aside(files, topic_partition, present, self.opener.rng)
-                self.opener.note(f"{present} is in the way of a new partition; it is kept as {aside}")
+                self.opener.note(f"{present} blocks a new partition; renamed to {aside}")
 
     def _make(self, place: tuple[DataDir, TopicPartition], new: NewLogs, fill: Fill | None) -> Log:
         files, (data_dir, topic_partition) = self.opener.files, place

@@ -55,19 +55,17 @@ class Assigned:
         """Make all changes; they are on disk on return."""
         for topic_partition, data_dir in self.undecided.items():
             note(
-                f"{topic_partition} was moving to or from {data_dir}, whose disk has failed, and may be newer there: it is"
-                " offline"
+                f"{topic_partition} was moving to or from {data_dir}, whose disk has failed and may have newer records;"
+                " the partition is offline"
             )
         for topic_partition, directory in self.strays:
             aside = put_aside(files, topic_partition, directory, rng)
-            note(f"{directory} belongs to no topic of the catalog; it is kept as {aside}")
+            note(f"{directory} does not belong to a topic in the catalog; renamed to {aside}")
         for topic_partition, directory in self.copies:
             name = paths.deleted_dir_name(*topic_partition, rng.randbytes(16).hex())
             files.rename(directory, paths.join(paths.parent(directory), name))
             files.sync_dir(paths.parent(directory))
-            note(
-                f"{directory} is what a move to or from another data directory has left of {topic_partition}; it is removed"
-            )
+            note(f"{directory} is left over from a move of {topic_partition} between data directories; removed")
         for mark in self.marks:  # after the other directories have been renamed
             files.remove(mark)
         for directory, topic_id in self.without_id:
@@ -155,9 +153,9 @@ def check_put_aside(files: Files, found: Sequence[FoundDirectory], topics: Mappi
                 continue
             if holds_log(files, directory):
                 raise DataDirectoryError(
-                    f"{TopicPartition(entry.name, index)} has no directory but {directory}, which was put aside; rename it to"
-                    f" {paths.partition_dir_name(entry.name, index)} to serve its records, or move it out of {data_dir} to begin"
-                    " without them"
+                    f"{TopicPartition(entry.name, index)}: only the stray directory {directory} was found; rename it to"
+                    f" {paths.partition_dir_name(entry.name, index)} to serve its records, or move it out of {data_dir}"
+                    " to start with an empty partition"
                 )
 
 
@@ -201,9 +199,7 @@ def _only(
         return newer, older
     if len(logs) > 1:
         first, second = (paths.parent(directory) for directory, _ in logs[:2])
-        raise DataDirectoryError(
-            f"{topic_partition} is in {first} as well as in {second}: move the one away that is not to be served"
-        )
+        raise DataDirectoryError(f"{topic_partition} is in both {first} and {second}: move the wrong one elsewhere")
     return (logs[0] if logs else candidates[0]), None
 
 
@@ -212,7 +208,7 @@ def topic_id_in(files: Files, directory: str, note: Callable[[str], None]) -> by
     try:
         return read_partition_metadata(files, directory)
     except CorruptCheckpointError as error:
-        note(f"{error}; the catalog knows the topic's id")
+        note(f"{error}; using the topic ID from the catalog")
         return None
 
 
@@ -241,7 +237,7 @@ def topics_of(
     for each in found:
         for (name, index), directory in each.partitions:
             if not holds_log(files, directory):
-                note(f"{directory} holds no log and is left alone")
+                note(f"ignoring {directory}: not a log")
                 continue
             directories[name][index] = directory
             topic_id = topic_id_in(files, directory, note)
@@ -250,16 +246,16 @@ def topics_of(
             known, known_in = ids.setdefault(name, (topic_id, directory))
             if known != topic_id:
                 raise DataDirectoryError(
-                    f"{known_in} and {directory} are of two topics, as their {paths.PARTITION_METADATA} say: move the one"
-                    " away that is not to be served"
+                    f"{known_in} and {directory} have different topic IDs in {paths.PARTITION_METADATA}: move the wrong"
+                    " one elsewhere"
                 )
     topics = {}
     for name, by_index in directories.items():
         count = max(by_index) + 1
         if count - len(by_index) > ABSENT_PER_PRESENT_MAX * len(by_index):
             raise DataDirectoryError(
-                f"{by_index[count - 1]} would give topic {name} {count} partitions, of which {len(by_index)} are here:"
-                " move it away if it is none"
+                f"{by_index[count - 1]}: topic {name} would have {count} partitions, but only {len(by_index)} were"
+                " found: move it elsewhere if it is not a partition directory"
             )
         topics[name] = (count, ids[name][0] if name in ids else None)
     return topics

@@ -128,7 +128,7 @@ class Relocation:
                 )
                 self._marked_from = old.base_offset
                 if self._files.exists(self._final):
-                    raise RelocationError(f"{self._final} is in the way: move it away")
+                    raise RelocationError(f"{self._final} already exists: move it elsewhere")
                 self._target.forget(self.log.topic_partition, self._logs)
                 self._target.guests[self.log.topic_partition] = self.log
             safe = self.copied_up_to
@@ -241,7 +241,7 @@ class Relocation:
                 self._active = self._begun(active)
             old, new = self._active
             if new.size_bytes > old.size_bytes:
-                raise RelocationError(f"{self.log.topic_partition} was cut while it was copied")
+                raise RelocationError(f"{self.log.topic_partition} was truncated while it was copied")
             # Whole batches up to the present end of the file.
             left_bytes = old.size_bytes - new.size_bytes
             copied_bytes = 0
@@ -325,9 +325,7 @@ class Relocation:
                 break
         data = old.log_file.read_at(position, end - position)
         if len(data) != end - position:
-            raise OSError(
-                errno.EIO, f"{end - position} bytes wanted at {position}, the file has {len(data)}", repr(old)
-            )
+            raise OSError(errno.EIO, f"read {len(data)} of {end - position} bytes at position {position}", repr(old))
         # The timestamp arguments count only for a single batch; of several, `append` reads each header.
         _, batch = next(old.headers(position))
         new.append(
@@ -353,7 +351,7 @@ class Relocation:
             if isinstance(error, OSError):
                 data_dir.health.note(error)
             raise RelocationError(
-                f"{self.log.topic_partition} cannot be moved from {self._source.path} to {self.target_dir}: {error}"
+                f"cannot move {self.log.topic_partition} from {self._source.path} to {self.target_dir}: {error}"
             ) from error
 
 

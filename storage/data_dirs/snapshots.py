@@ -59,9 +59,9 @@ def check_place(files: Files, path: str, data_dirs: Sequence[str]) -> None:
     """
     for each in data_dirs:
         if f"{path}/".startswith(f"{each.rstrip('/')}/"):
-            raise SnapshotError(f"a snapshot cannot be in the data directory {each}: {path}")
+            raise SnapshotError(f"a snapshot must not be in the data directory {each}: {path}")
     if files.exists(path) and (not files.is_dir(path) or files.list(path)):
-        raise SnapshotError(f"{path} exists already, and is not an empty directory")
+        raise SnapshotError(f"{path} already exists, and is not an empty directory")
 
 
 def save(
@@ -80,7 +80,7 @@ def save(
     check_place(target_files, path, data_dirs)
     identity = read_meta_properties(files, data_dirs[0])
     if identity is None:
-        raise SnapshotError(f"data directory {data_dirs[0]} has no {paths.META_PROPERTIES}: it was never served")
+        raise SnapshotError(f"data directory {data_dirs[0]} has no {paths.META_PROPERTIES}: no broker has used it")
     temporary = f"{path}.{unique_id}{paths.TEMPORARY}"
     above = paths.parent(path)
     target_files.make_dir(above, mode=OWNERS_ALONE)
@@ -111,13 +111,15 @@ def read(files: Files, path: str) -> Snapshot:
     """
     manifest = paths.join(path, paths.SNAPSHOT_FILE)
     if not files.exists(manifest):
-        what = "is not there" if not files.exists(path) else f"has no {paths.SNAPSHOT_FILE}"
-        raise SnapshotError(f"{path} is no snapshot: it {what}")
+        what = "directory not found" if not files.exists(path) else f"{paths.SNAPSHOT_FILE} not found"
+        raise SnapshotError(f"{path} is not a snapshot: {what}")
     try:
         said = json.loads(read_text(files, manifest))
         version = said["version"]
         if version != VERSION:
-            raise SnapshotError(f"{path} is a snapshot of version {version}, expected {VERSION}: of a newer Ottla?")
+            raise SnapshotError(
+                f"{path}: unsupported snapshot version {version}, expected {VERSION}; it may be from a newer Ottla"
+            )
         found = Snapshot(
             path,
             int(said["node_id"]),
@@ -135,16 +137,16 @@ def read(files: Files, path: str) -> Snapshot:
         AttributeError,
         RecursionError,
     ) as error:
-        raise SnapshotError(f"{path} is no snapshot: {paths.SNAPSHOT_FILE} is damaged: {error}") from None
+        raise SnapshotError(f"{path} is not a snapshot: invalid {paths.SNAPSHOT_FILE}: {error}") from None
     for index, each in enumerate(found.directories):
         for name, (size_bytes, _) in each.items():
             _check_name(path, name)
             file_path = paths.join(paths.join(path, str(index)), name)
             if not files.exists(file_path):
-                raise SnapshotError(f"the snapshot {path} is not whole: {index}/{name} is missing")
+                raise SnapshotError(f"snapshot {path} is incomplete: {index}/{name} is missing")
             if files.size(file_path) != size_bytes:
                 raise SnapshotError(
-                    f"the snapshot {path} is not whole: {index}/{name} has {files.size(file_path)} bytes, expected"
+                    f"snapshot {path} is incomplete: {index}/{name} has {files.size(file_path)} bytes, expected"
                     f" {size_bytes}"
                 )
     return found
@@ -165,7 +167,7 @@ def copy_out(files: Files, snapshot: Snapshot, target_files: Files, targets: Seq
             directories.add(paths.parent(to_path))
             target_files.make_dir(paths.parent(to_path))
             if _copy(files, paths.join(source, name), target_files, to_path) != stamp:
-                raise SnapshotError(f"the snapshot {snapshot.path} is damaged: {index}/{name} is not what it was")
+                raise SnapshotError(f"snapshot {snapshot.path} is damaged: {index}/{name} was changed")
         for each in sorted(directories, reverse=True):
             target_files.sync_dir(each)
 
@@ -216,7 +218,7 @@ def _check_name(path: str, name: str) -> None:
     """Refuse a name that does not lead to a file in a data directory."""
     parts = name.split("/")
     if len(parts) > 2 or not all(part and part not in (".", "..") and "\0" not in part for part in parts):
-        raise SnapshotError(f"{path} is no snapshot: it names a file {name!r}")
+        raise SnapshotError(f"{path} is not a snapshot: invalid file name {name!r}")
 
 
 def _text(snapshot: Snapshot) -> str:

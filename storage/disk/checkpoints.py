@@ -93,10 +93,10 @@ def read_text(files: Files, path: str) -> str:
     file = files.open(path)
     try:
         if file.size() > CHECKPOINT_BYTES_MAX:
-            raise CorruptCheckpointError(path, 1, f"{file.size()} bytes, more than {CHECKPOINT_BYTES_MAX}")
+            raise CorruptCheckpointError(path, 1, f"too large ({file.size()} bytes, limit {CHECKPOINT_BYTES_MAX})")
         return file.read_at(0, file.size()).decode()
     except UnicodeDecodeError as error:
-        raise CorruptCheckpointError(path, error.object.count(b"\n", 0, error.start) + 1, "not UTF-8") from None
+        raise CorruptCheckpointError(path, error.object.count(b"\n", 0, error.start) + 1, "not valid UTF-8") from None
     finally:
         file.close()
 
@@ -128,11 +128,11 @@ def _entries(path: str, text: str, field_count: int) -> Iterator[tuple[int, list
         raise CorruptCheckpointError(path, 2, "the number of entries is missing")
     count = number(path, 2, lines[1].strip())
     if count != len(lines) - 2:
-        raise CorruptCheckpointError(path, 2, f"{count} entries promised, {len(lines) - 2} found")
+        raise CorruptCheckpointError(path, 2, f"expected {count} entries, found {len(lines) - 2}")
     for line, entry in enumerate(lines[2:], start=3):
         fields = entry.split()
         if len(fields) != field_count:
-            raise CorruptCheckpointError(path, line, f"{field_count} fields expected: {entry!r}")
+            raise CorruptCheckpointError(path, line, f"expected {field_count} fields: {entry!r}")
         yield line, fields
 
 
@@ -210,13 +210,13 @@ def read_partition_metadata(files: Files, directory: str) -> bytes | None:
         raise CorruptCheckpointError(path, 1, f"unknown version: {lines[0]!r}")
     fields = lines[1].split() if len(lines) > 1 else []
     if len(fields) != 2 or fields[0] != "topic_id:":
-        raise CorruptCheckpointError(path, 2, "topic_id expected")
+        raise CorruptCheckpointError(path, 2, "expected topic_id")
     try:
         topic_id = parse_uuid(fields[1])
     except ValueError as error:
         raise CorruptCheckpointError(path, 2, str(error)) from None
     if topic_id == _ZERO_ID:
-        raise CorruptCheckpointError(path, 2, "the topic id is all zero")
+        raise CorruptCheckpointError(path, 2, "the topic ID is all zeros")
     return topic_id
 
 
@@ -265,9 +265,10 @@ def read_meta_properties(files: Files, data_dir: str) -> MetaProperties | None:
         raise CorruptCheckpointError(
             path,
             values["broker.id"][0],
-            f"broker.id={values['broker.id'][1]} says that a broker with ZooKeeper wrote this directory. ZooKeeper has its topics"
-            " and configs, and this broker does not read them. To keep them, migrate the cluster to KRaft with Apache Kafka 3.9;"
-            f" to have topics made of the partition directories alone, with default configs, take away every {paths.META_PROPERTIES}",
+            f"broker.id={values['broker.id'][1]}: directory of a broker in ZooKeeper mode, which is not supported; its"
+            " topics and configs are in ZooKeeper. To keep them, migrate the cluster to KRaft with Apache Kafka 3.9. To"
+            " create topics from the partition directories alone, with default configs, remove every"
+            f" {paths.META_PROPERTIES}",
         )
     missing = [name for name in ("version", "cluster.id", "node.id") if name not in values]
     if missing:

@@ -28,7 +28,7 @@ class WouldWaitError(Exception):
     """
 
     def __init__(self, bring: Callable[[], None]) -> None:
-        super().__init__("not in memory")
+        super().__init__("not in the page cache")
         self.bring = bring
 
 
@@ -275,5 +275,5 @@ class FileSlice:
         """
         data = self.file.read_at(self.position, self.size_bytes)
         if len(data) != self.size_bytes:
-            raise OSError(errno.EIO, f"{self.size_bytes} bytes wanted at {self.position}, the file has {len(data)}")
+            raise OSError(errno.EIO, f"read {len(data)} of {self.size_bytes} bytes at position {self.position}")
         return data

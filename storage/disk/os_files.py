@@ -123,7 +123,7 @@ class OsFile:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
             # The next append would go to the right place, but a start would find bytes that were not appended.
-            raise OSError(errno.EIO, f"a part of a refused write stays in the file: {error.strerror}") from error
+            raise OSError(errno.EIO, f"cannot remove part of a failed write from the file: {error.strerror}") from error
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         size_bytes = min(size_bytes, self._size - position)
@@ -376,7 +376,10 @@ class OsFiles:
         descriptor = os.open(os.devnull, os.O_RDONLY)
         os.close(descriptor)
         if is_scarce(descriptor + count - 1, KEPT_FOR_SHORT_WORK):
-            raise OSError(errno.EMFILE, "Too many open files: the last ones are kept for what gives others back")
+            raise OSError(
+                errno.EMFILE,
+                "Too many open files: the last file descriptors are reserved for operations that release others",
+            )
 
 
 class ReadOnlyFiles(OsFiles):
@@ -384,7 +387,7 @@ class ReadOnlyFiles(OsFiles):
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
         if create or truncate:
-            raise OSError(errno.EROFS, "opened for reading alone", path)
+            raise OSError(errno.EROFS, "opened read-only", path)
         return self.file_type(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
 

@@ -34,7 +34,7 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 _LINKS_MAX = 40
 """Largest number of symbolic links in a chain, as in Linux (path_resolution(7))."""
-_NO_MODES = "where chmod changes nothing (a drive of Windows in WSL), name a directory in your home directory"
+_NO_MODES = "if chmod has no effect (a Windows drive in WSL), use a directory in your home directory"
 
 PRIVATE_DIRECTORY = 0o700
 PRIVATE_FILE = 0o600
@@ -91,7 +91,7 @@ def open_file(
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise UntrustedFileError(path, "is no regular file", "move it away")
+            raise UntrustedFileError(path, "is not a regular file", "move it elsewhere")
         if not _is_plainly_ours(found):
             _check_entry(path, found)
         if truncate:
@@ -118,11 +118,11 @@ def read_secrets(path: str) -> tuple[str, str]:
     if stat.S_ISCHR(found.st_mode):  # a terminal
         return text, ""
     if not _is_trusted(found):
-        return text, f"{path}: uid {found.st_uid} may change the secrets there; chown {os.geteuid()} {path}"
+        return text, f"{path}: uid {found.st_uid} can change the secrets in this file; chown {os.geteuid()} {path}"
     if not verbs:
         return text, ""
     remedy = f"chmod o-{'r' * ('read' in verbs)}{'w' * ('change' in verbs)} {path}"
-    return text, f"{path}: all users of this machine may {' and '.join(verbs)} the secrets there; {remedy}"
+    return text, f"{path}: all users of this machine can {' and '.join(verbs)} the secrets in this file; {remedy}"
 
 
 def make_file(path: str, mode: int = PRIVATE_FILE) -> int:
@@ -167,7 +167,7 @@ def check_data_dir(path: str) -> None:
     while found is not None and stat.S_ISLNK(found.st_mode):
         if not _is_trusted(found):
             raise UntrustedFileError(
-                path, f"is a symbolic link of uid {found.st_uid}", "name the directory that it leads to"
+                path, f"is a symbolic link of uid {found.st_uid}", "use the directory that it leads to"
             )
         links += 1
         if links > _LINKS_MAX:
@@ -184,8 +184,8 @@ def check_data_dir(path: str) -> None:
     if not _is_plainly_ours(os.stat(_above(os.path.realpath(path)))):
         raise UntrustedFileError(
             path,
-            f"belongs to uid {found.st_uid}, and the broker runs as uid {os.geteuid()}",
-            "name a directory of that user's own, or run the broker as its owner",
+            f"belongs to uid {found.st_uid}, but the broker runs as uid {os.geteuid()}",
+            "use a directory of that user, or run the broker as its owner",
         )
 
 
@@ -233,8 +233,8 @@ def _check_entry(path: str, found: os.stat_result) -> None:
     if not (_is_trusted(found) or found.st_uid == above.st_uid or is_of_group):
         raise UntrustedFileError(
             path,
-            f"belongs to uid {found.st_uid}, and the broker runs as uid {os.geteuid()}",
-            f"move it away, or chown {os.geteuid()} it if it is yours",
+            f"belongs to uid {found.st_uid}, but the broker runs as uid {os.geteuid()}",
+            f"move it elsewhere, or chown {os.geteuid()} it if it is yours",
         )
 
 
@@ -249,7 +249,7 @@ def _seen(path: str) -> os.stat_result | None:
 def _written_by_all(path: str, found: os.stat_result, remedy: str) -> UntrustedFileError:
     return UntrustedFileError(
         path,
-        f"all users of this machine may write to it (mode {stat.S_IMODE(found.st_mode):04o})",
+        f"all users of this machine can write to it (mode {stat.S_IMODE(found.st_mode):04o})",
         f"{remedy}, or {_NO_MODES}",
     )
 
@@ -257,7 +257,7 @@ def _written_by_all(path: str, found: os.stat_result, remedy: str) -> UntrustedF
 def linked(path: str) -> UntrustedFileError:
     """Return the error for a symbolic link."""
     return UntrustedFileError(
-        path, "is a symbolic link, which is not followed", "put what it leads to in its place, or mount it there"
+        path, "is a symbolic link, which is not followed", "replace the link by its target, or mount the target there"
     )
 
 

@@ -36,13 +36,16 @@ class ChunkReader:
             size_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(self.view[:got][_LENGTH], signed=True)
             if not HEADER_BYTES <= size_bytes <= end - position:
                 raise CorruptRecordError(
-                    f"segment {segment.base_offset}: a batch of {size_bytes} bytes at {position}, the end is at {end}"
+                    f"segment {segment.base_offset}: invalid batch size of {size_bytes} bytes at position {position}"
+                    f" (segment end {end})"
                 )
             if size_bytes > len(self.view):
                 self.view = memoryview(bytearray(size_bytes))
                 got = file.read_into(position, self.view)
             if size_bytes > got:
-                raise CorruptRecordError(f"segment {segment.base_offset}: the file ends at {position + got}")
+                raise CorruptRecordError(
+                    f"segment {segment.base_offset}: unexpected end of file at position {position + got}"
+                )
             self._taken_bytes = 0
             yield got
             position += self._taken_bytes
@@ -59,9 +62,9 @@ def unreadable(segment: LogSegment, view: memoryview, at: int) -> CorruptRecordE
         batch = RecordBatch(view, at)
         where = f"{where}, offset {batch.base_offset}"
         if batch.record_count < 0 or batch.last_offset_delta < 0:
-            return CorruptRecordError(f"{where}: impossible counts: {batch!r}")
+            return CorruptRecordError(f"{where}: invalid counts: {batch!r}")
         for _ in batch.spans():
             pass
     except CorruptRecordError as error:
         return CorruptRecordError(f"{where}: {error.message}")
-    return CorruptRecordError(f"{where}: records that cannot be: {batch!r}")
+    return CorruptRecordError(f"{where}: invalid records: {batch!r}")

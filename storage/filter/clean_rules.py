@@ -193,7 +193,8 @@ class BatchFilter:
         expected = self._bits.ordinal_ends.get(base_offset, self._kernel.ordinal)
         if self._kernel.ordinal != expected:
             raise CorruptRecordError(
-                f"segment {base_offset}: its records end at number {self._kernel.ordinal}, at {expected} for the map"
+                f"segment {base_offset}: its records end at number {self._kernel.ordinal}, expected {expected} from the"
+                " offset map"
             )
 
     def _take_control(self, segment: LogSegment, view: memoryview, at: int, batch: RecordBatch) -> None:

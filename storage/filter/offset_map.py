@@ -47,7 +47,9 @@ def entries_max(buffer_bytes: int, load_factor: float) -> int:
     """
     entries = int(buffer_bytes // BYTES_PER_SLOT * load_factor)
     if entries <= 1:
-        raise ValueError(f"a map of {buffer_bytes} bytes filled to {load_factor} has no room for keys")
+        raise ValueError(
+            f"offset map too small: {buffer_bytes} bytes with load factor {load_factor} cannot hold two keys"
+        )
     return entries
 
 

@@ -26,7 +26,7 @@ class LargeWriteError(Exception):
     """
 
     def __init__(self, checked: CheckedBatch, ahead: WriteAhead) -> None:
-        super().__init__("a large batch is to be written")
+        super().__init__("a large batch must be written")
         self.checked = checked
         self.write = ahead.write
 

@@ -188,7 +188,8 @@ class Log(DurableLog):
         if size_bytes > config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"The batch for {self.topic_partition} has {size_bytes} bytes, segment.bytes is {config.segment_bytes}",
+                f"The batch for {self.topic_partition} has {size_bytes} bytes, which exceeds"
+                f" segment.bytes={config.segment_bytes}",
             )
         has_producer = producer_id != NO_PRODUCER_ID
         if has_producer:
@@ -199,7 +200,8 @@ class Log(DurableLog):
         if last_offset >= paths.OFFSET_MAX:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.topic_partition} ends at {base_offset} and has no {last_offset_delta + 1} offsets left of 2^63",
+                f"{self.topic_partition}: not enough offsets left below 2^63 (log end {base_offset}, batch needs"
+                f" {last_offset_delta + 1})",
             )
         try:
             self.leader_epochs.assign(leader_epoch, base_offset)
@@ -229,7 +231,7 @@ class Log(DurableLog):
                     segment.txn_index.append(aborted)
             except Exception as error:
                 self.give_up(
-                    f"an append ended half-way: {error!r}"
+                    f"append failed halfway: {error!r}"
                 )  # the log has everything about its producers: a start reads it
                 raise
         return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset)
@@ -387,7 +389,7 @@ class Log(DurableLog):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
         """
-        with self._working(), self._whole("a truncation"):
+        with self._working(), self._whole("truncation"):
             if offset >= self.log_end_offset:
                 return
             if offset <= self.segments.first.base_offset:
@@ -427,7 +429,7 @@ class Log(DurableLog):
             KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
         """
         self.make()
-        with self._working(), self._whole("a truncation"):
+        with self._working(), self._whole("truncation"):
             self._delete_segments(list(self.segments)[::-1], elapsed_ms)
             self.files.sync_dir(self.directory)
             self._active = LogSegment.create(self.files, self.directory, offset, self.config, now_ms)
@@ -495,7 +497,7 @@ class Log(DurableLog):
     def _give_up_swap(self, error: BaseException) -> None:
         if isinstance(error, OSError):
             self._health.note(error)
-        self.give_up(f"a swap ended half-way: {error!r}")
+        self.give_up(f"segment swap failed halfway: {error!r}")
 
     def commit_swap(
         self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], elapsed_ms: int

@@ -177,11 +177,11 @@ class LogReader:
         except Exception as error:
             if isinstance(error, OSError):
                 self._health.note(error)
-            self.give_up(f"{what} ended half-way: {error}")
+            self.give_up(f"{what} failed halfway: {error}")
             raise
 
     def _offline(self) -> KafkaError:
-        return KafkaError(self._health.code, f"{self.topic_partition} cannot be used: {self._health.failure}")
+        return KafkaError(self._health.code, f"{self.topic_partition} is unavailable: {self._health.failure}")
 
     def locate(self, offset: int, *, at_once: bool = False) -> LogOffsetMetadata:
         """Find the position of `offset`, or for the LEO that of the next batch. `offset` is at most the LEO.
@@ -235,7 +235,8 @@ class LogReader:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} of {self.topic_partition}, which has {self.log_start_offset} to {self.log_end_offset}",
+                f"offset {offset} is out of range for {self.topic_partition}, which has {self.log_start_offset} to"
+                f" {self.log_end_offset}",
             )
         start = end
         if offset > end.offset:

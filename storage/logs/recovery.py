@@ -151,9 +151,7 @@ class _Loader:
         log_end_offset = segments[-1].next_offset() if segments else self.log_start_offset
         segments = self._split_overflowing(segments, log_end_offset)
         if segments and log_end_offset < self.log_start_offset:
-            self.note(
-                f"the log ends at {log_end_offset}, below its start {self.log_start_offset}: all segments are deleted"
-            )
+            self.note(f"log end {log_end_offset} is below log start {self.log_start_offset}: deleting all segments")
             self._delete(segments)
             segments = []
             log_end_offset = self.log_start_offset
@@ -243,7 +241,7 @@ class _Loader:
             self.log_start_offset = max(self.log_start_offset, self.stopped.log_start_offset)
         if not changed:
             return changed
-        self.note(f"{', '.join(sorted(changed))}: not what the last clean stop has left")
+        self.note(f"{', '.join(sorted(changed))}: changed since the last clean stop")
         parsed = {name: file for name in changed if (file := paths.parse_segment_name(name))}
         for name, file in parsed.items():
             if file.kind == paths.SNAPSHOT:
@@ -275,7 +273,7 @@ class _Loader:
         bases = {file.base_offset for file in found if file.kind == paths.LOG}
         for file in found:
             if file.kind not in (paths.LOG, paths.SNAPSHOT) and file.base_offset not in bases:
-                self.note(f"{paths.segment_file_name(*file)} belongs to no segment and is removed")
+                self.note(f"removing {paths.segment_file_name(*file)}: no segment found for it")
                 self.files.remove(paths.segment_path(self.directory, *file))
         return [self._open_segment(base) for base in sorted(bases)]
 
@@ -294,7 +292,7 @@ class _Loader:
         try:
             return LeaderEpochs(self.files, path)
         except CorruptCheckpointError as error:
-            self.note(f"{error}; it is begun anew")
+            self.note(f"{error}; starting with an empty one")
             self.files.remove(path)
             return LeaderEpochs(self.files, path)
 
@@ -304,10 +302,10 @@ class _Loader:
             segment.sanity_check()
             names = [paths.segment_file_name(segment.base_offset, kind) for kind in paths.SEGMENT_KINDS[1:]]
             if not doubtful.isdisjoint(names):
-                raise DamagedFileError(f"segment {segment.base_offset} has other indexes than at the last stop")
+                raise DamagedFileError(f"indexes of segment {segment.base_offset} differ from those at the last stop")
         except DamagedFileError as error:
-            self.note(f"{error}; its indexes are rebuilt")
-            # A segment with an offset index is assumed to have its transaction index also. So the offset index is removed
+            self.note(f"{error}; rebuilding the indexes")
+            # A segment with offset index is assumed to have its transaction index also. So the offset index is removed
             # before the others are touched, and is written after them.
             self.files.remove(segment.offset_index.path)
             self.files.sync_dir(self.directory)
@@ -316,7 +314,7 @@ class _Loader:
             cut_bytes = segment.recover(Replay(self.producers))
             if cut_bytes:
                 self.note(
-                    f"{cut_bytes} bytes at the end of segment {segment.base_offset} are no batches and are cut off"
+                    f"truncating {cut_bytes} bytes at the end of segment {segment.base_offset}: not valid batches"
                 )
             segment.txn_index.flush(sync=True)
             self.files.sync_dir(self.directory)
@@ -342,8 +340,8 @@ class _Loader:
                 segment.on_roll()
             if cut_bytes:
                 self.note(
-                    f"{cut_bytes} bytes from offset {segment.next_offset()} on are no batches and are cut off"
-                    + (f", {len(later)} segments behind them are deleted" if later else "")
+                    f"truncating {cut_bytes} bytes from offset {segment.next_offset()}: not valid batches"
+                    + (f", and deleting {len(later)} later segments" if later else "")
                 )
                 segment.flush()
                 return [other for other in segments if other.base_offset <= segment.base_offset]
@@ -360,7 +358,7 @@ class _Loader:
                     continue
                 new = split_segment(segment, self.now_ms)
             except CorruptRecordError as error:
-                self.note(f"{error}; its offsets do not fit the segment, which cannot be split")
+                self.note(f"{error}; offsets are out of range for the segment, which cannot be split")
                 found.append(segment)
                 continue
             swap_files(self.files, self.directory, new, [segment])
@@ -369,7 +367,7 @@ class _Loader:
                 paths.snapshot_path(self.directory, segment.base_offset, paths.DELETED),
             ):
                 self.files.remove(path)
-            self.note(f"offsets of segment {segment.base_offset} do not fit it: split into {len(new)} segments")
+            self.note(f"offsets of segment {segment.base_offset} are out of range: split into {len(new)} segments")
             found += new
         return found
 

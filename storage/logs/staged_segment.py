@@ -60,8 +60,8 @@ class StagedSegment:
             if files.is_file(path):
                 found = size_and_crc(files, path) if is_read else (files.size(path), crc)
             if found != (size_bytes, crc):
-                there = "no file of its own" if found is None else f"{found[0]} bytes of CRC {found[1]:#x}"
-                raise DamagedFileError(f"{path}: expected {size_bytes} bytes of CRC {crc:#x}, found {there}")
+                there = "no regular file" if found is None else f"{found[0]} bytes with CRC {found[1]:#x}"
+                raise DamagedFileError(f"{path}: expected {size_bytes} bytes with CRC {crc:#x}, found {there}")
 
     def link_into(self, files: Files, directory: str, config: LogConfig, now_ms: int) -> LogSegment:
         """Link the files into a log's directory, under `.cleaned`, as `swap_files` needs them. On disk on return.
@@ -98,16 +98,16 @@ def read_staged(files: Files, directory: str, *, manifest_crc: int | None = None
     """
     path = paths.join(directory, MANIFEST_FILE)
     if not files.is_file(path):
-        raise DamagedFileError(f"{path}: expected a manifest, found no file of its own")
+        raise DamagedFileError(f"{path}: expected a manifest, found no regular file")
     if (size_bytes := files.size(path)) > MANIFEST_BYTES_MAX:
-        raise DamagedFileError(f"{path}: expected at most {MANIFEST_BYTES_MAX} bytes, found {size_bytes}")
+        raise DamagedFileError(f"{path}: manifest too large ({size_bytes} bytes, limit {MANIFEST_BYTES_MAX})")
     file = files.open(path)
     try:
         data = file.read_at(0, size_bytes)
     finally:
         file.close()
     if manifest_crc is not None and (crc := crc32c(data)) != manifest_crc:
-        raise DamagedFileError(f"{path}: expected a manifest of CRC {manifest_crc:#x}, found {crc:#x}")
+        raise DamagedFileError(f"{path}: expected a manifest with CRC {manifest_crc:#x}, found {crc:#x}")
     try:
         fields = json.loads(data)
         found = StagedSegment(
@@ -117,7 +117,7 @@ def read_staged(files: Files, directory: str, *, manifest_crc: int | None = None
             {str(name): (int(size_bytes), int(crc)) for name, (size_bytes, crc) in fields["files"].items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedFileError(f"{path}: expected a manifest, found one that cannot be read: {error!r}") from error
+        raise DamagedFileError(f"{path}: invalid manifest: {error!r}") from error
     _check_sense(found, path)
     return found
 
@@ -126,7 +126,7 @@ def _check_sense(found: StagedSegment, path: str) -> None:
     sources = found.source_base_offsets
     if not sources or sources[0] != found.base_offset or list(sources) != sorted(set(sources)):
         raise DamagedFileError(
-            f"{path}: expected sources in order from {found.base_offset} on, found {list(sources)[:10]}"
+            f"{path}: expected source segments in order from {found.base_offset}, found {list(sources)[:10]}"
         )
     of_segment = {paths.segment_file_name(found.base_offset, kind) for kind in paths.SEGMENT_KINDS}
     needed = {paths.segment_file_name(found.base_offset, kind) for kind in (paths.LOG, paths.INDEX)}
@@ -177,7 +177,7 @@ def bring_in(
     if staged.base_offset != bases[0] or not set(bases).issubset(staged.source_base_offsets):
         made_of = list(staged.source_base_offsets)
         raise DamagedFileError(
-            f"{directory}: expected a segment in the place of {bases[:10]}, found one of {made_of[:10]}"
+            f"{directory}: expected a replacement for segments {bases[:10]}, found one for {made_of[:10]}"
         )
     staged.check(log.files)
     # An old value must not be removed because of a newer one that a power loss could still destroy.

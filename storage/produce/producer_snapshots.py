@@ -44,7 +44,7 @@ def decode(data: bytes) -> list[ProducerState]:
 
 def _entries(data: bytes) -> memoryview:
     if len(data) < _PREFIX.size + _COUNT.size:
-        raise DamagedFileError(f"{len(data)} bytes are too few for a producer snapshot")
+        raise DamagedFileError(f"too short for a producer snapshot ({len(data)} bytes)")
     version, crc = _PREFIX.unpack_from(data)
     if version != _VERSION:
         raise DamagedFileError(f"unknown version {version}")
@@ -54,7 +54,7 @@ def _entries(data: bytes) -> memoryview:
     (count,) = _COUNT.unpack_from(body)
     entries = body[_COUNT.size :]
     if len(entries) != count * ENTRY.size:
-        raise DamagedFileError(f"{count} entries announced in {len(entries)} bytes")
+        raise DamagedFileError(f"expected {count} entries, found {len(entries)} bytes")
     return entries
 
 

@@ -171,8 +171,8 @@ class ProducerStates:
         if state.current_txn_first_offset is not None and not batch.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"Expected transactional write from producer {batch.producer_id}: its transaction is open since offset"
-                f" {state.current_txn_first_offset}",
+                f"Expected transactional write from producer {batch.producer_id}: its transaction has been open since"
+                f" offset {state.current_txn_first_offset}",
             )
         return None
 
@@ -206,7 +206,7 @@ class ProducerStates:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"A marker of transaction version {transaction_version} for producer {batch.producer_id} has epoch"
-                f" {batch.producer_epoch}, the transaction's own; it must be larger",
+                f" {batch.producer_epoch} of the transaction; it must be greater",
             )
         marker = read_marker(batch)
         if marker is not None and marker.coordinator_epoch < state.coordinator_epoch:

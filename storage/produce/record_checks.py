@@ -56,9 +56,9 @@ _SOUND = Found.SOUND
 _WALKS_PIECES = kernel.COMPILED and hasattr(kernel, "RecordWalk")
 _GOES_ON = (Found.KEYLESS, Found.UNTIMELY)
 _UNREADABLE = {
-    Found.DAMAGED: "record {0} is not as long as its fields, or leaves its batch",
+    Found.DAMAGED: "length of record {0} does not match its fields, or exceeds its batch",
     Found.MISNUMBERED: "record {0} does not have offset delta {0}",
-    Found.LEFT_OVER: "bytes follow the {0} records of the batch",
+    Found.LEFT_OVER: "unexpected bytes after the {0} records of the batch",
 }
 
 
@@ -155,7 +155,7 @@ def check_records(
         if error.code is ErrorCode.MESSAGE_TOO_LARGE:
             raise
         raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"Records for {topic_partition} cannot be read: {error.message}"
+            ErrorCode.INVALID_RECORD, f"Cannot read the records for {topic_partition}: {error.message}"
         ) from None
     if errors:
         raise _refusal(errors, topic_partition)

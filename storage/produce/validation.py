@@ -223,12 +223,12 @@ def _end_of_batch(view: memoryview, at: int) -> int | None:
         return None
     _, length = LOG_OVERHEAD.unpack_from(view, at)
     if length < OLD_LENGTH_MIN:
-        raise CorruptRecordError(f"no record batch has a length of {length}")
+        raise CorruptRecordError(f"invalid record batch length {length}")
     if len(view) - at <= MAGIC_POSITION:
         return None
     magic = view[at + MAGIC_POSITION]
     if magic > MAGIC:
-        raise CorruptRecordError(f"no record batch has magic {magic}")
+        raise CorruptRecordError(f"invalid record batch magic {magic}")
     end = at + LOG_OVERHEAD_BYTES + length
     return end if end <= len(view) else None
 
@@ -240,7 +240,7 @@ def _check_header(batch: RecordBatch, topic_partition: object, config: Validatio
     if batch.size_bytes > config.max_message_bytes:
         raise _too_large(batch, topic_partition, config)
     if crc32c(batch.view[ATTRIBUTES_POSITION:]) != batch.crc:
-        raise CorruptRecordError(f"CRC {batch.crc} of a batch for {topic_partition} is not that of its bytes")
+        raise CorruptRecordError(f"CRC {batch.crc} of a batch for {topic_partition} does not match its content")
     attributes = batch.attributes
     if attributes & CODEC_MASK > _CODEC_MAX:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression codec {batch.codec}")
@@ -261,7 +261,8 @@ def _check_header(batch: RecordBatch, topic_partition: object, config: Validatio
 def _too_large(batch: RecordBatch, topic_partition: object, config: ValidationConfig) -> KafkaError:
     return KafkaError(
         ErrorCode.MESSAGE_TOO_LARGE,
-        f"The batch for {topic_partition} has {batch.size_bytes} bytes, max.message.bytes is {config.max_message_bytes}",
+        f"The batch for {topic_partition} has {batch.size_bytes} bytes, which exceeds"
+        f" max.message.bytes={config.max_message_bytes}",
     )
 
 
@@ -280,8 +281,8 @@ def _recompressed(
     if packer.is_too_large:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"The batch for {topic_partition}, packed as its topic's compression.type={config.compression_type} wants it, has more"
-            f" than max.message.bytes={config.max_message_bytes}",
+            f"The batch for {topic_partition}, recompressed with compression.type={config.compression_type}, exceeds"
+            f" max.message.bytes={config.max_message_bytes}",
         )
     return RecordBatch(
         seal_batch(

@@ -48,9 +48,9 @@ class OldFormatError(KafkaError):
     def __init__(self, where: str, position: int, magic: int) -> None:
         super().__init__(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"{where}, byte {position}: records of format v{magic}, which Apache Kafka before 0.11 wrote; this broker reads v2"
-            " alone, and leaves the partition as it is. To keep the records, copy them to another topic with Apache Kafka; to"
-            " do without them, delete the topic, or stop the broker and move the directory of the partition away",
+            f"{where}, byte {position}: record format v{magic} (Apache Kafka before 0.11) is not supported, only v2;"
+            " the partition stays unchanged. To keep the records, copy them to another topic with Apache Kafka. To"
+            " discard them, delete the topic, or stop the broker and move the partition directory elsewhere",
         )
 
 
@@ -83,7 +83,7 @@ def batch_steps(file: File, position: int, where: str, *, at_once: bool = False)
                 if not at_once:
                     refuse_old_format(file, position, where)
                 raise CorruptRecordError(
-                    f"{where}, byte {position}: no batch begins here, or it is cut short: magic {magic}, length {length}"
+                    f"{where}, byte {position}: invalid or truncated batch: magic {magic}, length {length}"
                 )
             yield position, end, base_offset + last_offset_delta
             position = end
@@ -150,7 +150,8 @@ def batch_walk(
                 raise CorruptRecordError(f"{where}, byte {position}: {error.message}") from None
             if position + batch.size_bytes > size_bytes:
                 raise CorruptRecordError(
-                    f"{where}, byte {position}: batch of {batch.size_bytes} bytes, {size_bytes - position} are left"
+                    f"{where}, byte {position}: batch of {batch.size_bytes} bytes, but only {size_bytes - position}"
+                    " bytes are left"
                 )
             if not batch.is_whole and batch.size_bytes <= whole_bytes_max:
                 wanted_bytes = max(chunk_bytes, batch.size_bytes)
@@ -190,4 +191,4 @@ def refuse_old_format(file: File, position: int, where: str) -> None:
 
 
 def _no_header(where: str, position: int, left_bytes: int) -> CorruptRecordError:
-    return CorruptRecordError(f"{where}, byte {position}: {left_bytes} bytes where a batch header should be")
+    return CorruptRecordError(f"{where}, byte {position}: incomplete batch header ({left_bytes} bytes)")

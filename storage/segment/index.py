@@ -291,9 +291,9 @@ class TransactionIndex(IndexFile):
         previous = self.base_offset - 1
         for count, (version, _, first_offset, last_offset, _) in enumerate(self._ENTRY.iter_unpack(data), 1):
             if version != self._VERSION:
-                raise self._corrupt(f"an entry has the unknown version {version}")
+                raise self._corrupt(f"unknown version {version} of an entry")
             if last_offset <= previous:
-                raise self._corrupt(f"last offset {last_offset} is not above {previous}")
+                raise self._corrupt(f"last offset {last_offset} is not greater than {previous}")
             previous = last_offset
             block_earliest = min(block_earliest, first_offset)
             if count % ENTRIES_PER_BLOCK == 0:

@@ -148,7 +148,7 @@ class IndexFile(ABC):
             file.close()
             is_current = True
         if len(data) % self.ENTRY_BYTES:
-            raise self._corrupt(f"{len(data)} bytes are no whole number of entries")
+            raise self._corrupt(f"size of {len(data)} bytes is not a multiple of the entry size")
         self._decode(data)
         self._written_count = len(data) // self.ENTRY_BYTES
         self._is_file_current = self._is_file_synced = is_current
@@ -227,7 +227,7 @@ class SparseIndex(IndexFile):
     def _relative(self, offset: int) -> int:
         relative = offset - self.base_offset
         if not 0 <= relative <= RELATIVE_OFFSET_MAX:
-            raise ValueError(f"offset {offset} does not fit an index with base offset {self.base_offset}")
+            raise ValueError(f"offset {offset} is out of range for an index with base offset {self.base_offset}")
         return relative
 
     def _add(self, relative: int, value: int, max_count: int) -> None:
@@ -248,7 +248,7 @@ class SparseIndex(IndexFile):
         offsets = _column("i", data, self.OFFSETS_AT, self.ENTRY_BYTES)
         values = _column(self.VALUE_TYPE, data, self.VALUES_AT, self.ENTRY_BYTES)
         if offsets and offsets[0] < 0:
-            raise self._corrupt("an offset lies below the base offset")
+            raise self._corrupt("an offset is below the base offset")
         if not _is_increasing(offsets, strictly=self.STRICTLY):
             raise self._corrupt("offsets do not increase")
         if not _is_increasing(values, strictly=True):

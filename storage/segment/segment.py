@@ -148,7 +148,9 @@ class LogSegment(SegmentReader):
             try:
                 self.log_file.truncate(start)
             except OSError as error:
-                raise OSError(errno.EIO, f"batches of a refused append stay in the file: {error.strerror}") from error
+                raise OSError(
+                    errno.EIO, f"cannot remove batches of a failed append from the file: {error.strerror}"
+                ) from error
             self._first_batch_timestamp_ms = None
             self._indexes.truncate_to(base_offset)
             raise
@@ -168,7 +170,7 @@ class LogSegment(SegmentReader):
         self._indexes.take(found)
 
     def _misfit(self, last_offset: int) -> ValueError:
-        return ValueError(f"offset {last_offset} does not fit a segment with base offset {self.base_offset}")
+        return ValueError(f"offset {last_offset} is out of range for a segment with base offset {self.base_offset}")
 
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that reaches `offset` or beyond, with its index entries.
@@ -237,7 +239,7 @@ class LogSegment(SegmentReader):
         Open FileSlices stay readable.
         """
         if old != self.suffix:
-            raise ValueError(f"{self!r} does not carry the suffix {old!r}")
+            raise ValueError(f"{self!r} does not have the suffix {old!r}")
         new_path = paths.log_path(self.directory, self.base_offset, new)
         self.files.rename(self._log_path, new_path)
         # From here on the segment has the new name, and a repeated call renames the indexes that are left.

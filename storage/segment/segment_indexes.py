@@ -247,7 +247,7 @@ class SegmentIndexes:
             try:
                 offset, position = self.offset.last_entry
                 if position > 0 and position >= self._log_file.size():
-                    raise DamagedFileError(f"{self.offset.path}: offset {offset} lies past the log's end")
+                    raise DamagedFileError(f"{self.offset.path}: offset {offset} is after the log end")
             except DamagedFileError:
                 self.rebuild()
             self._is_offset_index_checked = True

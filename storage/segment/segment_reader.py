@@ -224,12 +224,14 @@ class SegmentReader:
             raise DamagedFileError(f"{index.path} is missing")
         for each in self._indexes.all:
             if self.files.exists(each.path) and self.files.size(each.path) % each.ENTRY_BYTES:
-                raise DamagedFileError(f"{each.path}: not a whole number of entries")
+                raise DamagedFileError(f"{each.path}: size is not a multiple of the entry size")
         if entry := index.last_entry_in_file():
             offset, position = entry
             # Apache Kafka preallocates; the zeros that it leaves when killed look like (base, 0), which is not a valid entry.
             if not (offset >= self.base_offset and 0 < position < self.size_bytes):
-                raise DamagedFileError(f"{index.path}: the last entry is {entry}, the log has {self.size_bytes} bytes")
+                raise DamagedFileError(
+                    f"{index.path}: the last entry is {entry}, but the log has {self.size_bytes} bytes"
+                )
         self.txn_index.sanity_check()
 
     def _path(self, kind: str) -> str:

@@ -56,7 +56,7 @@ def _first_record(batch: RecordBatch, timestamp_ms: int, starting_offset: int) -
         return batch.max_timestamp if stamped else timestamp, batch.base_offset + delta
     if found != kernel.Found.SOUND:
         raise CorruptRecordError(
-            f"batch at offset {batch.base_offset}: record {delta} of {batch.record_count} cannot be read"
+            f"batch at offset {batch.base_offset}: cannot read record {delta} of {batch.record_count}"
         )
     return None
 

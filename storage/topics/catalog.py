@@ -73,9 +73,7 @@ class Catalog:
             return None
         size_bytes = files.size(path)
         if size_bytes > MAX_CATALOG_BYTES:
-            raise DataDirectoryError(
-                f"{path}: {size_bytes} bytes, more than the {MAX_CATALOG_BYTES} that a catalog may have"
-            )
+            raise DataDirectoryError(f"{path}: catalog too large ({size_bytes} bytes, limit {MAX_CATALOG_BYTES})")
         file = files.open(path)
         try:
             data = file.read_at(0, size_bytes)
@@ -242,7 +240,7 @@ class Catalog:
         with suppress(Exception):  # whatever the error is, the doubt must be reported
             self._save(self._state)
         if not self._is_on_disk:
-            self.on_doubt(f"{self._path} may hold a change that was refused: {refusal}")
+            self.on_doubt(f"{self._path} may contain a rejected change: {refusal}")
 
     def _save(self, state: CatalogState) -> None:
         self._put_in_place(self._write_beside(state))
@@ -251,7 +249,7 @@ class Catalog:
         pieces = list(encode_in_pieces(state, self._texts))
         size_bytes = sum(map(len, pieces))
         if size_bytes > MAX_CATALOG_BYTES:
-            reason = f"it would have {size_bytes} bytes, and no start reads more than {MAX_CATALOG_BYTES}"
+            reason = f"catalog too large ({size_bytes} bytes, limit {MAX_CATALOG_BYTES})"
             raise OSError(errno.EFBIG, reason, self._path)
         return write_beside(self._files, self._path, *pieces)
 

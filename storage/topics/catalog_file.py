@@ -198,13 +198,13 @@ def decode(data: bytes, path: str) -> CatalogState:
     try:
         top = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise DataDirectoryError(f"{path}: not a readable catalog: {error}") from error
+        raise DataDirectoryError(f"{path}: invalid catalog: {error}") from error
     state = _Reader(path).state(top)
     if b"\\u" in data:  # only an escape can be half a surrogate pair, which could not be written again
         try:
             json.dumps(top, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise DataDirectoryError(f"{path}: has a text that is no Unicode: {error.reason}") from error
+            raise DataDirectoryError(f"{path}: invalid Unicode: {error.reason}") from error
     return state
 
 
@@ -222,7 +222,7 @@ class _Reader:
     def state(self, top: Any) -> CatalogState:
         version = top.get("version") if isinstance(top, dict) else None
         if version != VERSION:
-            raise self._error("version", f"is {version!r}; this Ottla reads version {VERSION}")
+            raise self._error("version", f"is {version!r}; this version of Ottla supports {VERSION}")
         directories = self._configs(top["directories"], "directories") if "directories" in top else None
         sections = {
             name: Entries.of(
@@ -237,7 +237,7 @@ class _Reader:
         )
         topics = {name: self._topic(name, value) for name, value in self._map(found["topics"], "topics")}
         if len({topic.topic_id for topic in topics.values()}) < len(topics):
-            raise self._error("topics", "has two topics of one id")
+            raise self._error("topics", "contains a duplicate topic ID")
         return CatalogState(
             cluster_id=self._text(found["cluster_id"], "cluster_id"),
             topics=topics,
@@ -271,7 +271,7 @@ class _Reader:
         found = self._object(value, place, "replicas", "leader", "leader_epoch")
         replicas = found["replicas"]
         if not isinstance(replicas, list) or not replicas:
-            raise self._error(f"{place}.replicas", "must be a list with at least one node id")
+            raise self._error(f"{place}.replicas", "must be a list with at least one node ID")
         return PartitionEntry(
             tuple(self._number(node, f"{place}.replicas", 2**31 - 1) for node in replicas),
             self._number(found["leader"], f"{place}.leader", 2**31 - 1),
@@ -282,10 +282,10 @@ class _Reader:
         found = dict(self._map(value, place))
         for key in keys:
             if key not in found:
-                raise self._error(place, f"lacks {key!r}")
+                raise self._error(place, f"{key!r} is missing")
         for key in found:
             if key not in keys:
-                raise self._error(place, f"has {key!r}, which this Ottla does not know; was a newer one here?")
+                raise self._error(place, f"has the unknown entry {key!r}; it may have been written by a newer version")
         return found
 
     def _map(self, value: Any, place: str) -> Iterable[tuple[str, Any]]:
@@ -298,12 +298,12 @@ class _Reader:
 
     def _text(self, value: Any, place: str) -> str:
         if not isinstance(value, str) or not _is_unicode(value):
-            raise self._error(place, "must be a text")
+            raise self._error(place, "must be a string")
         return value
 
     def _number(self, value: Any, place: str, maximum: int) -> int:
         if type(value) is not int or not 0 <= value <= maximum:
-            raise self._error(place, f"must be a whole number from 0 to {maximum}")
+            raise self._error(place, f"must be an integer from 0 to {maximum}")
         return value
 
     def _id(self, value: Any, place: str) -> bytes:
@@ -312,7 +312,7 @@ class _Reader:
         except ValueError as error:
             raise self._error(place, f"is {error}") from error
         if not any(topic_id):
-            raise self._error(place, "is all zeros, which names no topic")
+            raise self._error(place, "is all zeros, which is not a valid topic ID")
         return topic_id
 
     def _error(self, place: str, what: str) -> DataDirectoryError:

@@ -98,7 +98,7 @@ def replay_cluster_metadata(files: Files, data_dir: str) -> MetadataReplay | Non
                 continue
             if batch.base_offset > next_offset:
                 raise DataDirectoryError(
-                    f"{path}: offset {batch.base_offset} at position {position} where {next_offset} should be"
+                    f"{path}: offset {batch.base_offset} at position {position}, expected {next_offset}"
                 )
             replay.apply_batch(batch, path)
             next_offset = batch.next_offset
@@ -127,7 +127,7 @@ def _batches(files: Files, path: str, *, may_be_torn: bool) -> Iterator[tuple[in
 def _batch_at(file: File, position: int, size: int) -> RecordBatch:
     header = RecordBatch(file.read_at(position, HEADER_BYTES))
     if header.size_bytes > min(BATCH_BYTES_MAX, size - position):
-        raise CorruptRecordError(f"batch of {header.size_bytes} bytes where {size - position} are left")
+        raise CorruptRecordError(f"batch of {header.size_bytes} bytes, but only {size - position} bytes are left")
     batch = RecordBatch(memoryview(file.read_at(position, header.size_bytes)))
     if not batch.is_whole or not batch.is_crc_valid():
         raise CorruptRecordError("the batch does not match its checksum")
@@ -170,14 +170,16 @@ class MetadataReplay:
         """Apply one record. Undeclared types are ignored."""
         frame_version, at = _read_uvarint(value, 0)
         if frame_version != FRAME_VERSION:
-            raise ProtocolError(f"frame version {frame_version}, known is {FRAME_VERSION}")
+            raise ProtocolError(f"unsupported frame version {frame_version}, expected {FRAME_VERSION}")
         kind, at = _read_uvarint(value, at)
         version, at = _read_uvarint(value, at)
         known = RECORD_TYPES.get(kind)
         if known is None:
             return
         if version > known.version_max:
-            raise ProtocolError(f"{known.record.__name__} version {version}, known are 0 to {known.version_max}")
+            raise ProtocolError(
+                f"{known.record.__name__}: unsupported version {version}, expected 0 to {known.version_max}"
+            )
         message, _ = codec(known.record, version, True).read(value, at)
         self._in_transaction(message)
 
@@ -218,7 +220,7 @@ class MetadataReplay:
         partitions = topic.partitions
         old = partitions.get(record.partition_id)
         if old is None:
-            raise ProtocolError(f"a change of the unknown partition {record.partition_id}")
+            raise ProtocolError(f"change of unknown partition {record.partition_id}")
         replicas = old.replicas if record.replicas is None else record.replicas
         if record.directories is not None:
             topic.directories[record.partition_id] = record.directories
@@ -253,7 +255,7 @@ class MetadataReplay:
     def _topic(self, topic_id: bytes) -> _Topic:
         topic = self._topics.get(topic_id)
         if topic is None:
-            raise ProtocolError(f"the unknown topic id {topic_id.hex()}")
+            raise ProtocolError(f"unknown topic ID {topic_id.hex()}")
         return topic
 
     def directories_of(self, node_id: int) -> dict[TopicPartition, bytes]:
@@ -304,7 +306,7 @@ def _read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise ProtocolError("cut short")
+    raise ProtocolError("truncated")
 
 
 _APPLY: dict[type[Any], Any] = {

@@ -147,7 +147,7 @@ class Option(NamedTuple):
                 # Not by a pattern that includes the white space: it would take quadratic time.
                 items = [item.strip(_AROUND_COMMAS) for item in text.split(",")] if text else []
                 if "" in items:
-                    raise self.error(text, "must not have empty items")
+                    raise self.error(text, "must not contain empty items")
                 return tuple(dict.fromkeys(items))
             case _:
                 return text

@@ -72,7 +72,7 @@ def _unescape(text: str, what: str) -> str:
         if character == "u":
             digits = text[at : at + 4]
             if not re.fullmatch("[0-9a-fA-F]{4}", digits):
-                raise ConfigError(f"malformed \\u escape in {what}: four hexadecimal digits must follow")
+                raise ConfigError(f"malformed \\u escape in {what}; expected four hexadecimal digits")
             parts.append(chr(int(digits, 16)))
             at += 4
         else:

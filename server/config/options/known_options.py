@@ -18,11 +18,11 @@ from .security_options import PER_LISTENER as SECURITY_PER_LISTENER
 REASONS = (
     (
         ("group.share.initialize.",),
-        "the group coordinator knows when its question for states has ended, and asks again then",
+        "the group coordinator retries the initialization of share states by itself",
     ),
-    (("group.share.persister.",), "states of share groups are kept by the broker's own coordinators"),
-    (("share.coordinator.state.topic.compression.",), "coordinators write their records as they are"),
-    (("remote.", "follower.fetch.last.tiered."), "there is no tiered storage"),
+    (("group.share.persister.",), "states of share groups are stored by the broker's own coordinators"),
+    (("share.coordinator.state.topic.compression.",), "coordinators write their records uncompressed"),
+    (("remote.", "follower.fetch.last.tiered."), "tiered storage is not supported"),
     (
         (
             "broker.heartbeat.",
@@ -37,7 +37,7 @@ REASONS = (
             "metadata.",
             "server.max.startup.",
         ),
-        "no quorum of controllers keeps a metadata log; the catalog is one file",
+        "the catalog is a single file, not the metadata log of a KRaft quorum",
     ),
     (
         (
@@ -50,9 +50,12 @@ REASONS = (
             "replication.quota.",
             "unclean.leader.election.interval.",
         ),
-        "all replicas are one log: nothing is fetched from a leader, and no election waits",
+        "all replicas share one log: nothing is fetched from a leader, and no election is delayed",
     ),
-    (("alter.log.dirs.", "num.replica.alter."), "a move between directories needs no threads and windows of its own"),
+    (
+        ("alter.log.dirs.", "num.replica.alter."),
+        "a move between directories needs no separate threads or quota windows",
+    ),
     (
         (
             "background.threads",
@@ -65,12 +68,12 @@ REASONS = (
             "share.coordinator.threads",
             "share.coordinator.write.",
         ),
-        "one thread serves requests in turns, and coordinators write at once",
+        "one thread serves all requests, and coordinators write at once",
     ),
-    (("num.recovery.",), "logs are read one after the other where they need recovery"),
+    (("num.recovery.",), "logs are recovered one after the other"),
     (
         ("offsets.load.", "share.coordinator.load.", "transaction.state.log.load."),
-        "coordinators read their partitions in pieces of a fixed size",
+        "coordinators read their partitions in chunks of a fixed size",
     ),
     (
         (
@@ -79,11 +82,11 @@ REASONS = (
             "producer.purgatory.",
             "share.fetch.purgatory.",
         ),
-        "requests that wait are forgotten when they end, nothing has to be purged",
+        "completed requests leave the purgatory at once, so no purge is needed",
     ),
     (
         ("kafka.metrics.", "metric.reporters", "metrics."),
-        "metrics are read over the admin listener, nothing reports them",
+        "metrics are served by the admin listener, and not sent to reporters",
     ),
     (
         (
@@ -99,23 +102,23 @@ REASONS = (
             "sasl.server.callback.",
             "security.providers",
         ),
-        "it names a class or an algorithm of Java's",
+        "it names a Java class or algorithm",
     ),
-    (("sasl.kerberos.",), "GSSAPI is not offered"),
+    (("sasl.kerberos.",), "GSSAPI is not supported"),
     (
         ("sasl.login.", "sasl.oauthbearer.assertion.", "sasl.oauthbearer.client.", "sasl.oauthbearer.token."),
-        "it is for clients that log in, and this broker logs in nowhere",
+        "it is for SASL clients, and this broker does not connect to other servers",
     ),
-    (("sasl.oauthbearer.scope",), "it is for clients that ask for a token"),
-    (("sasl.oauthbearer.",), "OAUTHBEARER is not offered"),
+    (("sasl.oauthbearer.scope",), "it is for clients that request a token"),
+    (("sasl.oauthbearer.",), "OAUTHBEARER is not supported"),
     (
         ("inter.broker.", "request.timeout.", "sasl.mechanism.", "socket.connection."),
-        "nodes of one process open no connections to each other",
+        "nodes share one process and open no connections to each other",
     ),
-    (("socket.receive.", "socket.send."), "the system chooses the buffers of sockets"),
-    (("offsets.commit.timeout.",), "a commit is written when it is answered"),
-    (("offsets.topic.compression.",), "offsets are written uncompressed, as by its default"),
-    (("cordoned.",), "no directory is kept from new partitions"),
+    (("socket.receive.", "socket.send."), "the operating system chooses the socket buffer sizes"),
+    (("offsets.commit.timeout.",), "a commit is written before it is answered"),
+    (("offsets.topic.compression.",), "offsets are written uncompressed, which is the default"),
+    (("cordoned.",), "log directories are not cordoned by this option"),
 )
 """Why options mean nothing here, by how their names begin; the first that fits holds."""
 
@@ -146,7 +149,7 @@ def _option(row: str) -> Option:
     plain = Option(name, OptionType[type_name], None)
     value = None if default == "-" else plain.parse("" if default == '""' else default)
     check = _check(bound[0]) if bound else None
-    doc = f"Known to Kafka. Means nothing here: {reason_of(name)}."
+    doc = f"Known to Kafka. No effect in Ottla: {reason_of(name)}."
     return Option(name, plain.type, value, check, doc, _UPDATE[mode], acts=False, hidden=bool(hidden))
 
 

@@ -48,78 +48,84 @@ class QuotaOptions(SecurityOptions):  # a class with slots has one base
     """Typed values of these."""
 
     controller_quota_window_num: int = option(
-        _INT, 11, at_least(1), "How many samples controller_mutation_rate is measured over.", update=_FIXED
+        _INT, 11, at_least(1), "Number of samples over which controller_mutation_rate is measured.", update=_FIXED
     )
     controller_quota_window_size_seconds: int = option(
-        _INT, 1, at_least(1), "How long each sample of controller.quota.window.num is.", update=_FIXED
+        _INT, 1, at_least(1), "Duration of each sample of controller.quota.window.num.", update=_FIXED
     )
     cordoned_log_dirs: tuple[str, ...] = option(
         _LIST,
         (),
         None,
-        "Data directories in which no new partitions are made, some of log.dirs, or * for all.",
+        "Data directories in which no new partitions are created, some of log.dirs, or * for all.",
         update=UpdateMode.PER_BROKER,
     )
     follower_replication_throttled_rate: int = option(
         _LONG,
         MAX_LONG,
         at_least(0),
-        "Bytes a second at which this node, as a new replica, catches up with the partitions that"
-        " follower.replication.throttled.replicas lists: so long a reassignment is under way.",
+        "Maximum bytes per second at which this node, as a new replica, catches up during a reassignment with the"
+        " partitions in follower.replication.throttled.replicas.",
         hidden=True,
     )
     inter_broker_listener_name: str | None = option(
         _STRING,
         None,
         None,
-        "Listener whose connections max.connections and max.connection.creation.rate do not keep waiting, if there are others;"
-        " by default the one with the name of security.inter.broker.protocol.",
+        "Listener that is exempt from max.connections and max.connection.creation.rate if there are others; by default"
+        " the one named like security.inter.broker.protocol.",
         update=_FIXED,
     )
     leader_replication_throttled_rate: int = option(
         _LONG,
         MAX_LONG,
         at_least(0),
-        "Bytes a second that this node, as a leader, gives to new replicas of the partitions that"
-        " leader.replication.throttled.replicas lists: so long a reassignment is under way.",
+        "Maximum bytes per second that this node, as a leader, sends to new replicas during a reassignment of the"
+        " partitions in leader.replication.throttled.replicas.",
         hidden=True,
     )
     max_connection_creation_rate: int = option(
-        _INT, MAX_INT, at_least(0), "Most connections a second to a node, and to each of its listeners; others wait."
+        _INT,
+        MAX_INT,
+        at_least(0),
+        "Maximum number of new connections per second of a node, and of each of its listeners; others wait.",
     )
     max_connections: int = option(
-        _INT, MAX_INT, at_least(0), "Most connections to a node, and to each of its listeners, at a time; others wait."
+        _INT,
+        MAX_INT,
+        at_least(0),
+        "Maximum number of open connections of a node, and of each of its listeners; others wait.",
     )
     max_connections_per_ip: int = option(
-        _INT, MAX_INT, at_least(0), "Most connections from one address to a node at a time; others are closed."
+        _INT, MAX_INT, at_least(0), "Maximum number of open connections from one address to a node; others are closed."
     )
     max_connections_per_ip_overrides: str = option(
         _STRING,
         "",
         Check("must be a list of HOST:NUMBER", _per_ip_overrides),
-        "Exceptions from max.connections.per.ip, HOST:NUMBER with commas between.",
+        "Exceptions to max.connections.per.ip, a comma-separated list of HOST:NUMBER.",
     )
     quota_window_num: int = option(
         _INT,
         11,
         at_least(1),
-        "How many samples quotas of clients and rates of connections are measured over.",
+        "Number of samples over which client quotas and connection rates are measured.",
         update=_FIXED,
     )
     quota_window_size_seconds: int = option(
-        _INT, 1, at_least(1), "How long each sample of quota.window.num is.", update=_FIXED
+        _INT, 1, at_least(1), "Duration of each sample of quota.window.num.", update=_FIXED
     )
     replica_alter_log_dirs_io_max_bytes_per_second: int = option(
         _LONG,
         MAX_LONG,
         at_least(0),
-        "Bytes a second that partitions on their way to another data directory are copied at, all of them together.",
+        "Maximum bytes per second for copying partitions between data directories, all together.",
         hidden=True,
     )
     security_inter_broker_protocol: str = option(
         _STRING,
         "PLAINTEXT",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        "Names the listener that inter.broker.listener.name is about where that is not set.",
+        "Security protocol that selects the listener if inter.broker.listener.name is not set.",
         update=_FIXED,
     )

@@ -95,12 +95,13 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
         if not is_transactional and member.classic is None and version < _MEMBER_EPOCH_VERSION:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"OffsetCommit {version} cannot come from a member of a consumer group, {_MEMBER_EPOCH_VERSION} can",
+                f"OffsetCommit version {version} is not supported for members of a consumer group; use version"
+                f" {_MEMBER_EPOCH_VERSION} or later",
             )
         if epoch == member.epoch:
             return None
         if epoch > member.epoch:
-            raise _stale(member, f"epoch {epoch} is above {member.epoch}, that of member {member_id}")
+            raise _stale(member, f"epoch {epoch} is greater than {member.epoch}, the epoch of member {member_id}")
         return partial(_check_assignment_epoch, member, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
@@ -108,7 +109,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
             return
         member = self.member(member_id or "")
         if epoch != member.epoch:
-            raise _stale(member, f"epoch {epoch} is not {member.epoch}, that of member {member_id}")
+            raise _stale(member, f"epoch {epoch} does not match {member.epoch}, the epoch of member {member_id}")
 
     def check_offset_delete(self) -> None:
         """Any time: only what is subscribed to is protected."""
@@ -213,9 +214,13 @@ def _stale(member: ConsumerMember, message: str) -> KafkaError:
 def _check_assignment_epoch(member: ConsumerMember, epoch: int, _topic: str, topic_id: bytes, partition: int) -> None:
     since = member.assignment_epoch(topic_id, partition)
     if since is None:
-        raise _stale(member, f"partition {partition} of topic {topic_id.hex()} is not with member {member.member_id}")
+        raise _stale(
+            member, f"partition {partition} of topic {topic_id.hex()} is not assigned to member {member.member_id}"
+        )
     if epoch < since:
-        raise _stale(member, f"epoch {epoch} is before {since}, when member {member.member_id} got the partition")
+        raise _stale(
+            member, f"epoch {epoch} is before {since}, when the partition was assigned to member {member.member_id}"
+        )
 
 
 _NONE: Mapping[int, int] = {}

@@ -90,7 +90,7 @@ def away(member: ConsumerMember) -> ConsumerMember:
 
 # From this version on the client makes the member id (KIP-1082).
 _CLIENT_MADE_ID_VERSION = 1
-_TOO_MANY = "The member names {} {}; at most {} are allowed."
+_TOO_MANY = "Too many {1} in the request ({0}, limit {2})."
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]) -> None:
@@ -109,8 +109,8 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
         (request.instance_id == "", "InstanceId can't be empty."),
         (request.rack_id == "", "RackId can't be empty."),
         *_of_epoch(request, epoch),
-        (len(names) > NAMES_MAX, _TOO_MANY.format(len(names), "topics to subscribe to", NAMES_MAX)),
-        (owned_count > OWNED_MAX, _TOO_MANY.format(owned_count, "topics and partitions of them", OWNED_MAX)),
+        (len(names) > NAMES_MAX, _TOO_MANY.format(len(names), "subscribed topics", NAMES_MAX)),
+        (owned_count > OWNED_MAX, _TOO_MANY.format(owned_count, "topics and partitions", OWNED_MAX)),
     )
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(

@@ -59,7 +59,7 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
         KafkaError: INVALID_REQUEST, in the order in which Apache Kafka looks.
     """
     names, epoch = request.subscribed_topic_names or (), request.member_epoch
-    told = f"The member names {len(names)} topics to subscribe to; at most {NAMES_MAX} are allowed."
+    told = f"Too many subscribed topics in the request ({len(names)}, limit {NAMES_MAX})."
     check_none(
         (_is_blank(request.member_id), "MemberId can't be empty."),
         (_is_blank(request.group_id), "GroupId can't be empty."),

@@ -76,8 +76,8 @@ def check_size(topics: int, partitions: int) -> None:
     if topics > TOPICS_MAX or partitions > PARTITIONS_MAX:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"the group would have states of {partitions} partitions in {topics} topics; at most {PARTITIONS_MAX} in"
-            f" {TOPICS_MAX} are allowed",
+            f"too many partition states for the group ({partitions} partitions in {topics} topics, limits"
+            f" {PARTITIONS_MAX} and {TOPICS_MAX})",
         )
 
 

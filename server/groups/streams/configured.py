@@ -165,7 +165,9 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
         count = existing(name)
         count = decided.get(name) if count is None else count
         if count is None:
-            raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Nothing tells how many partitions {name} has.")
+            raise KafkaError(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Cannot determine the number of partitions of {name}."
+            )
         return count
 
     if any(map(attrgetter("copartition_groups"), subtopologies)):
@@ -282,7 +284,8 @@ def _same(counts: Collection[int], shown: Mapping[str, int]) -> int:
 def _at(topics: tuple[Any, ...], index: int) -> Any:
     if not 0 <= index < len(topics):
         raise KafkaError(
-            ErrorCode.STREAMS_INVALID_TOPOLOGY, f"A copartition group names topic {index} of {len(topics)}."
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"Invalid topic index {index} in a copartition group of {len(topics)} topics.",
         )
     return topics[index]
 

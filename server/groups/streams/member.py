@@ -169,8 +169,8 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
         ),
         (names_tasks and None in roles, "If one task-type is non-null, all must be non-null."),
         (epoch != 0 and topology is not None, "Topology can only be provided when (re-)joining."),
-        (tasks > TASKS_MAX, f"The member names {tasks} tasks; at most {TASKS_MAX} are allowed."),
-        (tags > TAGS_MAX, f"The member has {tags} tags; at most {TAGS_MAX} are allowed."),
+        (tasks > TASKS_MAX, f"Too many tasks in the request ({tasks}, limit {TASKS_MAX})."),
+        (tags > TAGS_MAX, f"Too many client tags in the request ({tags}, limit {TAGS_MAX})."),
     )
 
 
@@ -210,5 +210,5 @@ def check_size(topology: Topology) -> None:
         if left < 0:
             raise KafkaError(
                 ErrorCode.STREAMS_INVALID_TOPOLOGY,
-                f"The topology has more than {TOPOLOGY_NAMES_MAX} subtopologies, topics and configs.",
+                f"Too many subtopologies, topics and configs in the topology (limit {TOPOLOGY_NAMES_MAX}).",
             )

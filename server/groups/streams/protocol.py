@@ -244,7 +244,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             self._close_classic(known, now_ms)
         self._keep(shard, kept, transition, around, waits=waits)
         if request.shutdown_application and kept.shutdown_by is None:
-            log.info("group %s: member %s wants the application to end", kept.group_id, old.member_id)
+            log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
         interval_ms = self._settings.of_group(kept.group_id, "streams.heartbeat.interval.ms")
         return answered(kept, transition, request, known, interval_ms)
@@ -260,7 +260,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         if known is None:
             return StreamsGroup(group_id, shard.partition)
         if isinstance(known, ClassicGroup) and known.is_empty:
-            log.info("group %s: a classic group without members becomes a streams group", group_id)
+            log.info("group %s: converting an empty classic group to a streams group", group_id)
             changes.append(records.classic_tombstone(group_id))
             return StreamsGroup(group_id, shard.partition)
         group = streams_group(group_id, known)

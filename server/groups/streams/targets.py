@@ -79,7 +79,7 @@ def written(group: StreamsGroup, targets: Mapping[str, StreamsTasks], max_bytes:
             if whole.records.batch_bytes > max_bytes:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"the targets of {len(targets)} members take more than the {max_bytes} bytes of a batch",
+                    f"assignment of {len(targets)} members is too large (limit {max_bytes} bytes in one batch)",
                 )
         yield
     return whole

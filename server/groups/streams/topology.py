@@ -61,7 +61,7 @@ def of_request(topology: wire.Topology) -> Topology:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Topology epoch must be non-negative.")
     found = Topology(topology.epoch, _by_id(topology.subtopologies))
     if len(found.subtopologies) < len(topology.subtopologies):
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Two subtopologies have the same id.")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Duplicate subtopology ID.")
     return found
 
 

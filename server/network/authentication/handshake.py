@@ -44,7 +44,7 @@ async def shake_hands(
     except (HangUpError, UnprovenError) as error:
         reason = str(error)
     if patience.cancelled_caught:
-        raise HangUpError(f"the TLS handshake was not over after {BEFORE_S:g} s")
+        raise HangUpError(f"TLS handshake timed out after {BEFORE_S:g} s")
     counts.fail()
     await let_wait(client, tls.settings.failure_delay_ms)
     raise HangUpError(reason)

@@ -66,7 +66,7 @@ async def log_in(
     finally:
         client.logging_in = None
     if patience.cancelled_caught:
-        raise HangUpError(f"it had not logged in after {BEFORE_S:g} s")
+        raise HangUpError(f"login timed out after {BEFORE_S:g} s")
     frames.limit()
     counts.succeed(knows_sessions=login.knows_sessions)
     return Session(rules, desk, login, counts, frames, send)
@@ -103,14 +103,14 @@ class _Talk:
         """Until there is a mechanism."""
         knows_versions = False
         while True:
-            request = await self._request((API_VERSIONS_KEY, HANDSHAKE_KEY), "before it has logged in")
+            request = await self._request((API_VERSIONS_KEY, HANDSHAKE_KEY), "before login")
             if request.api.key == HANDSHAKE_KEY:
                 await self._answer(request)
                 if self._login.mechanism:
                     return
                 continue
             if knows_versions:
-                raise ProtocolError("it asks for ApiVersions once more before it has logged in")
+                raise ProtocolError("client sent a second ApiVersions request before login")
             body = await finished((await handler_of(self._desk, API_VERSIONS_KEY))(self._context, request))
             if body is not None:
                 await self._send(encode_response(request, body))
@@ -122,7 +122,7 @@ class _Talk:
         if not login.has_headers:
             await take_bare_tokens(login, self._next, self._send)
         while login.principal is None:
-            await self._answer(await self._request(APIS, "while it logs in"))
+            await self._answer(await self._request(APIS, "during login"))
 
     async def _answer(self, request: Request) -> None:
         login, is_meant = self._login, request.api.key in (HANDSHAKE_KEY, AUTHENTICATE_KEY)
@@ -144,9 +144,11 @@ class _Talk:
         key = int.from_bytes(frame[:2], signed=True) if len(frame) > 1 else -1
         if key not in keys:
             named = (
-                APIS[key].name if key in APIS else "what is no request of Kafka's (another security protocol, perhaps)"
+                APIS[key].name
+                if key in APIS
+                else "data that is not a Kafka request (possibly a different security protocol)"
             )
-            raise ProtocolError(f"it sends {named} {when}")
+            raise ProtocolError(f"client sent {named} {when}")
         try:
             return parse_request(frame, ELEMENTS_MAX, at_once=True)
         except UnspokenError:
@@ -158,10 +160,10 @@ class _Talk:
             await self._time_slice.next()
         most_bytes, why = self._rules.max_receive_bytes, MAX_RECEIVE
         if self._rules.is_limited_in_all and self._allowance.left_bytes < most_bytes:
-            most_bytes, why = self._allowance.left_bytes, f"of {BEFORE_BYTES} before it has logged in"
+            most_bytes, why = self._allowance.left_bytes, f"of {BEFORE_BYTES} before login"
         self._frames.limit(most_bytes, why)
         frame = await self._frames.next_frame()
         if frame is None:
-            raise PeerGoneError("closed before it had logged in")
+            raise PeerGoneError("closed before login")
         self._allowance.spend(len(frame) + _SIZE_BYTES)
         return frame

@@ -53,7 +53,7 @@ class Login:
         """Take the mechanism that the client has chosen."""
         mechanisms, mechanism = tuple(self._rules.mechanisms), request.body.mechanism
         if mechanism not in mechanisms and self._present is not None:
-            raise HangUpError(f"it asks for SASL mechanism {mechanism[:40]!r} at its re-authentication")
+            raise HangUpError(f"client requested SASL mechanism {mechanism[:40]!r} for re-authentication")
         if mechanism not in mechanisms:
             self.failure = f"Unsupported SASL mechanism {mechanism[:40]!r}; enabled: {', '.join(mechanisms)}"
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
@@ -65,7 +65,7 @@ class Login:
         """Take a token, and answer. Raises HangUpError: it is larger than a login may be, which frames bound the first time only."""
         self.knows_sessions |= request.version > 0
         if (size_bytes := len(request.body.auth_bytes)) > (most_bytes := self._rules.max_receive_bytes):
-            raise HangUpError(f"a token of {size_bytes} bytes, more than {most_bytes} ({MAX_RECEIVE})")
+            raise HangUpError(f"SASL token too large ({size_bytes} bytes, limit {most_bytes}: {MAX_RECEIVE})")
         try:
             answer = await self.respond(bytes(request.body.auth_bytes))
         except UnprovenError as error:
@@ -100,7 +100,7 @@ class Login:
     def is_refused(self, answer: Any) -> bool:
         """Whether the client is to be sent away with this answer; somebody may have put it in the place of ours."""
         if self.failure is None and answer is not None and answer.error_code != ErrorCode.NONE:
-            self.failure = f"{ErrorCode(answer.error_code).name}, as was declared"
+            self.failure = f"{ErrorCode(answer.error_code).name} (injected fault)"
         return self.failure is not None
 
 

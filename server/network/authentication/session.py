@@ -105,7 +105,7 @@ class Session:
                 return self._log_in
             if present_ms >= self._due_ms:
                 self._counts.expired += 1
-                raise HangUpError("its session has ended, and it has not logged in again")
+                raise HangUpError("session expired without re-authentication")
         return self._desk.handlers.get(key)
 
     async def _log_in(self, context: Any, request: Request) -> Any:
@@ -150,7 +150,7 @@ class Session:
         frame = await self._frames.next_frame()
         self._frames.limit()
         if frame is None:
-            raise PeerGoneError("closed before it had logged in again")
+            raise PeerGoneError("closed before re-authentication")
         return frame
 
     async def _refuse(self, context: Any, request: Request) -> Any:

@@ -229,18 +229,18 @@ class Jwks:
                 self._failed(type(error).__name__)
             else:
                 if self._failures:
-                    log.info("keys of %s are there again", self._url)
+                    log.info("%s: key set available again", self._url)
                 self._failures, self._told = 0, ""
 
     def _failed(self, why: str) -> None:
         self._failures += 1
         if why != self._told:  # it is tried again every few seconds
-            log.warning("keys of %s cannot be had, those there are stay: %s", self._url, why)
+            log.warning("%s: cannot load the key set, keeping the current keys: %s", self._url, why)
         self._told = why
 
     def _take(self, keys: list[_Key]) -> None:
         if not keys:
-            log.warning("%s has no keys that sign tokens: nobody can log in by one", self._url)
+            log.warning("%s: key set contains no signing keys; OAUTHBEARER logins will fail", self._url)
         self._keys = keys
         self.proved.clear()
         self._fetched_ms = self._clock.elapsed_ms()
@@ -265,7 +265,7 @@ def _read(config: OauthConfig) -> list[_Key]:
 
     rows = _document(config).get("keys")
     if not isinstance(rows, list):
-        raise ValueError("it is no set of keys: it has no list of them")  # noqa: TRY004 -- of what was fetched
+        raise ValueError("not a JSON Web Key Set: member keys is missing or not a list")  # noqa: TRY004 -- of what was fetched
     keys: list[_Key] = []
     for row in rows:
         if not isinstance(row, dict) or row.get("kty") not in _PUBLIC or not _is_to_verify(row):
@@ -300,13 +300,13 @@ def _document(config: OauthConfig) -> dict[str, Any]:
     else:
         data = fetched(url, dict(config.tls))
     if len(data) > FETCH_BYTES_MAX:
-        raise ValueError(f"it is larger than {FETCH_BYTES_MAX} bytes")
+        raise ValueError(f"larger than {FETCH_BYTES_MAX} bytes")
     try:
         found = json.loads(data)
     except RecursionError:
-        raise ValueError("its JSON is nested too deep") from None
+        raise ValueError("JSON is nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"it is no JSON ({type(error).__name__})") from None
+        raise ValueError(f"not valid JSON ({type(error).__name__})") from None
     if not isinstance(found, dict):
-        raise ValueError("it is no set of keys in JSON")  # noqa: TRY004 -- of what was fetched
+        raise ValueError("not a JSON Web Key Set: not a JSON object")  # noqa: TRY004 -- of what was fetched
     return found

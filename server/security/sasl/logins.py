@@ -171,7 +171,7 @@ class ListenerLogin:
         """
         config = self._sasl.mechanisms.get(mechanism)
         if config is None:
-            raise UnprovenError(f"SASL mechanism {mechanism} is not enabled any more", is_told=True)
+            raise UnprovenError(f"SASL mechanism {mechanism} is no longer enabled", is_told=True)
         max_ms = config.max_reauth_ms
         limits = [max_ms] if max_ms > 0 else []
         if expires_ms is not None:

@@ -66,41 +66,41 @@ async def checked(text: str, config: OauthConfig, jwks: Jwks | None, now_ms: int
 def _subject_and_times(claims: dict[str, Any], config: OauthConfig, now_ms: int, *, is_signed: bool) -> BearerToken:
     subject = claims.get(config.subject_claim)
     if not isinstance(subject, str) or not subject.strip() or not _is_text(subject):
-        raise BearerTokenError(f"it has no claim {config.subject_claim} that names a user")
+        raise BearerTokenError(f"claim {config.subject_claim}, which names the user, is missing or invalid")
     try:
         subject.encode()
     except UnicodeEncodeError:  # JSON may spell half a character, which no answer and no log can
-        raise BearerTokenError(f"its claim {config.subject_claim} is no Unicode") from None
+        raise BearerTokenError(f"claim {config.subject_claim} is not valid Unicode") from None
     expires_ms, issued_ms = _time_ms(claims, "exp"), _time_ms(claims, "iat")
     if expires_ms is None:
-        raise BearerTokenError("it has no claim exp: tokens must expire")
+        raise BearerTokenError("claim exp is missing: tokens must expire")
     if issued_ms is None and is_signed:
-        raise BearerTokenError("it has no claim iat")
+        raise BearerTokenError("claim iat is missing")
     if now_ms >= expires_ms + config.clock_skew_ms:
-        raise BearerTokenError("it has expired")
+        raise BearerTokenError("token has expired (exp)")
     # Of unsigned tokens Apache Kafka looks at the time of issue, of signed ones at the claim that is meant for this.
     begins_ms = _time_ms(claims, "nbf") if is_signed else issued_ms
     if begins_ms is not None and begins_ms > now_ms + config.clock_skew_ms:
-        raise BearerTokenError("it does not count yet")
+        raise BearerTokenError("token is not yet valid (nbf or iat)")
     if max(issued_ms or 0, begins_ms or 0) > expires_ms:
-        raise BearerTokenError("it expired before it was issued, or began to count")
+        raise BearerTokenError("token expires before it is issued or becomes valid")
     return BearerToken(subject.strip() if is_signed else subject, expires_ms)
 
 
 def _check_names(claims: dict[str, Any], config: OauthConfig) -> None:
     for name in ("iss", "sub", "jti"):
         if not isinstance(claims.get(name), str | None):
-            raise BearerTokenError(f"its claim {name} is no text")
+            raise BearerTokenError(f"claim {name} is not a string")
     if config.issuer is not None and claims.get("iss") != config.issuer:
-        raise BearerTokenError("its issuer is another one than sasl.oauthbearer.expected.issuer")
+        raise BearerTokenError("issuer (iss) is not sasl.oauthbearer.expected.issuer")
     audience = claims.get("aud")
     heard = [audience] if isinstance(audience, str) else audience
     if heard is None and not config.audience:
         return
     if not isinstance(heard, list) or not all(isinstance(each, str) for each in heard):
-        raise BearerTokenError("it is for nobody, as its claim aud has it")
+        raise BearerTokenError("token has an invalid audience (aud)")
     if set(heard).isdisjoint(config.audience):  # nor is a token that is for somebody one for a broker that has no name
-        raise BearerTokenError("it is for none of sasl.oauthbearer.expected.audience")
+        raise BearerTokenError("audience (aud) does not contain any of sasl.oauthbearer.expected.audience")
 
 
 def _check_form_of_scopes(scope: Any) -> None:
@@ -108,15 +108,15 @@ def _check_form_of_scopes(scope: Any) -> None:
     scopes = [scope] if isinstance(scope, str) else scope if isinstance(scope, list) else []
     names = [each.strip() if isinstance(each, str) else "" for each in scopes]
     if not all(names) or len(set(names)) < len(names):
-        raise BearerTokenError("its scopes are not names that differ")
+        raise BearerTokenError("token has an empty, invalid or duplicate scope")
 
 
 def _check_scopes(scope: Any, wanted: tuple[str, ...]) -> None:
     if not isinstance(scope, str | list | None):
-        raise BearerTokenError("its scope is neither a text nor a list")
+        raise BearerTokenError("scope is neither a string nor a list")
     scopes = [scope.strip()] if isinstance(scope, str) else scope or []
     if any(each not in scopes for each in wanted):
-        raise BearerTokenError("it lacks a scope", f"[{', '.join(wanted)}]")
+        raise BearerTokenError("token lacks a required scope", f"[{', '.join(wanted)}]")
 
 
 async def _signed(text: str, jwks: Jwks) -> dict[str, Any]:
@@ -127,14 +127,14 @@ async def _signed(text: str, jwks: Jwks) -> dict[str, Any]:
         key_id, algorithm = (known.key_id, known.algorithm) if known else _header(text)
         key = await jwks.key(key_id, algorithm)
         if key is None:
-            raise BearerTokenError("no key of its id signs tokens")
+            raise BearerTokenError("no signing key has the token's key ID (kid)")
         if known is None or known.key is not key:
             # What it says is judged here: times are the broker's, which tests move.
             content = jwt.PyJWS().decode(text, key, algorithms=[algorithm])
             known = ProvedToken(key_id, algorithm, key, content)
             jwks.proved.put(text, known)
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
-        raise BearerTokenError(f"it is no token that is signed by a known key ({type(error).__name__})") from None
+        raise BearerTokenError(f"invalid signature or malformed token ({type(error).__name__})") from None
     return _object(known.content, _said_once)
 
 
@@ -144,17 +144,17 @@ def _header(text: str) -> tuple[str | None, str]:
 
     header = jwt.get_unverified_header(f"{text.partition('.')[0]}..")
     if header.get("alg") not in ALGORITHMS:
-        raise BearerTokenError("its algorithm is none that is taken")
+        raise BearerTokenError("signature algorithm (alg) is not supported")
     return header.get("kid"), header["alg"]
 
 
 def _unsigned(text: str) -> dict[str, Any]:
     parts = text.split(".")
     if len(parts) != 3 or parts[2]:
-        raise BearerTokenError("it is no token without a signature")
+        raise BearerTokenError("not a token without a signature")
     header, claims = (_json(part) for part in parts[:2])
     if header.get("alg") != "none":
-        raise BearerTokenError("its algorithm must be none")
+        raise BearerTokenError("algorithm (alg) must be none")
     return claims
 
 
@@ -162,16 +162,16 @@ def _json(part: str) -> dict[str, Any]:
     try:
         return _object(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except ValueError:
-        raise BearerTokenError("it is no token") from None
+        raise BearerTokenError("malformed token") from None
 
 
 def _object(text: bytes, made: Callable[[list[tuple[str, Any]]], dict[str, Any]] = dict) -> dict[str, Any]:
     try:
         found = json.loads(text, object_pairs_hook=made)
     except (ValueError, RecursionError):
-        raise BearerTokenError("it is no token") from None
+        raise BearerTokenError("malformed token") from None
     if not isinstance(found, dict):
-        raise BearerTokenError("it is no token")
+        raise BearerTokenError("malformed token")
     return found
 
 
@@ -196,7 +196,7 @@ def _time_ms(claims: dict[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-        raise BearerTokenError(f"its claim {name} is no time")
+        raise BearerTokenError(f"claim {name} is not a valid time")
     return int(value * 1000)
 
 
@@ -226,7 +226,7 @@ class OauthConversation:
         try:
             found = await checked(auth["token"], self._config, self._jwks, now_ms)
         except BearerTokenError as error:
-            _REFUSALS.tell(logging.INFO, "a token is refused: %s", error)
+            _REFUSALS.tell(logging.INFO, "token rejected: %s", error)
             self._error = _SCOPES_MISSING % error.scopes if error.scopes else _INVALID
             return self._error.encode()
         authorization = first["authorization"]  # as it was escaped: so Apache Kafka compares it

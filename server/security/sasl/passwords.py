@@ -43,7 +43,7 @@ class PlainConversation:
         """As `Conversation`; the client has one thing to say."""
         parts = token.split(b"\0")
         if len(parts) != 3:
-            raise UnprovenError("a token of PLAIN has three parts")
+            raise UnprovenError("a PLAIN token must have three parts")
         authorization_id, name, password = (part.decode(errors="replace") for part in parts)
         if not name:
             raise UnprovenError("Authentication failed: username not specified", is_told=True)
@@ -140,7 +140,7 @@ class ScramConversation:
         try:
             text = token[: _TOKEN_CHARS + 1].decode()
         except UnicodeDecodeError:
-            raise UnprovenError("the message is not in UTF-8") from None
+            raise UnprovenError("the message is not valid UTF-8") from None
         if len(text) > _TOKEN_CHARS:
             raise UnprovenError("the message is too long")
         answer = await self._begin(text, now_ms) if self._credential is None else self._end(text, self._credential)

@@ -38,7 +38,7 @@ class ScramUsers:
                 self._users[user] = {mechanism: _credential(mechanism, each) for mechanism, each in facts.items()}
                 self._of_start |= {(user, mechanism) for mechanism, each in facts.items() if each.get(_OF_START)}
             except (KeyError, TypeError, ValueError, AttributeError):
-                problems.append(f"stored SCRAM credentials of user {user!r} ignored: this version does not take them")
+                problems.append(f"stored SCRAM credentials of user {user!r} ignored: not supported by this version")
         return problems
 
     def of(self, user: str) -> Credentials:

@@ -85,7 +85,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     while at < len(text):
         found = _NEXT.match(text, at)
         if found is None:
-            raise ValueError(f"{text[at:]!r} is no rule; expected DEFAULT or RULE:PATTERN/REPLACEMENT/[LU]")
+            raise ValueError(f"{text[at:]!r}: invalid rule; expected DEFAULT or RULE:PATTERN/REPLACEMENT/[LU]")
         at = found.end()
         if found["default"]:
             rules.append(Rule())
@@ -93,7 +93,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
         pattern = _compiled(found["pattern"])
         for name in re.findall(r"\$\{(\w+)\}", found["replacement"]):
             if name not in pattern.groupindex:
-                raise ValueError(f"{found['pattern']!r} has no group {name}")
+                raise ValueError(f"{found['pattern']!r}: group {name} not found")
         rules.append(Rule(pattern, found["replacement"], found["case"]))
     return tuple(rules) or (Rule(),)
 
@@ -104,19 +104,19 @@ def _compiled(pattern: str) -> Any:
 
     for found in _OF_JAVA_ALONE.finditer(pattern):
         if found["set"] or found["flag"]:
-            what = "a set within a set" if found["set"] else "the flag U"
-            raise ValueError(f"{pattern!r}: {what} is of Java alone ({found[0]!r}); write the pattern without it")
+            what = "nested character class" if found["set"] else "flag U"
+            raise ValueError(
+                f"{pattern!r}: {what} ({found[0]!r}) is only supported by Java; rewrite the pattern without it"
+            )
     options = re2.Options()
     options.log_errors = False
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace")
-        raise ValueError(
-            f"{pattern!r} is no regular expression of RE2: {reason}; write it in the syntax of RE2"
-        ) from None
+        raise ValueError(f"{pattern!r}: invalid RE2 regular expression: {reason}; use RE2 syntax") from None
     except UnicodeEncodeError:
-        raise ValueError(f"{pattern!r} is no text") from None
+        raise ValueError(f"{pattern!r}: not valid Unicode") from None
 
 
 def mapped(rules: tuple[Rule, ...], name: str) -> str:

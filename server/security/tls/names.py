@@ -51,15 +51,15 @@ def elements(data: bytes) -> Iterator[Element]:
     while at < len(data):
         start, tag = at, data[at]
         if at + 1 >= len(data):
-            raise ValueError("a value is cut short")
+            raise ValueError("truncated value")
         size, at = data[at + 1], at + 2
         if size & 0x80:
             digits = size & 0x7F
             if not 0 < digits <= 4 or at + digits > len(data):
-                raise ValueError("a length is malformed")
+                raise ValueError("malformed length")
             size, at = int.from_bytes(data[at : at + digits], "big"), at + digits
         if at + size > len(data):
-            raise ValueError("a value is cut short")
+            raise ValueError("truncated value")
         yield Element(tag, data[at : at + size], data[start : at + size])
         at += size
 
@@ -74,7 +74,7 @@ def object_id(content: bytes) -> str:
             numbers.append(number)
             number = 0
     if not numbers or content[-1] & 0x80:
-        raise ValueError("an object identifier is cut short")
+        raise ValueError("truncated object identifier")
     first = min(numbers[0] // 40, 2)
     return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
 
@@ -118,14 +118,14 @@ def _body(certificate: bytes) -> list[Element]:
     if body and body[0].tag == VERSION:
         del body[0]
     if len(body) < 6 or body[4].tag != SEQUENCE:
-        raise ValueError("it is no certificate")
+        raise ValueError("not a certificate")
     return body
 
 
 def _first(data: bytes) -> Element:
     for element in elements(data):
         return element
-    raise ValueError("it is empty")
+    raise ValueError("empty element")
 
 
 def _attribute(attribute: Element) -> str:

@@ -96,9 +96,9 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
     assert isinstance(enabled, tuple)
     for name in enabled:
         if name in _OLD_VERSIONS:
-            warnings.append(f"{prefix}ssl.enabled.protocols: {name} is not spoken, as by today's Java; left out")
+            warnings.append(f"{prefix}ssl.enabled.protocols: {name} is not supported, as in current Java; ignored")
         elif name not in VERSIONS:
-            raise refused("ssl.enabled.protocols", f"there is no {name}{_like(name, VERSIONS)}")
+            raise refused("ssl.enabled.protocols", f"{name} not found{_like(name, VERSIONS)}")
     if text("ssl.protocol") not in ("TLS", *VERSIONS):
         raise refused("ssl.protocol", f"must be one of: TLS, {', '.join(VERSIONS)}")
     versions = tuple(version for name, version in VERSIONS.items() if name in enabled)
@@ -113,12 +113,12 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
     if not versions:
         raise refused(
             "ssl.enabled.protocols",
-            f"must name one of: {', '.join(VERSIONS)}" + (" that ssl.cipher.suites has a suite for" if suites else ""),
+            f"must contain one of: {', '.join(VERSIONS)}" + (" with a suite in ssl.cipher.suites" if suites else ""),
         )
     client_auth = format_value(value("ssl.client.auth"))
     if is_over_sasl and client_auth != "none" and not config.is_set(f"{prefix}ssl.client.auth"):
         warnings.append(
-            f"ssl.client.auth={client_auth} is for listeners without SASL; {prefix}ssl.client.auth would be for {listener}"
+            f"ssl.client.auth={client_auth} has no effect on SASL listeners; use {prefix}ssl.client.auth for {listener}"
         )
         client_auth = "none"
     rules = text("ssl.principal.mapping.rules") or "DEFAULT"
@@ -166,39 +166,39 @@ def check_key_store(store: KeySource) -> None:
     """Apache Kafka's rules on what goes together. Raises ConfigError."""
     _check_type(store)
     if store.key is None and store.certificates is not None:
-        raise store.refused("certificate.chain", f"{store.prefix}.key is not given")
+        raise store.refused("certificate.chain", f"{store.prefix}.key is not set")
     if store.key is not None:
         if store.type != PEM:
-            raise store.refused("type", f"must be {PEM} where {store.prefix}.key is given")
+            raise store.refused("type", f"must be {PEM} if {store.prefix}.key is set")
         if store.certificates is None:
-            raise store.refused("key", f"{store.prefix}.certificate.chain is not given")
+            raise store.refused("key", f"{store.prefix}.certificate.chain is not set")
         if store.location is not None:
-            raise store.refused("location", f"must not be given with {store.prefix}.key")
+            raise store.refused("location", f"must not be set together with {store.prefix}.key")
     elif store.location is None:
         raise ConfigError(
-            f"{store.prefix}.location is not given: a listener of TLS needs a private key and a certificate, in that file"
-            f" or as {store.prefix}.key and {store.prefix}.certificate.chain"
+            f"{store.prefix}.location is not set: a TLS listener needs a private key and a certificate, in that file or"
+            f" as {store.prefix}.key and {store.prefix}.certificate.chain"
         )
     if store.type == PEM and store.password is not None:
-        raise store.refused("password", f"must not be given with type {PEM}; ssl.key.password is for the key")
+        raise store.refused("password", f"must not be set for type {PEM}; use ssl.key.password for the private key")
     if store.type != PEM and store.password is None:
-        raise store.refused("location", f"{store.prefix}.password is not given")
+        raise store.refused("location", f"{store.prefix}.password is not set")
 
 
 def check_trust_store(store: KeySource) -> None:
     """Likewise; both location and certificates may be missing. Raises ConfigError."""
     if store.certificates is not None:
         if store.type != PEM:
-            raise store.refused("type", f"must be {PEM} where {store.prefix}.certificates is given")
+            raise store.refused("type", f"must be {PEM} if {store.prefix}.certificates is set")
         if store.location is not None:
-            raise store.refused("location", f"must not be given with {store.prefix}.certificates")
+            raise store.refused("location", f"must not be set together with {store.prefix}.certificates")
     elif store.location is None:
         if store.password is not None:
-            raise store.refused("password", f"{store.prefix}.location is not given")
+            raise store.refused("password", f"{store.prefix}.location is not set")
         return
     _check_type(store)
     if store.type == PEM and store.password is not None:
-        raise store.refused("password", f"must not be given with type {PEM}")
+        raise store.refused("password", f"must not be set for type {PEM}")
 
 
 def _check_type(store: KeySource) -> None:
@@ -267,11 +267,14 @@ def ciphers_of(suites: tuple[str, ...]) -> Ciphers:
             name = re.sub(pattern, replacement, name)
         if name not in _known():
             close = difflib.get_close_matches(suite[:100], _OF_TLS_1_3, n=1, cutoff=0.8)
-            raise ValueError(f"OpenSSL has no suite {suite}" + (f"; did you mean {close[0]}?" if close else ""))
+            raise ValueError(
+                f"cipher suite {suite} not found in OpenSSL" + (f"; did you mean {close[0]}?" if close else "")
+            )
         older.append(name)
     if newer and len(newer) < len(_OF_TLS_1_3) and not CAN_CHOOSE_TLS_1_3:
         raise ValueError(
-            f"Python before 3.15 cannot choose between the suites of TLS 1.3: name all of {', '.join(_OF_TLS_1_3)}, or none"
+            f"Python before 3.15 cannot select individual TLS 1.3 cipher suites: list all of {', '.join(_OF_TLS_1_3)},"
+            " or none"
         )
     return Ciphers(tuple(older), tuple(newer))
 

@@ -90,12 +90,12 @@ def read_key(store: KeySource) -> Key:
             content, password = key_in_pem(store, content), None
         found = blocks(content)
     if not any(block.is_key for block in found):
-        raise store.refused("location" if store.key is None else "key", "there is no private key in it")
+        raise store.refused("location" if store.key is None else "key", "private key not found")
     certificates = [block.pem for block in found if block.is_certificate]
     if not certificates:
         raise store.refused(
             "location" if store.key is None else "certificate.chain",
-            f"there is no certificate in it (-----BEGIN {CERTIFICATE}-----)",
+            f"certificate not found (-----BEGIN {CERTIFICATE}-----)",
         )
     pem = b"".join(block.pem for block in found if block.is_key or block.is_certificate)
     return Key(pem, password, certificates[0].decode("ascii", "replace"))
@@ -130,7 +130,7 @@ def read_trusted(store: KeySource) -> str:
             content = certificates_in_pem(store, content)
     found = [block.pem for block in blocks(content) if block.is_certificate]
     if not found:
-        raise store.refused(name, f"there is no certificate in it (-----BEGIN {CERTIFICATE}-----)")
+        raise store.refused(name, f"certificate not found (-----BEGIN {CERTIFICATE}-----)")
     return b"".join(found).decode("ascii", "replace")
 
 
@@ -138,14 +138,14 @@ def _content(store: KeySource) -> bytes:
     assert store.location is not None
     try:
         if stat.S_ISFIFO(os.stat(store.location).st_mode):
-            raise store.refused("location", "is a pipe, which nobody may ever write to")
+            raise store.refused("location", "is a named pipe; must be a regular file")
         with open(store.location, "rb") as file:
             content = file.read(STORE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise store.refused("location", f"cannot be read: {reason}") from None
     if len(content) > STORE_BYTES_MAX:
-        raise store.refused("location", f"has more than {STORE_BYTES_MAX} bytes")
+        raise store.refused("location", f"is too large (limit {STORE_BYTES_MAX} bytes)")
     return content
 
 
@@ -155,15 +155,15 @@ def _is_pem(store: KeySource, content: bytes) -> bool:
         raise _jks(store)
     is_pem = _PEM_BEGINNING in content
     if store.type == PEM and not is_pem:
-        raise store.refused("location", "is not PEM: there is no line that begins with -----BEGIN")
+        raise store.refused("location", "is not PEM: no line starts with -----BEGIN")
     if store.type != PEM and is_pem:
-        raise store.refused("location", f"is PEM, and {store.prefix}.type is {store.type}; set it to {PEM}")
+        raise store.refused("location", f"is PEM, but {store.prefix}.type is {store.type}; set it to {PEM}")
     return is_pem
 
 
 def _jks(store: KeySource) -> ConfigError:
     return store.refused(
         "location",
-        "is a JKS file, which only Java reads; convert it with keytool -importkeystore"
-        f" -srckeystore {store.location} -destkeystore {store.location}.p12 -deststoretype PKCS12, and name that",
+        "is a JKS file, which only Java can read; convert it with keytool -importkeystore -srckeystore"
+        f" {store.location} -destkeystore {store.location}.p12 -deststoretype PKCS12, and use that file",
     )

@@ -235,7 +235,7 @@ def test_users_come_from_a_file_or_the_environment_and_no_password_into_a_messag
     file.chmod(0o644)
     assert users("--user", f"@{file}") == of_file
     assert caplog.messages == [
-        f"--user @{file}: all users of this machine may read the secrets there; chmod o-r {file}"
+        f"--user @{file}: all users of this machine can read the secrets in this file; chmod o-r {file}"
     ]
     file.write_text("alice\n")
     for wrong in (
@@ -285,7 +285,7 @@ def test_with_users_the_default_listener_takes_logins(tmp_path: Path) -> None:
         static = configuration(asked(["serve", "--data", str(tmp_path / "d"), *given]).options)
         assert static.node(0).listeners == (where,), given
     for given in (["--listener", port], ["--override", f"listeners={port}"], ["--config", str(tmp_path / "file")]):
-        with pytest.raises(ConfigError, match="no listener takes logins"):
+        with pytest.raises(ConfigError, match="users require a SASL listener"):
             configuration(asked(["serve", "--data", "/d", *user, *given]).options)
 
 
@@ -485,7 +485,7 @@ REFUSED_OPTIONS = {
     "a value out of bounds": (["--override", "num.partitions=0"], "Invalid value 0 for configuration num.partitions"),
     "an override without value": (["--override", "num.partitions"], "must be NAME=VALUE"),
     "a bad address": (["--listener", "localhost"], "must be NAME://HOST:PORT"),
-    "two listeners of one name": (["--listener", "h:1", "--listener", "h:2"], "each listener needs a name of its own"),
+    "two listeners of one name": (["--listener", "h:1", "--listener", "h:2"], "listener names must be unique"),
     "no nodes": (["--nodes", "0"], "argument --nodes: expected a number from 1 on, found '0'"),
     "nodes that are no number": (["--nodes", "x"], "argument --nodes: expected a number from 1 on, found 'x'"),
     "an unknown profile": (["--profile", "fast"], "argument --profile: invalid choice 'fast'"),
@@ -606,7 +606,7 @@ def test_topics_are_created_listed_described_and_deleted(
         (["create", "a b"], "INVALID_TOPIC_EXCEPTION: Topic name is invalid"),
         (["create", "t", "--config", "zork=1"], "INVALID_CONFIG: Unknown topic config name: zork"),
         (["create", "t", "--replication-factor", "2"], "INVALID_REPLICATION_FACTOR: "),
-        (["describe", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'missing'"),
+        (["describe", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: topic 'missing' not found"),
         (["delete", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: "),
     ],
 )

@@ -216,7 +216,7 @@ def test_records_of_an_old_format_are_a_problem_in_one_line(tmp_path: Path, magi
     old = old_message(magic, 14)
     lines = dumped(written(tmp_path, LOG, before + old))
     (told,) = problems(lines)
-    assert f"byte {len(before)}: records of format v{magic}" in told and told == lines[-1]
+    assert f"byte {len(before)}: record format v{magic}" in told and told == lines[-1]
 
 
 @settings(max_examples=size(50, 150))

@@ -208,7 +208,7 @@ def test_what_goes_against_it_is_refused_in_a_line(override: str, told: str, tmp
 
 
 def test_users_need_a_listener_that_takes_logins_over_tls_too(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no listener takes logins"):
+    with pytest.raises(ConfigError, match="users require a SASL listener"):
         start("--tls", "--data", str(tmp_path), "--listener", "SSL://:1", "--user", "a:secret")
 
 

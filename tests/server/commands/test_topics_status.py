@@ -169,7 +169,7 @@ def test_who_reads_the_first_lines_alone_hears_of_no_error(broker: ottla.Broker,
 
 def test_a_missing_topic_is_one_line(broker: ottla.Broker, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "--bootstrap", broker.bootstrap, "status", "missing"]) == 1
-    assert capsys.readouterr().err == "ottla: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'missing'\n"
+    assert capsys.readouterr().err == "ottla: UNKNOWN_TOPIC_OR_PARTITION: topic 'missing' not found\n"
 
 
 # On the wire

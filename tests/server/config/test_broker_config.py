@@ -270,10 +270,13 @@ def test_each_option_that_means_nothing_here_is_told_once() -> None:
         overrides={"num.io.threads": "9", "listener.name.external.ssl.provider": "x"},
     )
     assert sorted(static.warnings) == [
-        "listener.name.external.ssl.provider: known to Kafka, not acted on by Ottla: it names a provider of the Java machine",
-        "log.local.retention.ms: known to Kafka, not acted on by Ottla",
-        f"num.io.threads: known to Kafka, not acted on by Ottla: {reason_of('num.io.threads')}",
-        "super.users: counts only at a start with authorizer.class.name, ignored",
+        (
+            "listener.name.external.ssl.provider: known to Kafka, but has no effect in Ottla: it names a provider of"
+            " the Java virtual machine"
+        ),
+        "log.local.retention.ms: known to Kafka, but has no effect in Ottla",
+        f"num.io.threads: known to Kafka, but has no effect in Ottla: {reason_of('num.io.threads')}",
+        "super.users: has no effect without authorizer.class.name at startup, ignored",
     ]
 
 
@@ -291,11 +294,11 @@ def test_what_the_authorizer_is_told_comes_from_the_start_alone() -> None:
     {
         "another class": (
             "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
-            f"authorizer.class.name: a Java class cannot be loaded here; there is {STANDARD}, or none if it is empty",
+            f"authorizer.class.name: Java classes are not supported; must be {STANDARD}, or empty for no authorization",
         ),
         "no principal": (
             f"authorizer.class.name={STANDARD}\nsuper.users=User:a;bob",
-            "Invalid value bob for configuration super.users: must be TYPE:NAME, as User:alice",
+            "Invalid value bob for configuration super.users: must be TYPE:NAME, e.g. User:alice",
         ),
         "no boolean": (
             f"authorizer.class.name={STANDARD}\nallow.everyone.if.no.acl.found=yes",
@@ -313,8 +316,8 @@ def test_an_option_of_one_node_that_all_share_is_told() -> None:
         file=file("# nodes=2\n# node.1.log.dirs=/other\n# node.1.broker.rack=r1\n# node.7.broker.rack=r7\n")
     )
     assert static.warnings == (
-        "node.1.log.dirs: all nodes share the value of node 0, ignored",
-        "node.7.broker.rack: there is no node 7, ignored",
+        "node.1.log.dirs: all nodes share the value of node 0; ignored",
+        "node.7.broker.rack: node 7 not found, ignored",
     )
     assert static.node(1).broker_rack == "r1"
     assert static.node(1).data_dirs == ("/tmp/kafka-logs",)
@@ -395,7 +398,7 @@ def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> 
     assert config.value("log.retention.check.interval.ms") == 9
     assert config.listener_configs[0].port == 9092
     assert [line for line in static.warnings if line.startswith("node.")] == [
-        "node.4000.num.partitions: there is no node 4000, ignored"
+        "node.4000.num.partitions: node 4000 not found, ignored"
     ]
 
 
@@ -404,7 +407,7 @@ def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> 
     {
         "known to Kafka": (
             "# feature.kraft.version=1",
-            "feature.kraft.version: shown to clients, not acted on by Ottla",
+            "feature.kraft.version: reported to clients, but has no effect in Ottla",
         ),
         "unknown": ("# feature.moon.version=1", "feature.moon.version: unknown feature, ignored"),
     }.values(),

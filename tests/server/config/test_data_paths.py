@@ -31,8 +31,8 @@ def temporary(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def told(name: str, given: object, folder: Path) -> str:
     return (
-        f"Invalid value {given} for {name}: {folder} is one path, and a comma separates directories in log.dirs; name it"
-        " by a link without a comma"
+        f"Invalid value {given} for {name}: {folder} is a single path, but log.dirs separates directories with commas;"
+        " use a symbolic link without a comma in its name"
     )
 
 

@@ -115,7 +115,7 @@ def test_what_is_listed_as_without_effect_is_read_nowhere_and_told_of_when_it_is
     option = BROKER_OPTIONS[name]
     assert not is_read(option)
     (line,) = warnings_of({name: format_value(option.default)})
-    assert line.startswith(f"{name}: known to Kafka, not acted on by Ottla")
+    assert line.startswith(f"{name}: known to Kafka, but has no effect in Ottla")
 
 
 def test_an_option_of_one_listener_acts_only_where_listeners_may_have_one() -> None:

@@ -132,8 +132,8 @@ COMMANDS = [
     (["remove", "User:x allow READ topic:y"], 0, "removed User:x allow READ topic:y"),
     (["remove", "User:x allow READ topic:y"], 1, "not found"),
     (["list", "--principal", "User:x"], 0, "no matching ACLs"),
-    (["list", "--principal", "x"], 1, "'x' is no principal; expected TYPE:NAME"),
-    (["why", "User:x", "READ", "topik:y"], 1, "'topik' is no resource type"),
+    (["list", "--principal", "x"], 1, "'x': invalid principal; expected TYPE:NAME"),
+    (["why", "User:x", "READ", "topik:y"], 1, "'topik': invalid resource type"),
 ]
 
 

@@ -162,7 +162,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "nothing": ("", "s line 1: the seed: the seed is empty; fields: topics, groups, cases, acls, quotas"),
     "a list": ("- a", "s line 1: the seed: expected a mapping, found a list"),
     "another field": ("topcs: {}", "s line 1: topcs: unknown field; .*; did you mean 'topics'?"),
-    "no ACL": ("acls:\n- User:a allow", r"s line 2: acls\[0\]: 'User:a allow' is no ACL; expected PRINCIPAL .*"),
+    "no ACL": ("acls:\n- User:a allow", r"s line 2: acls\[0\]: 'User:a allow': invalid ACL; expected PRINCIPAL .*"),
     "no YAML": ("a: b: c", "s line 1: invalid YAML: mapping values are not allowed .*"),
     "no JSON": ('{"topics": {},\n}', "s line (1|2): invalid JSON: .*"),
     "a tab": ("topics:\n\tt: 1", "s line 2: invalid YAML: .*"),
@@ -334,7 +334,7 @@ def test_a_seed_that_fails_in_its_midst_is_taken_back(broker: ottla.Broker, clie
             await broker.inner.services.topic_admin.take_back(topic)
 
     broker.run(forget)
-    with pytest.raises(ControlError, match="there is a group g-group"):
+    with pytest.raises(ControlError, match="group g-group already exists"):
         planted(broker, text)
     assert (names(broker), groups(client)) == ([], ["g-group"])
 

@@ -265,7 +265,7 @@ def test_a_snapshot_goes_to_a_path_and_comes_back(tmp_path: Path) -> None:
         assert broker.restore(str(tmp_path / "snapshot")) == made
         with RawClient(*address(broker)) as client:
             assert topic_names(client) == {"t"}
-        with pytest.raises(SnapshotError, match="is no snapshot"):
+        with pytest.raises(SnapshotError, match="is not a snapshot"):
             broker.restore(tmp_path)
         for nowhere in ("", "a\0b"):
             for ask in (broker.snapshot, broker.restore):

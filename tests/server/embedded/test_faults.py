@@ -92,7 +92,7 @@ def test_a_block_whose_broker_was_stopped_in_it_ends_quietly(broker: ottla.Broke
 
 
 def test_wrong_words_are_refused_in_one_line(broker: ottla.Broker) -> None:
-    with pytest.raises(ControlError, match=r"^api: there is no 'produces'; did you mean 'Produce'\?$"):
+    with pytest.raises(ControlError, match=r"^api: 'produces' not found; did you mean 'Produce'\?$"):
         broker.fault("produces", error=ERROR)
     with pytest.raises(TypeError, match="delay_ms"):
         broker.fault("Produce", delay_ms=1)  # type: ignore[call-arg]

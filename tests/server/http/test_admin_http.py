@@ -488,7 +488,7 @@ def test_a_staged_segment_of_an_old_format_is_not_installed(served: Served) -> N
     staged.manifest["files"][name] = [len(data), crc32c(data)]  # type: ignore[index]
     staged.write_manifest()
     status, answer = served.post("install", lease=served.pause(), **staged.fields)
-    assert status == 422 and "records of format v1" in answer["error"]
+    assert status == 422 and "record format v1" in answer["error"]
     assert served.offsets() == list(range(BATCHES))
 
 
@@ -512,7 +512,7 @@ def test_what_is_no_file_is_not_installed(served: Served, what: str, name: str) 
     path.rename(path.with_name("elsewhere"))
     NO_FILES[what](path)
     status, answer = served.post("install", lease=served.pause(), **staged.fields)
-    assert status == 422 and f"{name}: expected" in answer["error"] and "no file of its own" in answer["error"]
+    assert status == 422 and f"{name}: expected" in answer["error"] and "no regular file" in answer["error"]
     assert served.offsets() == list(range(BATCHES))
     assert not list((served.data_dir / "t-0").glob("*.cleaned"))
 
@@ -632,7 +632,7 @@ def test_the_command_line_turns_it_on(tmp_path: Path) -> None:
 def test_the_command_line_refuses_other_machines(tmp_path: Path) -> None:
     refused = run_command("serve", "--data", str(tmp_path), "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:80")
     assert refused.code == 2
-    assert "must be a loopback address, as it asks nobody who he is" in refused.err
+    assert "must be a loopback address" in refused.err
     assert not list(tmp_path.iterdir())
 
 

@@ -78,9 +78,9 @@ def test_a_wait_ends_with_the_fault(admin: AdminCalls) -> None:
 
 
 WRONG: list[tuple[dict[str, Any], int, str]] = [
-    ({}, 422, "a fault needs one of error, disconnect, drop_response, corrupt_batch, delay_ms and disk"),
-    ({"api": "Prduce", "delay_ms": 1}, 422, "api: there is no 'Prduce'; did you mean 'Produce'?"),
-    ({"api": "Produce", "delay": 1}, 422, "there is no field 'delay'; did you mean 'delay_ms'?"),
+    ({}, 422, "a fault requires one of error, disconnect, drop_response, corrupt_batch, delay_ms, disk"),
+    ({"api": "Prduce", "delay_ms": 1}, 422, "api: 'Prduce' not found; did you mean 'Produce'?"),
+    ({"api": "Produce", "delay": 1}, 422, "unknown field 'delay'; did you mean 'delay_ms'?"),
     ({"node": 7, "delay_ms": 1}, 404, "node 7 not found; nodes: 0, 1"),
 ]
 

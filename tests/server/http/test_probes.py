@@ -44,7 +44,7 @@ def test_with_a_data_directory_offline_it_is_not_ready(tmp_path: Path) -> None:
         admin, logs = AdminCalls.of(broker), broker.inner.services.logs
         gone = f"{tmp_path}/b"
         logs._dir(gone).health.failure = "gone"
-        assert admin.ask("GET", "/readyz") == (503, {"error": f"offline since a disk error: {gone}"})
+        assert admin.ask("GET", "/readyz") == (503, {"error": f"offline after a disk error: {gone}"})
         assert admin.get("/healthz") == "ok\n"
 
 

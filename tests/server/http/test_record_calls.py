@@ -104,7 +104,7 @@ def test_a_gap_is_read_over(broker: ottla.Broker, admin: AdminCalls) -> None:
 
 
 REFUSED: list[tuple[str, str, Any, int, str]] = [
-    ("GET", "/v1/topics/t/records?count=0", None, 422, "count: expected a whole number from 1 to 500"),
+    ("GET", "/v1/topics/t/records?count=0", None, 422, "count: expected an integer from 1 to 500"),
     ("GET", "/v1/topics/t/records?count=501", None, 422, "count: expected"),
     ("GET", "/v1/topics/t/records?offset=-1", None, 422, "offset: expected"),
     ("GET", "/v1/topics/t/records?partition=2", None, 404, "partition"),
@@ -127,7 +127,7 @@ REFUSED: list[tuple[str, str, Any, int, str]] = [
         "value: expected base64",
     ),
     ("POST", "/v1/topics/t/records", {"key": "k", "value": "v" * 2_000_000}, 422, "max.message.bytes"),
-    ("POST", "/v1/topics/t/records", {"key": "k", "value": "\ud800"}, 422, "value: expected a text of Unicode"),
+    ("POST", "/v1/topics/t/records", {"key": "k", "value": "\ud800"}, 422, "value: expected a string of valid Unicode"),
 ]
 
 

@@ -62,7 +62,7 @@ def _options() -> Iterator[str]:
 
 def why(doc: str) -> str:
     """The reason that an option's text gives."""
-    _, _, reason = doc.partition("Means nothing here: ")
+    _, _, reason = doc.partition("No effect in Ottla: ")
     return reason.removesuffix(".") or "it gives topics a default that means nothing here"
 
 

@@ -294,7 +294,7 @@ REFUSED = {
         "expected a time, e.g. 2026-01-31T12:00:00Z, or @MS (milliseconds since 1970), found 'tomorrow'",
     ),
     "clock set @-1": (1, "expected"),
-    "faults add": (1, "a fault needs one of"),
+    "faults add": (1, "a fault requires one of"),
     "faults add --api Produc --error X": (1, "did you mean"),
     "faults add --api Produce --delay x": (2, "argument --delay: expected a number followed by one of"),
     "faults add --api Produce --count 0": (2, "argument --count: expected a number from 1 to"),

@@ -136,7 +136,7 @@ def test_a_wrong_line_is_named_and_those_before_it_are_written(options: str, lin
 
 
 REFUSED = {
-    "produce t x --partition 7": (1, "topic 't' has partitions 0 to 1, not 7"),
+    "produce t x --partition 7": (1, "partition 7 of topic 't' not found; it has partitions 0 to 1"),
     "produce t x --partition -1": (2, "argument --partition: expected a number from 0 to 2147483647, found '-1'"),
     "produce t x --null": (2, "--null and VALUE cannot be combined: a tombstone has no value, found 'x'"),
     "produce t x --json-lines": (2, "--key-separator and --json-lines apply to lines of standard input"),
@@ -145,7 +145,7 @@ REFUSED = {
     "produce t --key-separator=": (2, "--key-separator is empty"),
     "produce t x --header zork": (2, "argument --header: expected NAME=VALUE, found 'zork'"),
     "produce t x --timestamp soon": (2, "argument --timestamp: expected a number from 0 to"),
-    "consume nope -e": (1, "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'nope'"),
+    "consume nope -e": (1, "UNKNOWN_TOPIC_OR_PARTITION: topic 'nope' not found"),
     "consume t -e --partition 2": (2, "--partition: topic t has partitions 0 to 1, found 2"),
     "consume t -e --from now": (2, "--from: expected beginning, end, an offset or -N, found 'now'"),
     "consume t -e -n 0": (2, "argument -n/--limit: expected a number from 1 on, found '0'"),

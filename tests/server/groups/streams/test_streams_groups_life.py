@@ -394,7 +394,9 @@ def test_members_of_a_large_group_get_their_tasks_from_a_job() -> None:
     groups = StreamsGroups(orders=2_000)
     groups.works_at_once = False
     answer = groups.enter("a")
-    assert statuses(answer) == {StatusCode.ASSIGNMENT_DELAYED: "Assignment delayed as it is being made."}
+    assert statuses(answer) == {
+        StatusCode.ASSIGNMENT_DELAYED: "Assignment delayed because the assignment is being computed."
+    }
     groups.advance(0)
     assert active(groups.beat("a", answer.member_epoch)) == {"0": set(range(2_000))}
 

@@ -146,9 +146,18 @@ NEVER = [
         f"{_FAILED}, because a repartition source topic is never used as a sink topic.",
     ),
     (topology(subtopology("0")), "No source topics found for subtopology 0"),
-    (topology(subtopology("0", "orders", together=[((1,), ())])), "A copartition group names topic 1 of 1."),
-    (topology(subtopology("0", "orders", together=[((-1,), ())])), "A copartition group names topic -1 of 1."),
-    (topology(subtopology("0", "orders", together=[((), (0,))])), "A copartition group names topic 0 of 0."),
+    (
+        topology(subtopology("0", "orders", together=[((1,), ())])),
+        "Invalid topic index 1 in a copartition group of 1 topics.",
+    ),
+    (
+        topology(subtopology("0", "orders", together=[((-1,), ())])),
+        "Invalid topic index -1 in a copartition group of 1 topics.",
+    ),
+    (
+        topology(subtopology("0", "orders", together=[((), (0,))])),
+        "Invalid topic index 0 in a copartition group of 0 topics.",
+    ),
     (topology(subtopology("0", "orders", repartition=[info("r", -5)])), "r cannot have -5 partitions."),
 ]
 

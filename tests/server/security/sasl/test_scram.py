@@ -177,7 +177,7 @@ def test_our_client_does_not_believe_a_broker_that_does_not_know_the_password() 
     tokens = Credentials(SHA_256, "user", "pencil").tokens()
     first = next(tokens).decode()
     tokens.send(f"r={first.split('r=')[1]}x,s=AAAA,i=4096".encode())
-    with pytest.raises(UnreachableError, match="does not know the password"):
+    with pytest.raises(UnreachableError, match="knows the password"):
         tokens.send(b"v=AAAA")
 
 
@@ -192,11 +192,13 @@ def test_our_client_minds_what_a_broker_says(said: bytes) -> None:
 def test_our_client_does_not_work_for_ever() -> None:
     tokens = Credentials(SHA_256, "user", "pencil").tokens()
     nonce = next(tokens).decode().split("r=")[1]
-    with pytest.raises(UnreachableError, match="999999999 iterations"):
+    with pytest.raises(UnreachableError, match=r"SCRAM iterations \(999999999"):
         tokens.send(f"r={nonce}x,s=AAAA,i=999999999".encode())
 
 
-@pytest.mark.parametrize(("asked", "why"), [("s=AAAA,i=4095", "4095 iterations"), ("s=A,i=4096", "makes no sense")])
+@pytest.mark.parametrize(
+    ("asked", "why"), [("s=AAAA,i=4095", "SCRAM iterations .4095"), ("s=A,i=4096", "invalid first SCRAM message")]
+)
 def test_our_client_proves_nothing_by_what_is_too_weak_or_no_salt(asked: str, why: str) -> None:
     tokens = Credentials(SHA_256, "user", "pencil").tokens()
     nonce = next(tokens).decode().split("r=")[1]
@@ -251,7 +253,7 @@ NO_CREDENTIALS: dict[str, Any] = {
 def test_what_is_stored_and_makes_no_sense_is_told_in_a_line(facts: dict[str, Any]) -> None:
     read = ScramUsers()
     assert read.load({"user": facts, "other": STORED}) == [
-        "stored SCRAM credentials of user 'user' ignored: this version does not take them"
+        "stored SCRAM credentials of user 'user' ignored: not supported by this version"
     ]
     assert list(read.names()) == ["other"]
 
