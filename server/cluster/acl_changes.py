@@ -1,7 +1,7 @@
-"""Other access control entries: into the catalog, and on to the authorizer.
+"""Changes of access control entries: they are written to the catalog, and applied to the authorizer.
 
-What is denied holds before what is allowed in the same request, and what is allowed goes before what was denied: nobody may
-for a moment what no entries said that he might.
+In one request, DENY entries take effect before ALLOW entries, and ALLOW entries are removed before DENY entries. So no
+principal has, even for a moment, a permission that neither the old nor the new entries give.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from .cluster import Cluster
 SECTION = "acls"
 
 CHANGED_MAX = 10_000
-"""Entries that one request may add, or take away, as in Apache Kafka."""
+"""Maximum number of entries that one request may add or delete, as in Apache Kafka."""
 
 MEANT_MAX = 10 * CHANGED_MAX
-"""Entries in the answer to one request that takes some away, as often as filters mean them."""
+"""Maximum number of entries in the answer to one deletion; an entry counts for each filter that matches it."""
 
 LOOKED_FOR_MAX = 4 * MEANT_MAX
-"""Filters of one request, each as often as there are patterns of entries that it means."""
+"""Maximum number of filters in one request; each also counts once for each resource pattern of entries that it may match."""
 
 ENTRIES_MAX = 200_000
 CHARS_MAX = 16 << 20
-"""Of all entries together: the catalog, which says each character twice, is written whole at each change."""
+"""Maximum number of characters of all entries together. The catalog, which contains each character twice, is written as a whole
+at each change."""
 
 
 class AclChanges:
-    """Those of one broker. One change at a time, on the Trio thread.
+    """Changes of one broker's access control entries, one at a time, on the Trio thread.
 
     Args:
-        authorizer: Has what the catalog has.
+        authorizer: Authorizer with the entries of the catalog.
     """
 
     def __init__(self, cluster: Cluster, authorizer: Authorizer) -> None:
@@ -48,13 +49,13 @@ class AclChanges:
         self._chars = sum(map(_chars, authorizer.index.all()))
 
     async def create(self, acls: Iterable[Acl], *, at_most: int | None = None) -> list[Acl]:
-        """Add these entries, in one write, and have them hold; returns those that were not there.
+        """Add these entries, in one write, and apply them. Return those that were new.
 
         Args:
-            at_most: So many that were not there; without it CHANGED_MAX.
+            at_most: Maximum number of new entries; None: CHANGED_MAX.
 
         Raises:
-            KafkaError: POLICY_VIOLATION (too many, together or at once), KAFKA_STORAGE_ERROR; nothing has changed then.
+            KafkaError: POLICY_VIOLATION (too many, together or at once), KAFKA_STORAGE_ERROR. Then nothing has changed.
         """
         time_slice = TimeSlice()
         wanted = await time_slice.once(acls)
@@ -78,10 +79,10 @@ class AclChanges:
         return new
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
-        """Take away, in one write, the entries that filters mean; returns those that each of them does.
+        """Delete, in one write, the entries that match the filters. Return the entries that match each filter.
 
         Raises:
-            KafkaError: POLICY_VIOLATION (too many at once), KAFKA_STORAGE_ERROR; nothing has changed then.
+            KafkaError: POLICY_VIOLATION (too many at once), KAFKA_STORAGE_ERROR. Then nothing has changed.
         """
         time_slice = TimeSlice()
         async with self._cluster.change_lock:
@@ -98,7 +99,7 @@ class AclChanges:
         return found
 
     async def matching(self, wanted: AclFilter, time_slice: TimeSlice) -> list[Acl]:
-        """The entries that a filter means, as they are at one moment."""
+        """Return the entries that match a filter, as they are at one moment."""
         found = []
         async for acl in time_slice.each(wanted.candidates(self._authorizer.index)):
             if wanted.matches(acl):
@@ -108,7 +109,7 @@ class AclChanges:
     async def _meant(
         self, filters: Sequence[AclFilter], time_slice: TimeSlice
     ) -> tuple[list[list[Acl]], dict[Acl, None]]:
-        """What each of the filters means, and all of it together, in one pass over the entries for them all."""
+        """Return the entries that match each filter, and all of these together, in one pass over the entries."""
         wanted = ManyFilters(self._authorizer.index)
         try:
             async for each in time_slice.each(filters):
@@ -128,7 +129,7 @@ class AclChanges:
             for numbers in wanted.meaning(acl):
                 gone[acl] = None
                 meant += len(numbers)
-                # Filters that mean the same entries are answered with them each.
+                # Each filter's answer has all of its entries, also if another filter matches the same.
                 if len(gone) > CHANGED_MAX or meant > MEANT_MAX:
                     raise _too_many()
                 async for number in time_slice.each(numbers):

@@ -1,4 +1,4 @@
-"""The nodes of this process, the topics over which they stand, and the catalog in which that is written down."""
+"""The nodes of this process, their topics, and the catalog that stores both."""
 
 from __future__ import annotations
 
@@ -18,28 +18,31 @@ from .replication_throttle import ReplicationThrottle
 
 
 class Cluster:
-    """Who holds what. The set of nodes stays; which of them live, topics and leaders change under `change_lock`."""
+    """The state of the cluster. The set of nodes never changes; their liveness, topics and leaders change under
+    `change_lock`."""
 
     def __init__(self, nodes: list[Node], topics: Topics, catalog: Catalog, throttle: ReplicationThrottle) -> None:
         self.nodes = nodes
         self.topics = topics
         self.change_lock = trio.Lock()
-        """Held by whoever changes the catalog, from reading what there is to writing what shall be."""
+        """Lock for changes of the catalog, held from reading the old state to writing the new one."""
         self.watchers: list[Watcher] = []
         self.is_stopping = False
-        """The broker stops: no more requests are taken, and those that wait are answered."""
+        """Whether the broker stops: it accepts no more requests, and answers those that wait."""
         self.catalog = catalog
         self.changes = 1
-        """How many there have been of the catalog, with the start: where the end of Apache Kafka's metadata log would be."""
+        """Number of changes of the catalog, including the start: it stands for the end of Apache Kafka's metadata log."""
         self.throttle = throttle
         self.under_way: dict[TopicPartition, Partition] = {}
-        """The partitions that are being reassigned."""
+        """Partitions that are being reassigned."""
         self.reconsider: Callable[[], None] = lambda: None
-        """To be called when something changes by which new replicas catch up: nodes, throttles, what is under way."""
+        """Function to call after a change that affects how new replicas catch up: of nodes, throttles or reassignments."""
         self.copied_bytes: Callable[[Partition, int], int | None] = lambda partition, node_id: None
-        """How much a new replica has by now of a partition that is being reassigned; None for one that has all of it."""
+        """Function that returns how much a new replica has copied of a partition under reassignment; None if it has copied
+        all."""
         self.has_eligible_replicas: Callable[[], bool] = lambda: False
-        """Whether replicas outside of the ISR may be eligible leaders (`eligible.leader.replicas.version`)."""
+        """Function that returns whether replicas outside of the ISR may be eligible leaders
+        (`eligible.leader.replicas.version`)."""
         self._node_by_id = {node.node_id: node for node in nodes}
 
     @property
@@ -47,19 +50,20 @@ class Cluster:
         return self.catalog.cluster_id
 
     def node(self, node_id: int) -> Node | None:
-        """The node with this id, if there is one."""
+        """Return the node with this id; None if it does not exist."""
         return self._node_by_id.get(node_id)
 
     def live_node_ids(self) -> list[int]:
-        """Ids of the nodes that serve, ascending."""
+        """Return the ids of the live nodes, ascending."""
         return [node.node_id for node in self.nodes if node.is_alive]
 
     def controller_id(self) -> int:
-        """The node that clients are told to send admin requests to, the first live one; −1 if none lives."""
+        """Return the node to which clients send admin requests: the first live one; −1 if none is alive."""
         return next(iter(self.live_node_ids()), -1)
 
     def controllers(self) -> dict[int, list[Listener]]:
-        """By id the listeners of controllers that answer, in order of ids; none where no listener is a controller's."""
+        """Return the listeners of the controllers that answer, by controller id, in order of ids; empty if no listener belongs
+        to a controller."""
         found: dict[int, list[Listener]] = {}
         for node in self.nodes:
             for listener in node.listeners:
@@ -69,22 +73,23 @@ class Cluster:
         return dict(sorted(found.items()))
 
     def quorum_leader(self) -> int:
-        """The controller that leads: the first that answers, the node that clients are told is the controller without any."""
+        """Return the id of the leading controller: the first that answers; without controllers the node of `controller_id`."""
         return next(iter(self.controllers()), self.controller_id())
 
     def directory_id(self) -> bytes:
-        """The id of the data directory, which all nodes share; of several the first; zero where none was ever given."""
+        """Return the id of the data directory, which all nodes share: the first one of several; zero if none has an id."""
         return next(map(parse_uuid, sorted(self.catalog.state.directories or ())), ZERO_UUID)
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
-        """The overrides of a topic. KafkaError UNKNOWN_TOPIC_OR_PARTITION, also in the moment in which it goes."""
+        """Return the overrides of a topic. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, also while the topic is being
+        deleted."""
         entry = self.catalog.topics.get(name)
         if entry is None or self.topics.get(name) is None:
             raise unknown_topic(name)
         return entry.configs
 
     async def write(self, change: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-        """Do what changes the catalog, in a thread of its directory. For the holder of `change_lock`.
+        """Run a function that changes the catalog, in a thread of its directory. The caller must hold `change_lock`.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

@@ -1,6 +1,6 @@
-"""Other options for topics and brokers: into the catalog, and on to whoever runs with them.
+"""Changes of topic and broker options: they are written to the catalog, and applied to the objects that use them.
 
-What is wished has been checked (`config.changes`), under `Cluster.change_lock`, which the caller of these holds from there on.
+The caller has checked the new options (`config.changes`) under `Cluster.change_lock`, and still holds it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from .cluster import Cluster
 
 
 class ConfigChanges:
-    """Those of one broker."""
+    """Changes of one broker's options."""
 
     def __init__(self, cluster: Cluster, live_config: LiveConfig, cleaning: Cleaning) -> None:
         self._cluster = cluster
         self._live_config = live_config
         self._cleaning = cleaning
         self.on_client_metrics: list[Callable[[], None]] = []
-        """Called once subscriptions have changed."""
+        """Functions to call after a change of client metrics subscriptions."""
 
     async def alter_topics(self, wished: Mapping[Topic, Mapping[str, str]]) -> set[Topic]:
-        """Replace the overrides of topics; they hold from the next append, retention run or clean pass on.
+        """Replace the overrides of topics; they take effect at the next append, retention run or clean pass.
 
-        Returns those of the topics that were deleted meanwhile, and perhaps made anew.
+        Returns the topics that have been deleted, and perhaps created again, since the check.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
@@ -42,7 +42,7 @@ class ConfigChanges:
         return wished.keys() - present.keys()
 
     async def alter_broker(self, node: str, configs: Mapping[str, str]) -> None:
-        """Replace the dynamic configs of node id `node` or of the cluster default (""); holds at once.
+        """Replace the dynamic configs of node id `node` or of the cluster default (""); they take effect at once.
 
         Raises:
             KafkaError: as `alter_topics`.
@@ -51,7 +51,7 @@ class ConfigChanges:
         await self._brokers_altered()
 
     async def alter_groups(self, wished: Mapping[str, Mapping[str, str]]) -> None:
-        """Replace the configs of groups, by group id; they hold at once, a session's from the next heartbeat on.
+        """Replace the configs of groups, by group id; they take effect at once, session time-outs at the next heartbeat.
 
         Raises:
             KafkaError: as `alter_topics`.
@@ -61,7 +61,7 @@ class ConfigChanges:
         self._live_config.configure_groups(wished)
 
     async def alter_client_metrics(self, wished: Mapping[str, Mapping[str, str]]) -> None:
-        """Replace the configs of client metrics subscriptions, by name; those without any are gone.
+        """Replace the configs of client metrics subscriptions, by name; a subscription without configs is deleted.
 
         Raises:
             KafkaError: as `alter_topics`.
@@ -72,7 +72,7 @@ class ConfigChanges:
             told()
 
     async def finalize_features(self, levels: Mapping[str, int]) -> None:
-        """Give features other finalized levels; they hold at once.
+        """Set other finalized levels of features; they take effect at once.
 
         Raises:
             KafkaError: as `alter_topics`.
@@ -90,11 +90,11 @@ class ConfigChanges:
         self._cluster.reconsider()
 
     async def _reconfigure_logs(self, topics: Iterable[Topic]) -> None:
-        """Give the logs what they run with by now; topics that are made meanwhile have it already."""
+        """Apply the present options to the logs; topics that are created during that have them already."""
         time_slice = TimeSlice()
         async for topic in time_slice.each(topics):
             config = self._live_config.topic(topic.name)
             async for partition in time_slice.each(topic.partitions):
                 if self._cluster.topics.get(topic.name) is not topic:
-                    break  # deleted meanwhile
+                    break  # the topic was deleted
                 self._cleaning.log_reconfigured(partition.log, config)

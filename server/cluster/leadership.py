@@ -1,10 +1,10 @@
-"""Who leads a partition while nodes come and go, by the rules of Apache Kafka's controller.
+"""Leader election when nodes stop and start, by the rules of Apache Kafka's controller.
 
-A node that stops leaves the ISR, unless it is the last one in it: whoever was in step last is the one to wait for. The
-leader stays as long as it lives; after it comes the first replica, in the order of the assignment, that is alive and in
-the ISR, or, when none of that lives, among the eligible leader replicas (KIP-966): those that left the ISR while it was
-smaller than `min.insync.replicas`. With `unclean.leader.election.enable` any live replica may lead when none of either lives.
-All replicas are one log here, so a replica that comes back is in step at once, and no choice loses records.
+A node that stops leaves the ISR, unless it is its last member: the partition then waits for that node. The leader stays as long
+as it is alive. The next leader is the first live replica, in the order of the assignment, that is in the ISR. If no member of
+the ISR is alive, it is the first one of the eligible leader replicas (KIP-966): those that left the ISR while it was smaller
+than `min.insync.replicas`. With `unclean.leader.election.enable` any live replica may lead if none of these is alive. All
+replicas are one log here, so a replica that returns is in sync at once, and no election loses records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..partitions.topics import NO_LEADER
 
 
 class Leadership(NamedTuple):
-    """Leader and in-sync replicas of one partition; a live leader is always among the latter."""
+    """Leader and in-sync replicas of one partition; a live leader is always in the ISR."""
 
     leader: int
     isr: tuple[int, ...]
@@ -30,8 +30,8 @@ def elect(
     unclean: bool,
     elr: Collection[int] = (),
 ) -> Leadership:
-    """What becomes of the `present` leadership, beside which the replicas `elr` are eligible, when exactly the nodes `live` are
-    alive."""
+    """Return the leadership that follows the `present` one when exactly the nodes `live` are alive. The replicas `elr` are
+    eligible in addition to the ISR."""
     isr = tuple(node_id for node_id in present.isr if node_id in live)
     if not isr:
         isr = tuple(node_id for node_id in replicas if node_id in live and node_id in elr)[:1]
@@ -47,13 +47,15 @@ def elect(
 def eligible(
     replicas: tuple[int, ...], present: Leadership, elr: Collection[int], new: Leadership, min_isr: int
 ) -> tuple[int, ...]:
-    """The eligible leader replicas beside a `new` leadership, ascending, as Apache Kafka's controller counts them.
+    """Return the eligible leader replicas in addition to a `new` leadership, ascending, by the rules of Apache Kafka's
+    controller.
 
     Args:
-        elr: Those beside the `present` one.
-        min_isr: `min.insync.replicas`; 0: none is ever eligible, the feature is off.
+        elr: Eligible leader replicas of the `present` leadership.
+        min_isr: `min.insync.replicas`; 0: no replica is eligible, as the feature is off.
 
-    While nobody leads, the ISR that was last stands for an empty one, and its members are eligible, too, without being told.
+    Without a leader, `isr` still has its last members although it counts as empty. These are also eligible, but not in the
+    result.
     """
     in_sync = () if new.leader == NO_LEADER else new.isr
     before = {*present.isr, *elr}
@@ -64,6 +66,6 @@ def eligible(
 
 
 def first_leadership(replicas: tuple[int, ...], live: Collection[int]) -> Leadership:
-    """The leadership of a new partition."""
+    """Return the leadership of a new partition."""
     isr = tuple(node_id for node_id in replicas if node_id in live)
     return Leadership(isr[0], isr) if isr else Leadership(NO_LEADER, replicas)

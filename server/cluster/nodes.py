@@ -1,8 +1,7 @@
-"""The nodes of the cluster that this process plays: broker ids, listeners, advertised addresses.
+"""The nodes of the cluster that this process emulates: broker ids, listeners, advertised addresses.
 
-All nodes stand on one store. Which node leads a partition or coordinates a group is a fact of
-routing: a request that reaches the wrong node is refused as on a real cluster, and no data is ever
-copied between nodes. `broker.node_life` stops and starts them.
+All nodes use one store. Routing decides which node leads a partition or coordinates a group: a request to the wrong node is
+refused as in a real cluster, and no data is copied between nodes. `broker.node_life` stops and starts them.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ class Node:
     listeners: list[Listener]
     rack: str | None = None
     is_alive: bool = True
-    """Whether it serves: false from the moment on that it leads nothing any more until it may lead again."""
+    """Whether the node serves: False from the moment when it leads no partition any more, until it may lead again."""
     is_registered: bool = True
-    """Whether it is known where nodes that do not live are listed, too; from each of its starts on."""
+    """Whether the node is listed where stopped nodes are also listed; True again from each of its starts."""
     by_listener: dict[str, Listener] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -31,11 +30,11 @@ class Node:
 
     @property
     def own_listeners(self) -> list[Listener]:
-        """Those that come and go with the node; not those of controllers that are no nodes."""
+        """Listeners that start and stop with the node: not those of controllers that are not nodes."""
         return [listener for listener in self.listeners if listener.controller_id in (None, self.node_id)]
 
     def bind(self, backlog: int) -> None:
-        """Listen on every address where nothing does yet, or on none of these if one cannot be had; others listen on.
+        """Listen on every address that has no listener yet. If one of these fails, none of them listens; the others continue.
 
         Raises:
             OSError: as `Listener.bind`.
@@ -50,17 +49,17 @@ class Node:
             raise
 
     def pause(self) -> None:
-        """Stop listening until `bind` is called again, and keep the ports for that."""
+        """Stop listening until `bind` is called again, and keep the ports."""
         for listener in self.listeners:
             listener.pause()
 
     def rest(self) -> None:
-        """As `pause`, of the node's own listeners."""
+        """Run `pause` for the node's own listeners only."""
         for listener in self.own_listeners:
             listener.pause()
 
     def advertised(self, listener_name: str) -> tuple[str, int]:
-        """Host and port that a client of listener `listener_name` should use for this node.
+        """Return the host and port that a client of listener `listener_name` should use for this node.
 
         A node without a listener of that name answers with its first one.
         """

@@ -1,16 +1,16 @@
-"""Opening the data directories: whose they are, which topics there are, and bringing both together.
+"""Opening of the data directories: their owner, their topics, and the comparison with the catalog.
 
-What they may hold, and what becomes of it:
+Possible contents, and their handling:
 
-    ottla.json                      the catalog: topics, ids, configs as promised to clients
+    ottla.json                      the catalog: topics, ids, configs as acknowledged to clients
     no catalog, Apache Kafka's      the catalog is made from its metadata log, which is only read
         __cluster_metadata-0
     no catalog, no meta.properties  names, ids and numbers of partitions come from the directories
-    a topic without its directory   it was being created, or nothing was ever appended: an empty log is promised
+    a topic without its directory   it was being created, or had no appends: it gets an empty log
     a directory without its topic   see `storage.data_dirs.partition_dirs`
     not all directories             see `storage.data_dirs.inspection`
 
-Everything is looked at twice, before the locks are taken, so that a refusal leaves not even a lock file, and under them.
+Everything is checked twice: before the locks are taken, so that a refusal leaves not even a lock file, and under the locks.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ log = logging.getLogger("ottla.opening")
 
 
 class Start(NamedTuple):
-    """What a start has at hand."""
+    """Inputs of a start."""
 
     static: StaticConfig
     config: BrokerConfig
-    """Of the first node, without what clients have set."""
+    """Options of the first node, without dynamic configs."""
     files: Files
     clock: Clock
     rng: random.Random
     next_producer_id: int = 0
-    """None below it is to be handed out: an earlier life of this process may have done so."""
+    """Lowest producer id that may be given out: an earlier run of the broker in this process may have used the ids below."""
 
 
 class OpenStore(NamedTuple):
-    """What it finds."""
+    """Contents of the opened data directories."""
 
     logs: LogManager
     catalog: Catalog
@@ -76,12 +76,13 @@ class OpenStore(NamedTuple):
 
 
 def open_store(start: Start) -> OpenStore:
-    """Lock and load the data directories, and see which topics there are. Blocks; for a worker thread.
+    """Lock and load the data directories, and find their topics. It blocks, and must run in a worker thread.
 
-    One of several whose disk has failed is done without, if the catalog is in another: what is in no other is offline then.
+    A directory on a failed disk is left out, if the catalog is in another one; partitions that are in no other directory are
+    offline then.
 
     Raises:
-        DataDirectoryError: One clear line. The directories are unlocked and as they were.
+        DataDirectoryError: The message is one line. The directories are unlocked and unchanged.
         OSError: The disk refused.
     """
     failed: dict[str, str] = {}
@@ -94,7 +95,7 @@ def open_store(start: Start) -> OpenStore:
             if path is None or len(failed) + 1 == len(unique(start.config.data_dirs)):
                 if first is None:
                     raise
-                raise first  # noqa: B904 -- it has its own cause, which callers look at
+                raise first  # noqa: B904 -- it has its own cause, which callers read
             first = first or error
             failed[path] = str(error)
             log.error("%s; it is offline, all other logs are served", error)
@@ -116,7 +117,7 @@ def _open_store(start: Start, failed: Mapping[str, str]) -> OpenStore:
     try:
         survey = _survey(start, working, failed)
         state, catalog = survey.state, survey.catalog
-        # With the dynamic ones: a load forgets producers by them, and syncs what `flush.messages` is for.
+        # With dynamic configs: a load needs them to expire producers, and to sync logs with `flush.messages`.
         config, _ = resolve(start.static, state.broker_configs, config.node_id)
         logs.set_producer_expiration(config.producer_id_expiration_ms)
         log_configs = {entry.name: _log_config(config, entry) for entry in state.topics.values()}
@@ -127,7 +128,7 @@ def _open_store(start: Start, failed: Mapping[str, str]) -> OpenStore:
             config_for=lambda each: (
                 log_configs[each.topic] if _is_known(state, each) and each not in survey.assigned.undecided else None
             ),
-            topic_id_of=lambda name: state.topics[name].topic_id,  # as `assigned` has found, or made it
+            topic_id_of=lambda name: state.topics[name].topic_id,  # as `assigned` has found or created it
         )
 
         def write_catalog(directories: Mapping[str, str]) -> None:
@@ -144,7 +145,7 @@ def _open_store(start: Start, failed: Mapping[str, str]) -> OpenStore:
         logs.claim(survey.home, state.cluster_id, write_catalog)
         assert catalog is not None
         if catalog.state.next_producer_id <= _highest_producer_id(logs):
-            # A catalog from a backup; or a client invents ids, so that they are no bound for ours.
+            # The catalog is from a backup; or a client has invented ids, which must not limit those of the broker.
             catalog.skip_producer_ids(now_ms)
         catalog.skip_producer_ids(start.next_producer_id)
         catalog.on_doubt = logs.take_offline
@@ -158,12 +159,12 @@ def _open_store(start: Start, failed: Mapping[str, str]) -> OpenStore:
 
 
 def _end_exchange(files: Files, data_dirs: Sequence[str]) -> None:
-    """A reset or a restore that was decided when the process died goes on before anybody looks at what is there."""
+    """Complete a reset or restore that was decided when the process died, before the contents are read."""
     for each in data_dirs:
         try:
             files.check_data_dir(each)
             for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN):
-                files.check_entry(paths.join(each, name))  # of a stranger's making it would take all data away
+                files.check_entry(paths.join(each, name))  # made by another user, it would remove all data
         except OSError as error:
             raise DataDirectoryError.of(each, error) from error
     try:
@@ -176,24 +177,24 @@ def _end_exchange(files: Files, data_dirs: Sequence[str]) -> None:
 
 
 class _Survey(NamedTuple):
-    """What is there and what shall become of it; nothing has changed yet."""
+    """Contents of the directories, and the planned changes; nothing is changed yet."""
 
     home: str
-    """The directory of the catalog."""
+    """Directory of the catalog."""
     catalog: Catalog | None
-    """None if it is yet to be made, with this state:"""
+    """The catalog; None if it must be created, with `state`."""
     state: CatalogState
     assigned: Assigned
 
 
 def _survey(start: Start, data_dirs: Sequence[str], failed: Mapping[str, str], *, is_glance: bool = False) -> _Survey:
-    """Look at everything, and refuse what cannot be served.
+    """Check everything, and refuse directories that cannot be served.
 
     Args:
-        is_glance: Only to see whether it is refused: no word of what was found broken, and no more is read than that takes.
+        is_glance: Whether only a refusal matters: then broken parts are not logged, and no more is read than necessary.
 
     Raises:
-        DataDirectoryError: One clear line.
+        DataDirectoryError: The message is one line.
     """
     files = start.files
     note: Callable[[str], None] = (lambda _: None) if is_glance else _warn
@@ -229,9 +230,9 @@ def static_config_with_stored_id(
     nodes: int | None = None,
     emulate: str | None = None,
 ) -> StaticConfig:
-    """As `static_config`; where no source names a node id, the one that the data directory belongs to.
+    """Return `static_config`; if no source sets a node id, with the id of the data directory's owner.
 
-    So that a directory of another broker, Apache Kafka's for example, is served without looking its id up first.
+    So a directory of another broker, e.g. of Apache Kafka, is served without looking up its id.
 
     Raises:
         ConfigError: as `static_config`.
@@ -251,22 +252,22 @@ def static_config_with_stored_id(
 
 
 def _stored_node_id(files: Files, data_dir: str) -> int | None:
-    """The node id that `data_dir` belongs to; None for a new directory, or one that cannot be read."""
+    """Return the node id that `data_dir` belongs to; None for a new directory, or one that cannot be read."""
     try:
         identity = read_meta_properties(files, data_dir)
     except (OSError, CorruptCheckpointError):
-        return None  # Opening it will say what is wrong.
+        return None  # Opening it will report the problem.
     return identity.node_id if identity else None
 
 
 def _first_state(start: Start, found: Sequence[FoundDirectory], note: Callable[[str], None]) -> CatalogState:
-    """What the catalog of directories without one has to say."""
+    """Return the first state of the catalog, for directories without a catalog."""
     static, files = start.static, start.files
     stored = next((each.identity.cluster_id for each in found if each.identity is not None), None)
     cluster_id = stored or static.cluster_id or _new_cluster_id(start.rng)
     for each in found:
         if each.has_metadata_log:
-            # Loaded where it is needed: its record classes would slow every other start down.
+            # Imported only if needed: its record classes would slow down every other start.
             from ...storage.topics.cluster_metadata import replay_cluster_metadata
 
             replay = replay_cluster_metadata(files, each.path)
@@ -276,18 +277,19 @@ def _first_state(start: Start, found: Sequence[FoundDirectory], note: Callable[[
                 log.info("loaded %d topic(s) from Apache Kafka's metadata in %s", len(state.topics), each.path)
                 if (
                     METADATA_VERSION in state.features
-                ):  # then it tells of all of them: a level of 0 has no record, or none left
+                ):  # then the metadata has all levels: a level of 0 has no record, or none any more
                     state = replace(state, features={**dict.fromkeys(SUPPORTED, 0), **state.features})
                 return state
     topics = _topics_of_directories(start, topics_of(files, found, note))
-    # Their producers' ids count from 0, and which was the last one nobody knows: one that is given again would be taken for
-    # the producer that had it, and its first batch for one that lies there already.
+    # The producers' ids count from 0, and the last one is not known. A reused id would be taken for the earlier producer, and
+    # its first batch for a duplicate.
     next_producer_id = max(start.clock.now_ms() if topics else 0, start.next_producer_id)
     return CatalogState(cluster_id, topics, next_producer_id=next_producer_id)
 
 
 def _with_clients(state: CatalogState, records: ClientRecords, path: str) -> CatalogState:
-    """With what Apache Kafka's clients may, and how much. DataDirectoryError: something of it is not known here."""
+    """Add the permissions and quotas of Apache Kafka's clients. Raises DataDirectoryError if some of them are not known
+    here."""
     from ..security.taken_over import sections_of  # As the metadata log.
 
     try:
@@ -324,7 +326,7 @@ def _topics_of_directories(start: Start, found: Mapping[str, tuple[int, bytes | 
 
 
 def _log_config(config: BrokerConfig, entry: TopicEntry) -> LogConfig:
-    """What the topic's logs run with; stored overrides that this version refuses are left out, with a line each."""
+    """Return the config of the topic's logs; stored overrides that this version refuses are left out, with a log line each."""
     log_config, problems = LogConfig.from_stored(entry.configs, config.log_defaults)
     for problem in problems:
         log.warning("stored config of topic %s: %s", entry.name, problem)
@@ -332,7 +334,7 @@ def _log_config(config: BrokerConfig, entry: TopicEntry) -> LogConfig:
 
 
 def _complete(start: Start, logs: LogManager, state: CatalogState, configs: Mapping[str, LogConfig]) -> None:
-    """Logs for all partitions of which nothing was found."""
+    """Add logs for all partitions without data."""
     wanted = []
     for entry in state.topics.values():
         named = [TopicPartition(entry.name, index) for index in range(len(entry.partitions))]
@@ -351,14 +353,14 @@ def _topic(start: Start, logs: LogManager, entry: TopicEntry) -> Topic:
     for index, stored in enumerate(entry.partitions):
         partition_log = logs.logs[TopicPartition(entry.name, index)]
         routed = _routable(stored, index, live)
-        # What the log has seen holds even where the catalog knows less (it was made from directories).
+        # The log's epoch counts even if the catalog has a lower one (it was made from directories).
         epoch = max(routed.leader_epoch, partition_log.leader_epochs.latest_epoch)
         topic.partitions.append(Partition(topic, index, routed._replace(leader_epoch=epoch), partition_log))
     return topic
 
 
 def _routable(stored: PartitionEntry, index: int, node_ids: list[int]) -> PartitionEntry:
-    """The assignment on the nodes that there are now: a start with fewer nodes must not leave a partition without."""
+    """Return the assignment for the present nodes: a start with fewer nodes must not leave a partition without replicas."""
     replicas = tuple(node_id for node_id in stored.replicas if node_id in node_ids)
     if not replicas:
         replicas = (node_ids[index % len(node_ids)],)

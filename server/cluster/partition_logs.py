@@ -1,4 +1,4 @@
-"""The logs of partitions that come and go with their topics."""
+"""The logs of partitions that are created and deleted with their topics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger("ottla.topics")
 
 
 class NewPartitions(NamedTuple):
-    """Partitions that a topic gets, from number `first` on."""
+    """Partitions that are added to a topic, from number `first` on."""
 
     topic: Topic
     entries: Sequence[PartitionEntry]
@@ -43,10 +43,10 @@ class NewPartitions(NamedTuple):
 
 
 class PartitionLogs:
-    """Those of one broker.
+    """Creation and deletion of one broker's logs.
 
     Args:
-        home: The directory of the catalog, whose threads carry changes of topics out.
+        home: Directory of the catalog, whose threads run changes of topics.
     """
 
     def __init__(
@@ -60,13 +60,15 @@ class PartitionLogs:
         self._home = home
 
     def promise(self, wanted: Sequence[NewPartitions], live: Collection[int]) -> list[list[Partition]]:
-        """The partitions of each of `wanted`, with empty logs: see `LogManager.promise`. Blocks; for a worker thread."""
+        """Return the partitions of each of `wanted`, with empty logs: see `LogManager.promise`. It blocks, and must run in a
+        worker thread."""
         logs = promised(self._logs, [each.logs for each in wanted], self._clock.now_ms(), self._clock.elapsed_ms())
         left = iter(logs)
         return [_partitions(each, [*islice(left, len(each.entries))], live) for each in wanted]
 
     def fill(self, new: NewPartitions, live: Collection[int], fill: Fill) -> list[Partition]:
-        """The partitions of `new`, with logs of which `fill` writes what is in them. Blocks; for a worker thread."""
+        """Return the partitions of `new`, with logs whose contents `fill` writes. It blocks, and must run in a worker
+        thread."""
         logs = self._logs.create(
             new.logs.partitions,
             topic_id=new.topic.id,
@@ -78,29 +80,29 @@ class PartitionLogs:
         return _partitions(new, logs, live)
 
     def of(self, first: Mapping[str, int]) -> list[TopicPartition]:
-        """The partitions of these topics, by name, each from that number on, that have logs."""
+        """Return the partitions with logs of these topics, by name, each from its number on."""
         return [each for each in self._logs.logs if each.partition >= first.get(each.topic, PARTITION_MAX + 1)]
 
     async def delete(self, partitions: Sequence[TopicPartition], of: Iterable[Topic] = ()) -> None:
-        """Rename the directories once no clean pass works in them.
+        """Rename the directories of partitions once no clean pass uses them.
 
-        No catalog knows them any more, so what the disk or the system refuses is told to the operator only, and the next
-        start puts it aside.
+        The catalog no longer has them, so a refusal of the disk or the system is only logged, and the next start puts the
+        directories aside.
 
         Args:
-            of: Topics that go as a whole; they have no partitions any more on return.
+            of: Topics that are deleted as a whole; their lists of partitions are empty on return.
         """
         await self._moves.give_up(partitions)
         for partition in partitions:
             await self._cleaning.pause(partition)
-        while any(partition in self._moves.under_way for partition in partitions):  # asked for meanwhile
+        while any(partition in self._moves.under_way for partition in partitions):  # requested during the pauses
             await self._moves.give_up(partitions)
         departure = self._logs.begin_delete(partitions)
         try:
-            # A sync that is under way writes files by their names, which others may be given next.
+            # A running sync writes files by their names, which other files may get next.
             await self._flusher.wait_for(departure.logs)
             await in_thread(Work.CATALOG, self._home, departure.carry_out)
-        except Exception as error:  # noqa: BLE001 - no thread, say; the names are to be free for the cleaner all the same
+        except Exception as error:  # noqa: BLE001 - no thread, for example; the cleaner must still release the names
             log.error("cannot rename the directories of deleted partitions: %s", error)
         finally:
             self._logs.end_delete(departure, self._clock.elapsed_ms())
@@ -115,8 +117,8 @@ class PartitionLogs:
 
 
 def promised(logs: LogManager, wanted: Sequence[NewLogs], now_ms: int, elapsed_ms: int) -> list[Log]:
-    """`LogManager.promise`; logs of the broker's own topics, to which it writes without waiting, are on disk on return, or when
-    the disk takes them."""
+    """Create logs by `LogManager.promise`. Logs of internal topics, to which the broker writes without waiting, are on disk on
+    return, or as soon as the disk accepts them."""
     made = logs.promise(wanted, now_ms=now_ms, elapsed_ms=elapsed_ms)
     with suppress(KafkaError):
         side_by_side(Log.make, [log for log in made if log.topic_partition.topic in INTERNAL_TOPICS])
@@ -134,6 +136,7 @@ def _partitions(new: NewPartitions, logs: Sequence[Log], live: Collection[int]) 
 
 
 def _let_go(things: list[object]) -> None:
-    """Drop one after the other: with its last name a log closes its files, and thousands of them take a tenth of a second."""
+    """Drop the objects one after the other: without its last reference a log closes its files, and thousands of logs take a
+    tenth of a second."""
     while things:
         things.pop()

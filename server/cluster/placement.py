@@ -1,11 +1,11 @@
-"""Changing who holds and who leads partitions: in the catalog first, then for every node.
+"""Changes of the replicas and leaders of partitions: in the catalog first, then for every node.
 
-Under `Cluster.change_lock`, in two steps, so that what changes with them (a node that stops) changes between the two:
+Both steps need `Cluster.change_lock`. A change that depends on both (a node that stops) is made between them:
 
     await write_placements(cluster, placed)
     await publish_placements(cluster, placed)
 
-A leader epoch goes up where the leader changes or a replica goes, as in Apache Kafka.
+A leader epoch grows when the leader changes or a replica is removed, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .leadership import Leadership, eligible
 from .topic_plans import Replicas
 
 SECTION = "reassignments"
-"""Of the catalog: what is under way, by partition."""
+"""Section of the catalog with the ongoing reassignments, by partition."""
 
 
 class Placement(NamedTuple):
-    """Who holds a partition, who leads it, and which other replicas it is on its way to."""
+    """Replicas and leader of a partition, and its ongoing reassignment."""
 
     replicas: Replicas
     leadership: Leadership
@@ -38,14 +38,14 @@ class Placement(NamedTuple):
 
 
 Placed = Mapping[Partition, Placement]
-"""What shall become of partitions."""
+"""New placements of partitions."""
 
 
 def settled(placement: Placement) -> Placement:
-    """What becomes of a placement whose new replicas are all in step; any other stays as it is.
+    """Return a placement without its reassignment if all new replicas have caught up; otherwise return it unchanged.
 
-    Those that are removed go, the leader among them hands over. As Apache Kafka's controller has it, one replica of the
-    new ones must be in the ISR.
+    The replicas under removal are dropped; if the leader is one of them, another replica leads. As in Apache Kafka's
+    controller, at least one of the remaining replicas must be in the ISR.
     """
     moving = placement.reassigning
     if moving is None or moving.lagging:
@@ -61,7 +61,8 @@ def settled(placement: Placement) -> Placement:
 
 
 async def write_placements(cluster: Cluster, placed: Placed) -> None:
-    """Write what a restart has to know: replicas, leaders, epochs and reassignments, not the ISR, since a restart starts all nodes.
+    """Write the state that a restart needs: replicas, leaders, epochs and reassignments. The ISR is left out, since a restart
+    starts all nodes.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
@@ -81,7 +82,7 @@ async def write_placements(cluster: Cluster, placed: Placed) -> None:
         if name not in changed:
             changed[name] = list(topics[name].partitions)
         stored = changed[name][index]
-        # The replicas of a start with more nodes stay stored, and where nobody leads any more, the last leader.
+        # If a start has fewer nodes, the stored replicas stay; if no node leads any more, the last leader stays.
         replicas = stored.replicas if new.replicas == partition.replicas else new.replicas
         leader = stored.leader if new.leadership.leader == NO_LEADER else new.leadership.leader
         changed[name][index] = PartitionEntry(replicas, leader, epoch)
@@ -93,7 +94,7 @@ async def write_placements(cluster: Cluster, placed: Placed) -> None:
 
 
 def facts_of(cluster: Cluster, partition: Partition, reassigning: Reassigning) -> Facts:
-    """What the catalog says of one that is under way; see `reassignments`."""
+    """Return the catalog's entry for an ongoing reassignment; see `reassignments`."""
     return {
         "topic_id": uuid_text(cluster.catalog.topics[partition.topic_partition.topic].topic_id),
         "adding": list(reassigning.adding),
@@ -103,11 +104,11 @@ def facts_of(cluster: Cluster, partition: Partition, reassigning: Reassigning) -
 
 
 async def publish_placements(cluster: Cluster, placed: Placed) -> None:
-    """Let everybody know, and have those look again who wait at a partition that is led anew.
+    """Apply placements for every node, and wake requests that wait at partitions with another leader.
 
-    Known it is in one turn, from the call on: a node that stops must not be led to by any partition then. It takes a
-    microsecond a partition. Who is cancelled meanwhile has told everybody all the same: half of it would leave a node that
-    leads and does not listen, or fetches that wait at the old leader.
+    The tables change in one step, at the start of the call: from then on no partition may name a stopping node as its leader.
+    It takes a microsecond a partition. A cancellation does not stop the notifications: otherwise a node might lead without
+    listening, or fetches might wait at the old leader.
     """
     moved, has_eligible_replicas = [], cluster.has_eligible_replicas()
     for partition, new in placed.items():
@@ -127,7 +128,7 @@ async def publish_placements(cluster: Cluster, placed: Placed) -> None:
     if placed:
         cluster.topics.changed()
         cluster.reconsider()
-    # Those of coordinators first, in the same turn: they are few, and their tables count for the old leader alone.
+    # Partitions of coordinators are first, in the same step: they are few, and their tables are valid for the old leader only.
     moved.sort(key=lambda partition: not partition.is_internal)
     time_slice = TimeSlice()
     with trio.CancelScope(shield=True):

@@ -1,7 +1,7 @@
-"""Producer ids: never the same one twice, not even after a crash.
+"""Producer ids, of which none is used twice, not even after a crash.
 
-The catalog records a block before any of its ids is given out (as Apache Kafka's controller does);
-ids left over at a crash are lost, which costs nothing of a range of 2^63.
+The catalog stores a block before any of its ids is given out, as Apache Kafka's controller does. Ids that are left at a crash
+are lost, which does not matter in a range of 2^63.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger("ottla.producer_ids")
 
 
 class ProducerIds:
-    """Gives out producer ids from the block in hand."""
+    """Producer ids of the present block."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -27,40 +27,40 @@ class ProducerIds:
         self._missed = trio.Event()
 
     async def run(self) -> None:
-        """Fetch the next block whenever `take_now` has found none, until cancelled.
+        """Fetch the next block whenever `take_now` has found no id, until cancelled.
 
-        Without it a timer, which cannot wait, would be refused until some client happens to ask for an id.
+        Without it, a timer, which cannot wait, would get an error until some client asks for an id.
         """
         while True:
             await self._missed.wait()
             self._missed = trio.Event()
-            # Who is refused again has it tried again.
+            # The next call that gets an error makes it try again.
             try:
                 await self.have_some()
             except KafkaError:
-                pass  # The operator was told.
+                pass  # The error has been logged.
             except Exception:
                 log.exception("cannot allocate the next block of producer ids")
 
     async def take(self) -> int:
-        """A producer id that was never given before. KafkaError KAFKA_STORAGE_ERROR if none can be recorded."""
+        """Return a producer id that was never used. Raises KafkaError KAFKA_STORAGE_ERROR if none can be stored."""
         await self.have_some()
         return self.take_now()
 
     async def have_some(self) -> None:
-        """Return with an id at hand, so that `take_now` in the same turn gives one. KafkaError as `take`."""
+        """Return once an id is available, so that `take_now` in the same step returns one. Raises KafkaError as `take`."""
         while not self._block:
             async with self._lock:
-                # Whoever waited for the lock finds the new block in place.
+                # Another task may have fetched the new block while this one waited for the lock.
                 if not self._block:
                     self._block = await on_disk(Work.CATALOG, self._catalog.data_dir, self._catalog.take_producer_ids)
 
     def take_now(self) -> int:
-        """A producer id that was never given before, of the block in hand.
+        """Return a producer id of the present block that was never used.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, as Apache Kafka answers until it has the next block, which is
-                fetched now (`run`).
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, as in Apache Kafka, until the next block is available; `run` fetches it
+                now.
         """
         if not self._block:
             self._missed.set()

@@ -1,7 +1,7 @@
-"""Other replicas or another leader for partitions, because a client wants them (KIP-455, KIP-460).
+"""Changes of replicas and leaders that clients request (KIP-455, KIP-460).
 
-All replicas are one log, so a change is complete when it is written, but for the time that a throttle of replication would
-take: until then it is under way (`reassignments`).
+All replicas are one log, so a change is complete when it is written. Only a replication throttle delays that: until then the
+change is ongoing (`reassignments`).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .replication_throttle import NewReplica
 from .topic_plans import Replicas, check_assignments
 
 NOT_NEEDED = "Leader election not needed for topic partition."
-"""Apache Kafka's words, which its clients show."""
+"""Message in Apache Kafka's words, which its clients show."""
 
 Plan = Callable[[Cluster, Partition], Placement]
-"""What shall become of a partition. Raises KafkaError where that cannot be."""
+"""Function that returns the new placement of a partition. Raises KafkaError if the change is not possible."""
 
 
 def onto(replicas: Replicas, *, may_change_factor: bool = True) -> Plan:
-    """Move a partition to `replicas`, the preferred leader first. The leader stays if it is one of them.
+    """Return a plan that moves a partition to `replicas`, the preferred leader first. The leader stays if it is one of them.
 
-    New replicas that no throttle holds back are in step at once; the others make it a reassignment that is under way, in
-    which the partition has the old replicas, too.
+    New replicas without throttle catch up at once. With others the reassignment is ongoing; until its end the partition also
+    has the old replicas.
 
     The plan raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT; INVALID_REPLICATION_FACTOR (KIP-860).
@@ -63,7 +63,7 @@ def onto(replicas: Replicas, *, may_change_factor: bool = True) -> Plan:
 
 
 def _is_quick(cluster: Cluster, partition: Partition, node_id: int) -> bool:
-    """Whether a new replica has nothing to wait for."""
+    """Whether a new replica catches up at once."""
     rate = cluster.throttle.rate(NewReplica(partition, node_id))
     return rate == math.inf or (rate > 0 and partition.log.size_bytes == 0)
 
@@ -72,7 +72,7 @@ _NOTHING = Reassigning((), (), {})
 
 
 def cancelled(cluster: Cluster, partition: Partition) -> Placement:
-    """Take a reassignment back: the partition has the replicas that it had, in the order that they have now.
+    """Return the placement after a cancelled reassignment: the partition has its old replicas, in their present order.
 
     Raises:
         KafkaError: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT: none of the old replicas is in the ISR.
@@ -97,7 +97,8 @@ def cancelled(cluster: Cluster, partition: Partition) -> Placement:
 
 
 def preferred(cluster: Cluster, partition: Partition) -> Placement:
-    """The first replica leads. KafkaError ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE."""
+    """Return the placement in which the first replica leads. Raises KafkaError ELECTION_NOT_NEEDED,
+    PREFERRED_LEADER_NOT_AVAILABLE."""
     wanted = partition.replicas[0]
     _check_online(partition, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
     if partition.leader == wanted:
@@ -111,7 +112,8 @@ def preferred(cluster: Cluster, partition: Partition) -> Placement:
 
 
 def unclean(cluster: Cluster, partition: Partition) -> Placement:
-    """Any live replica leads. KafkaError ELECTION_NOT_NEEDED, ELIGIBLE_LEADERS_NOT_AVAILABLE."""
+    """Return the placement in which any live replica leads. Raises KafkaError ELECTION_NOT_NEEDED,
+    ELIGIBLE_LEADERS_NOT_AVAILABLE."""
     _check_online(partition, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
     if partition.leader != NO_LEADER:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
@@ -127,11 +129,11 @@ def _check_online(partition: Partition, code: ErrorCode) -> None:
 
 
 CHANGES_MAX = 10_000
-"""Apache Kafka's controller writes no more records for one request."""
+"""Maximum number of changes in one request, as in Apache Kafka's controller."""
 
 
 class Missing(NamedTuple):
-    """What is said where there is no such topic, or no such partition of it; with places for `topic` and `index`."""
+    """Messages for a topic, or a partition of it, that does not exist; with places for `topic` and `index`."""
 
     topic: str
     partition: str
@@ -139,16 +141,16 @@ class Missing(NamedTuple):
 
 NONE_TO_ELECT = Missing("No such topic as {topic}", "No such partition as {topic}-{index}")
 NONE_TO_ASSIGN = Missing("Unable to find a topic named {topic}.", "Unable to find partition {topic}:{index}.")
-"""Apache Kafka's words."""
+"""Messages in Apache Kafka's words."""
 
 
 async def change(
     cluster: Cluster, wanted: Mapping[TopicPartition, Plan], time_slice: TimeSlice, missing: Missing = NONE_TO_ELECT
 ) -> dict[TopicPartition, KafkaError]:
-    """Carry out plans: in the catalog first, then for every node. Returns those that were refused, and why.
+    """Run plans: in the catalog first, then for every node. Return the refused ones with their errors.
 
-    The codes are those of the plans, UNKNOWN_TOPIC_OR_PARTITION, and KAFKA_STORAGE_ERROR and POLICY_VIOLATION (there are
-    too many), with which nothing has changed.
+    The codes are those of the plans, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR and POLICY_VIOLATION (too many changes).
+    With the last two nothing has changed.
     """
     refused: dict[TopicPartition, KafkaError] = {}
     placed: dict[Partition, Placement] = {}
@@ -158,8 +160,8 @@ async def change(
                 partition = _found(cluster, topic_partition, missing)
                 placed[partition] = plan(cluster, partition)
             except KafkaError as error:
-                # The traceback names this frame, whose table names the error: a cycle for each, and all that they name stays
-                # until the collector comes, which then has everybody wait for it.
+                # The traceback names this frame, whose table names the error: each error would be a cycle, and keep its objects
+                # until a garbage collection, which blocks all tasks.
                 refused[topic_partition] = error.with_traceback(None)
         if len(placed) > CHANGES_MAX:
             too_many = KafkaError(

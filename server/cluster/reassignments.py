@@ -1,13 +1,13 @@
-"""The reassignments that are under way: each new replica is in step when its throttle has let the log's bytes through.
+"""Ongoing reassignments: each new replica has caught up when its throttle has let the bytes of the log through.
 
 In the catalog's section `reassignments`, by partition:
 
     "orders-0": {"topic_id": "…22 characters…", "adding": [3], "removing": [1], "copied_bytes": {"3": 1048576}}
 
-where `copied_bytes` names those that are not in step yet. A restart goes on from what was written last.
+where `copied_bytes` names the replicas that have not caught up yet. A restart continues from the last written state.
 
-Ten thousand may be under way, each of which has another rate when one arrives: so a change is noted, and reckoned with by the one
-task of `run`, in turns.
+Ten thousand may be ongoing, and when one completes, the rates of all others change. So a change is only noted; the task of
+`run` applies it, in several time slices.
 """
 
 from __future__ import annotations
@@ -33,31 +33,33 @@ from .replication_throttle import NewReplica
 log = logging.getLogger("ottla.reassignments")
 
 WRITTEN_AFTER_MS = 60_000
-"""How much of the way a kill may cost."""
+"""Interval of writing the progress: a kill may lose that much."""
 LOOKED_AT_IN_A_MS = 10
-"""An arrival is noticed the later the more are under way, by so many a millisecond: each look goes through all of them."""
+"""Number of replicas per millisecond of delay: each check passes over all of them, so the more there are, the later a completed
+one is noticed."""
 RETRY_MS = 1_000
 
 
 class Reassignments(Watcher):
-    """Those of one broker."""
+    """The ongoing reassignments of one broker."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
         self._at_ms = clock.elapsed_ms()
-        """Up to when `copied_bytes` are told."""
+        """Time for which `copied_bytes` are computed."""
         self._rates: dict[NewReplica, float] = {}
-        """From then on, or up to `_changed_ms`."""
+        """Rates from `_at_ms` on; until `_changed_ms` if that is set."""
         self._changed_ms: int | None = None
-        """When the last change came that is not reckoned with yet: before, no new replica gets anything."""
+        """Time of the last change that `_rates` does not contain yet; None without one. For the time before it, replicas that
+        it added get no bytes."""
         self._written_ms = self._at_ms
         self._changed = trio.Event()
         cluster.reconsider = self._reconsider
         cluster.copied_bytes = self._copied_bytes
 
     def open(self) -> list[str]:
-        """Take over what was under way at the last stop; returns a line on each entry that does not count."""
+        """Continue the reassignments that were ongoing at the last stop. Return a line for each entry that is ignored."""
         problems = []
         for key, facts in self._cluster.catalog.entries(SECTION).items():
             try:
@@ -94,7 +96,7 @@ class Reassignments(Watcher):
             self._cluster.reconsider()
 
     async def run(self) -> None:
-        """Have those arrive whose time has come, until cancelled."""
+        """Complete reassignments when their time has come, until cancelled."""
         while True:
             changed = self._changed
             with self._clock.at_work():
@@ -105,13 +107,13 @@ class Reassignments(Watcher):
             await self._clock.sleep_until_or(due_ms, changed)
 
     def _reconsider(self) -> None:
-        """Up to now things went as they were, from now on they go as they are."""
+        """Note a change: the old rates hold until now, and new ones from now on."""
         self._changed_ms = self._clock.elapsed_ms()
         self._changed.set()
         self._changed = trio.Event()
 
     async def _look(self) -> int | None:
-        """Do what is due; returns when to look again in elapsed time, None for when something changes."""
+        """Complete what is due. Return the elapsed time of the next check; None to wait for a change."""
         cluster = self._cluster
         if not (cluster.under_way or cluster.catalog.entries(SECTION)):
             self._changed_ms, self._rates = None, {}
@@ -143,7 +145,7 @@ class Reassignments(Watcher):
         ]
 
     async def _settle(self, time_slice: TimeSlice) -> None:
-        """Have `copied_bytes` and rates as of now."""
+        """Update `copied_bytes` and the rates to the present time."""
         elapsed_ms = self._clock.elapsed_ms()
         changed_ms, self._changed_ms = self._changed_ms, None
         if changed_ms is not None:
@@ -169,7 +171,7 @@ class Reassignments(Watcher):
         return int(moving.copied_bytes[node_id] + (rate * passed_s if rate < math.inf else 0.0))
 
     def _arrived(self, partition: Partition) -> Placement | None:
-        """What becomes of a partition, if one of its new replicas has caught up."""
+        """Return a partition's placement if one of its new replicas has caught up; None if nothing changes."""
         moving = partition.reassigning
         assert moving is not None
         left = {}
@@ -177,7 +179,7 @@ class Reassignments(Watcher):
             rate = self._rates.get(NewReplica(partition, node_id), 0.0)
             if not rate or (rate < math.inf and copied_bytes < partition.log.size_bytes):
                 left[node_id] = copied_bytes
-        # Without anybody to wait for it may have been waiting for one of the new ones to be in the ISR again.
+        # If no replica must catch up, the partition may have waited for one of the new ones to be in the ISR again.
         if len(left) == len(moving.copied_bytes) > 0:
             return None
         able = {*partition.isr, *(node_id for node_id in moving.lagging if node_id not in left)}
@@ -189,7 +191,7 @@ class Reassignments(Watcher):
         return None if placement is present and len(left) == len(moving.copied_bytes) else placement
 
     async def _write_down(self, elapsed_ms: int, time_slice: TimeSlice) -> None:
-        """Now and then, how far they are; and that those of deleted topics are not under way any more."""
+        """Write the progress at intervals, and remove the entries of deleted topics."""
         cluster = self._cluster
         gone: dict[str, Facts | None] = {}
         async for key in time_slice.each(list(cluster.catalog.entries(SECTION))):
@@ -205,7 +207,8 @@ class Reassignments(Watcher):
         self._written_ms = elapsed_ms
 
     async def _due_ms(self, time_slice: TimeSlice) -> int | None:
-        """When the next one arrives as things are, or something is to be written down."""
+        """Return the elapsed time at which the next replica catches up at the present rates, or the progress must be written;
+        None if no replica is catching up."""
         if self._changed_ms is not None:
             return self._at_ms
         least_ms = max(1.0, len(self._rates) / LOOKED_AT_IN_A_MS)

@@ -1,11 +1,11 @@
-"""How fast new replicas catch up: Apache Kafka's throttles of replication, as rates (KIP-73).
+"""Rates at which new replicas catch up: Apache Kafka's replication throttles (KIP-73).
 
-    topic    leader.replication.throttled.replicas      PARTITION:NODE, or *: for which leaders that of their node counts
-             follower.replication.throttled.replicas    for which new replicas that of theirs does
-    node     leader.replication.throttled.rate          bytes a second, shared by all that it leads and that count
-             follower.replication.throttled.rate        likewise, by all new replicas on it
+    topic    leader.replication.throttled.replicas      PARTITION:NODE, or *: leaders to which their node's rate applies
+             follower.replication.throttled.replicas    the same for new replicas
+    node     leader.replication.throttled.rate          bytes a second, shared by these partitions that the node leads
+             follower.replication.throttled.rate        the same, shared by these new replicas on the node
 
-The lower of both holds. Where neither is set nothing has to be waited for.
+The lower of both rates applies. If neither is set, new replicas catch up at once.
 """
 
 from __future__ import annotations
@@ -22,37 +22,39 @@ from ..partitions.topics import NO_LEADER, Partition
 from .nodes import Node
 
 LISTS_MAX = 100
-"""So many are kept for the next question."""
+"""Maximum number of lists that are kept for the next call."""
 
 
 class NewReplica(NamedTuple):
-    """One that has yet to catch up."""
+    """A new replica that must still catch up."""
 
     partition: Partition
     node_id: int
 
 
 class ReplicationThrottle:
-    """That of one broker."""
+    """The replication throttle of one broker."""
 
     def __init__(self, nodes: Iterable[Node], live_config: LiveConfig) -> None:
         self._nodes = {node.node_id: node for node in nodes}
         self._live_config = live_config
         self._rates: dict[int, tuple[float, float]] = {}
-        """By node: as a leader, as a follower. Reading the options of a node anew takes a millisecond."""
+        """Rates by node: as a leader, as a follower. Computing the options of a node takes a millisecond."""
         self._listed: dict[int, tuple[tuple[str, ...], frozenset[str]]] = {}
-        """By the identity of a topic's list: the list, and its entries. The tool names each replica of a topic, and each asks."""
+        """Identity of a topic's list -> the list, and its entries. Kafka's tool lists each replica of a topic, and each replica
+        needs a look-up."""
         live_config.watchers.append(self._rates.clear)
 
     def rates(self, replicas: Iterable[NewReplica]) -> dict[NewReplica, float]:
-        """Bytes a second for each of those that catch up at the same time; infinity without a throttle.
+        """Return the rate in bytes a second of each of these replicas, which catch up at the same time; infinity without a
+        throttle.
 
-        It is 0 for one whose node is stopped, or whose partition nobody leads.
+        It is 0 for a replica whose node is stopped, or whose partition has no leader.
         """
         return to_the_end(self.rates_in_pieces(replicas))
 
     def rates_in_pieces(self, replicas: Iterable[NewReplica]) -> Steps[dict[NewReplica, float]]:
-        """`rates`, a replica at a time: ten thousand may catch up. Nobody may change `replicas` meanwhile."""
+        """Compute `rates`, a replica at a time: ten thousand may catch up. `replicas` must not change during that."""
         limits: dict[NewReplica, list[tuple[int, bool]] | None] = {}
         sharing: Counter[tuple[int, bool]] = Counter()
         for replica in replicas:
@@ -70,7 +72,7 @@ class ReplicationThrottle:
         return found
 
     def rate(self, replica: NewReplica) -> float:
-        """As `rates`, for one alone."""
+        """Return `rates` of one replica alone."""
         return self.rates([replica])[replica]
 
     def _is_reachable(self, replica: NewReplica) -> bool:
@@ -78,7 +80,8 @@ class ReplicationThrottle:
         return node is not None and node.is_alive and replica.partition.present_leader != NO_LEADER
 
     def _limits(self, replica: NewReplica) -> Iterable[tuple[int, bool]]:
-        """What a replica shares with others: node, and whether as a follower. Those alone that have a limit."""
+        """Iterate over the limits that a replica shares with others: node, and whether as a follower. Nodes without a limit are
+        left out."""
         partition, config = replica.partition, replica.partition.log.config
         for listed, node_id, is_follower in (
             (config.leader_replication_throttled_replicas, partition.leader, False),

@@ -1,7 +1,7 @@
-"""Delegation tokens made, put off and taken away: into the catalog, and on to those who log in with them.
+"""Creation, renewal and expiry of delegation tokens: they are written to the catalog, and applied to the table that logins use.
 
-Times are those of the broker's clock; what is not told (0 or less) is `delegation.token.max.lifetime.ms` and
-`delegation.token.expiry.time.ms`, which are the bounds, too.
+Times are those of the broker's clock. Durations that a client leaves out (0 or less) are `delegation.token.max.lifetime.ms` and
+`delegation.token.expiry.time.ms`, which are also the upper bounds.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ SECTION = "delegation_tokens"
 
 TOKENS_MAX = 10_000
 RENEWERS_MAX = 1_000
-"""Of one token. Whoever has logged in may ask for tokens of his own: without bounds he could fill disk and memory."""
+"""Maximum number of renewers of one token. Every client that has logged in may create tokens, and could fill disk and memory
+without bounds."""
 
 RENEWERS_CHARS_MAX = 16_384
 RENEWERS_TOGETHER_MAX = 100_000
-"""Of all tokens: one answer may have them all."""
+"""Maximum number of renewers of all tokens: one answer may contain them all."""
 
 _INT64_MAX = 2**63 - 1
 
 
 class TokenChanges:
-    """Those of one broker. One change at a time, on the Trio thread.
+    """Changes of one broker's delegation tokens, one at a time, on the Trio thread.
 
     Args:
-        tokens: Has what the catalog has.
+        tokens: Table with the tokens of the catalog.
     """
 
     def __init__(self, cluster: Cluster, tokens: Tokens, live_config: LiveConfig, rng: random.Random) -> None:
@@ -49,10 +50,10 @@ class TokenChanges:
     async def create(
         self, owner: Principal, requester: Principal, renewers: Collection[Principal], lifetime_ms: int, now_ms: int
     ) -> Token:
-        """A new token.
+        """Create and return a new token.
 
         Raises:
-            KafkaError: POLICY_VIOLATION (too many tokens or renewers), KAFKA_STORAGE_ERROR; there is none then.
+            KafkaError: POLICY_VIOLATION (too many tokens or renewers), KAFKA_STORAGE_ERROR. Then no token was created.
         """
         most = f"too many renewers (limit {RENEWERS_MAX} renewers with {RENEWERS_CHARS_MAX} characters)"
         if len(renewers) > RENEWERS_MAX or sum(len(str(each)) for each in (owner, *renewers)) > RENEWERS_CHARS_MAX:
@@ -76,10 +77,10 @@ class TokenChanges:
         return token
 
     async def renew(self, hmac: bytes, by: Principal, period_ms: int, now_ms: int) -> int:
-        """Put off the expiry of a token to `period_ms` from now; returns when it is.
+        """Renew a token, so that it expires `period_ms` from now. Return the time of its expiry.
 
         Raises:
-            KafkaError: DELEGATION_TOKEN_NOT_FOUND, _EXPIRED, _OWNER_MISMATCH, KAFKA_STORAGE_ERROR; nothing has changed then.
+            KafkaError: DELEGATION_TOKEN_NOT_FOUND, _EXPIRED, _OWNER_MISMATCH, KAFKA_STORAGE_ERROR. Then nothing has changed.
         """
         longest_ms = self._live_config.current.delegation_token_expiry_time_ms
         async with self._cluster.change_lock:
@@ -91,7 +92,7 @@ class TokenChanges:
             return await self._expire_at(token, _sum(now_ms, period_ms))
 
     async def expire(self, hmac: bytes, by: Principal, period_ms: int, now_ms: int) -> int:
-        """Have a token expire `period_ms` from now, or (negative) take it away at once; returns when it expires.
+        """Let a token expire `period_ms` from now; a negative period deletes it at once. Return the time of its expiry.
 
         Raises:
             KafkaError: as `renew`.
@@ -107,7 +108,8 @@ class TokenChanges:
             return await self._expire_at(token, _sum(now_ms, period_ms))
 
     async def sweep(self, now_ms: int) -> None:
-        """Take away those that have expired. KafkaError: KAFKA_STORAGE_ERROR; they stay, and log nobody in."""
+        """Delete expired tokens. Raises KafkaError KAFKA_STORAGE_ERROR; the tokens then stay in the table, but cannot be used
+        to log in."""
         time_slice = TimeSlice()
         async with self._cluster.change_lock:
             over = []

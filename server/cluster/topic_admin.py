@@ -1,15 +1,14 @@
-"""Creating, growing and deleting topics, as `topic_plans` has found that it may be done.
+"""Creation, growth and deletion of topics, after `topic_plans` has checked them.
 
-The order makes every crash harmless: the catalog is written first, then the partitions' directories, some time later.
-A topic of the catalog whose directory is missing is completed at the next start; a directory without
-a topic in the catalog was being deleted.
+The order makes every crash harmless: the catalog is written first, and some time later the partitions' directories. A topic
+whose directory is missing is completed at the next start. A directory whose topic is not in the catalog was being deleted.
 
-A write of the catalog is for all that one request wants, and for what others want who wait for it: of thousands of topics each
-would cost the disk two syncs otherwise.
+One write of the catalog contains all topics of a request, and those of other requests that wait. Otherwise each of thousands of
+topics would need two syncs.
 
-Nobody sees a change before it is written, and everybody sees it in the turn in which it is known to be: until then a
-topic that is being deleted takes markers, records, commits and members as ever. A marker that is left out, or a group
-that assigns without the topic, could not be put right if the disk then refused, or the process died.
+A change is visible only after it is written, and then for all nodes in the same step. Until then a topic under deletion accepts
+markers, records, commits and members as before. If the disk then refused the deletion, or the process died, a missing marker or
+an assignment without the topic could not be corrected.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ from .partition_logs import NewPartitions, PartitionLogs
 from .topic_plans import Planner, Replicas, TopicPlan
 
 LOGS_AT_ONCE = 2_000
-"""Logs of deleted topics that are removed from the tables at once, which takes a few milliseconds."""
+"""Number of logs of deleted topics that are removed from the tables in one step, which takes a few milliseconds."""
 
 GATHERED_MAX = 100
-"""Partitions that requests of several clients get in one write."""
+"""Maximum number of partitions in one write for requests of several clients."""
 
 
 class _Creation:
-    """The topics that one request creates, and the result."""
+    """Topics that one request creates, and the result."""
 
     def __init__(self, plans: Sequence[TopicPlan], hidden_s: float = 0) -> None:
         self.plans = plans
         self.hidden_s = hidden_s
         self.entries: list[TopicEntry | KafkaError] = []
-        """Of each plan: what the catalog is to say, or why nothing."""
+        """Result of each plan: the catalog's entry, or the error."""
         self.made: Mapping[str, Topic] = {}
         self.failure: Exception | None = None
 
@@ -56,14 +55,14 @@ class _Creation:
         return [each for each in self.entries if isinstance(each, TopicEntry)]
 
     def outcome(self) -> list[Topic | KafkaError]:
-        """Of each plan, once it was carried out: the topic, or why there is none. Raises why there is none at all."""
+        """Return the topic or the error of each plan, after the creation. Raises an error that concerns all plans."""
         if self.failure is not None:
             raise self.failure
         return [each if isinstance(each, KafkaError) else self.made[each.name] for each in self.entries]
 
 
 class TopicAdmin:
-    """Changes of the set of topics. One change at a time; every method runs on the Trio thread."""
+    """Changes of the set of topics, one at a time. Every method runs on the Trio thread."""
 
     def __init__(
         self,
@@ -79,14 +78,14 @@ class TopicAdmin:
         self._collector = collector
         self._rng = rng
         self._waiting: dict[_Creation, None] = {}
-        """Creations that have not begun."""
+        """Creations that have not started."""
         self.planner = Planner(cluster.nodes, cluster.topics, live_config, rng)
 
     async def create(self, plan: TopicPlan, *, fill: Fill | None = None) -> Topic:
-        """`create_all` of one topic, whose error is raised.
+        """Run `create_all` for one topic, and raise its error.
 
         Args:
-            fill: Writes what is in its logs, in a worker thread; without it they are empty.
+            fill: Function that writes the contents of the logs, in a worker thread; without it they are empty.
         """
         if fill is None:
             (made,) = await self.create_all([plan])
@@ -100,19 +99,19 @@ class TopicAdmin:
         return made
 
     async def create_all(self, plans: Sequence[TopicPlan], *, hidden_s: float = 0) -> list[Topic | KafkaError]:
-        """Make the topics of `plans` exist: in the catalog, on disk, then for every node.
+        """Create the topics of `plans`: in the catalog, on disk, then for every node.
 
-        They are one write of the catalog, with what others want who wait for their turn.
+        They are one write of the catalog, together with the topics of other requests that wait.
 
         Args:
-            hidden_s: For so long Metadata does not know them.
+            hidden_s: Time in seconds for which Metadata does not show them.
 
         Returns:
-            Each topic, or why there is none: TOPIC_ALREADY_EXISTS (another request was faster), or INVALID_TOPIC_EXCEPTION (its
-            name collides with one of those).
+            Each topic, or its error: TOPIC_ALREADY_EXISTS (another request has created it before), or INVALID_TOPIC_EXCEPTION
+                (its name collides with such a topic's).
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; none of them exists then.
+            KafkaError: KAFKA_STORAGE_ERROR. Then none of them exists.
         """
         if not plans:
             return []
@@ -127,12 +126,12 @@ class TopicAdmin:
         return creation.outcome()
 
     def new_id(self) -> bytes:
-        """The id of another topic."""
+        """Return the id for a new topic."""
         return self._rng.randbytes(16)
 
     def _taken(self, first: _Creation) -> list[_Creation]:
-        """This creation and others that wait, together GATHERED_MAX partitions, as they succeed or fail together: a large one is alone.
-        One that has a name of another waits for the next write."""
+        """Take this creation and others that wait, up to GATHERED_MAX partitions together. They succeed or fail together, so a
+        large one is alone. A creation with a name of another one waits for the next write."""
         taken, names, left = list[_Creation](), set[str](), GATHERED_MAX
         for creation in (first, *(each for each in self._waiting if each is not first)):
             wanted = {flat(plan.name) for plan in creation.plans}
@@ -147,7 +146,7 @@ class TopicAdmin:
         return taken
 
     async def _carry_out(self, creations: Sequence[_Creation], fill: Fill | None = None) -> None:
-        """Make the topics of `creations`; each has its outcome on return. For the holder of `change_lock`."""
+        """Create the topics of `creations`; each has its result on return. The caller must hold `change_lock`."""
         time_slice, partitions = TimeSlice(), 0
         with trio.CancelScope(shield=True), self._collector.putting_off():  # half a topic is of no use
             try:
@@ -155,7 +154,7 @@ class TopicAdmin:
                 for creation in creations:
                     creation.entries = await time_slice.map(partial(self._entry, coming), creation.plans)
                 made = await self._make([each for creation in creations for each in creation.new], fill)
-            except Exception as error:  # noqa: BLE001 - told to all of them
+            except Exception as error:  # noqa: BLE001 - every creation gets it
                 for creation in creations:
                     creation.failure = error.with_traceback(None)
                 return
@@ -181,7 +180,7 @@ class TopicAdmin:
             The topics by name.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR: neither catalog nor disk has anything of them.
+            KafkaError: KAFKA_STORAGE_ERROR. Then neither catalog nor disk has any of them.
         """
         if not entries:
             return {}
@@ -193,7 +192,7 @@ class TopicAdmin:
         return {topic.name: topic for topic in made}
 
     def _written(self, entries: Sequence[TopicEntry], live: Collection[int], fill: Fill | None) -> list[Topic]:
-        """`_make`, as far as it waits for the disk."""
+        """Do the part of `_make` that waits for the disk."""
         self._cluster.catalog.put_topics(entries)
         new = [self._new(Topic(each.name, each.topic_id), each.partitions) for each in entries]
         made = self._logs.promise(new, live) if fill is None else [self._logs.fill(each, live, fill) for each in new]
@@ -202,7 +201,7 @@ class TopicAdmin:
         return [each.topic for each in new]
 
     def _new(self, topic: Topic, entries: Sequence[PartitionEntry], first: int = 0) -> NewPartitions:
-        # Not the plan's options: the defaults may be others meanwhile.
+        # Not the plan's options: the defaults may have changed since.
         return NewPartitions(topic, entries, first, self._live_config.topic(topic.name))
 
     def _show(self, topic: Topic, hidden_s: float) -> None:
@@ -213,7 +212,7 @@ class TopicAdmin:
             watcher.topic_created(topic)
 
     async def create_internal(self, name: str) -> Topic:
-        """The broker's own topic `name`, with the options meant for it; never more replicas than nodes.
+        """Create the internal topic `name` with its own options, and with at most as many replicas as nodes. Return it.
 
         Raises:
             KafkaError: as `create`.
@@ -237,7 +236,7 @@ class TopicAdmin:
 
         Raises:
             KafkaError: INVALID_PARTITIONS (the topic changed since the plan), UNKNOWN_TOPIC_OR_PARTITION,
-                KAFKA_STORAGE_ERROR; the topic is as it was then.
+                KAFKA_STORAGE_ERROR. Then the topic is unchanged.
         """
         present = len(topic.partitions)
         async with self._cluster.change_lock:
@@ -262,26 +261,26 @@ class TopicAdmin:
             watcher.topic_grew(topic)
 
     async def delete(self, topic: Topic) -> None:
-        """`delete_all` of one topic, whose error is raised."""
+        """Run `delete_all` for one topic, and raise its error."""
         (refused,) = await self.delete_all([topic])
         if refused is not None:
             raise refused
 
     async def delete_all(self, topics: Sequence[Topic]) -> list[KafkaError | None]:
-        """Make `topics` unknown to all, in one write of the catalog; their files follow after `file.delete.delay.ms`.
+        """Delete `topics`, in one write of the catalog; their files are deleted after `file.delete.delay.ms`.
 
         Returns:
-            None for each that is gone; UNKNOWN_TOPIC_OR_PARTITION: it was before.
+            None for each topic that was deleted; UNKNOWN_TOPIC_OR_PARTITION for one that was deleted before.
 
         Raises:
-            KafkaError: TOPIC_DELETION_DISABLED, KAFKA_STORAGE_ERROR; the topics are still there then, and were all the time.
+            KafkaError: TOPIC_DELETION_DISABLED, KAFKA_STORAGE_ERROR. Then the topics still exist, and did so all the time.
         """
         if not self._live_config.current.delete_topic_enable:
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         return await self._delete_all(topics)
 
     async def take_back(self, topic: Topic) -> None:
-        """`delete`, for who has made the topic: whatever `delete.topic.enable` says of clients."""
+        """Delete a topic, for the code that created it, whatever `delete.topic.enable` is."""
         (refused,) = await self._delete_all([topic])
         if refused is not None:
             raise refused
@@ -315,18 +314,20 @@ class TopicAdmin:
         return None
 
     async def _undo(self, before: Mapping[str, TopicEntry | None], first: Mapping[str, int]) -> None:
-        """The disk refused a change half-way: the catalog says `before` again, and partitions from `first` on go, by topic.
+        """Undo a change that the disk refused half-way: set the catalog's entries back to `before`, and delete partitions from
+        `first` on, by topic.
 
-        What the disk refuses of that is made good by the next write of the catalog, or the next start.
+        If the disk refuses that, the next write of the catalog or the next start corrects it.
         """
         with suppress(KafkaError):
             await self._cluster.write(self._cluster.catalog.take_back, before)
         await self._logs.delete(self._logs.of(first))
 
     def _entries(self, replicas: Sequence[Replicas]) -> tuple[PartitionEntry, ...]:
-        """New partitions, each led by its first live replica; if none lives any more, the first will lead when it does."""
+        """Return entries for new partitions, each led by its first live replica. If none is alive any more, the first one will
+        lead when it is."""
         live = self._cluster.live_node_ids()
-        # Most of thousands are alike.
+        # Most of thousands of partitions have the same replicas.
         entries = {each: PartitionEntry(each, first_leadership(each, live).isr[0]) for each in dict.fromkeys(replicas)}
         return tuple(map(entries.__getitem__, replicas))
 
@@ -335,12 +336,13 @@ class TopicAdmin:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} was deleted during the request")
 
     async def ensure_internal(self, name: str) -> Topic:
-        """The broker's own topic `name`, created with the options meant for it if it is not there. KafkaError as `create`."""
+        """Return the internal topic `name`, created with its own options if it does not exist. Raises KafkaError as
+        `create`."""
         return self._cluster.topics.get(name) or await self.create_internal(name)
 
 
 def _portions(topics: Sequence[Topic]) -> Iterator[list[Topic]]:
-    """All of these, in portions of about `LOGS_AT_ONCE` partitions."""
+    """Divide the topics into portions of about `LOGS_AT_ONCE` partitions."""
     some, partitions = list[Topic](), 0
     for topic in topics:
         some.append(topic)

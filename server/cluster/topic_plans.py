@@ -24,7 +24,7 @@ from ..partitions.topics import Topic, Topics, flat
 from .nodes import Node
 
 MAX_NAME_CHARACTERS = 249
-# Kafka's controller refuses more in one request (KAFKA-14735); creating directories takes time.
+# Kafka's controller refuses more partitions in one request (KAFKA-14735); creating directories takes time.
 PARTITIONS_MAX = 10_000
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -54,7 +54,7 @@ class TopicPlan(NamedTuple):
 
 
 class Planner:
-    """Plans for the topics of one broker."""
+    """Planner of changes of one broker's topics."""
 
     def __init__(self, nodes: Sequence[Node], topics: Topics, live_config: LiveConfig, rng: random.Random) -> None:
         self._nodes = nodes
@@ -71,7 +71,7 @@ class Planner:
         assignments: Mapping[int, Replicas] | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> TopicPlan:
-        """Check everything that can be wrong with a new topic.
+        """Return the plan of a new topic, after all checks.
 
         Args:
             num_partitions, replication_factor: −1 takes the broker's default; both must be −1 with
@@ -94,7 +94,7 @@ class Planner:
         return TopicPlan(name, replicas, dict(configs or {}))
 
     def plan_growth(self, topic: Topic, count: int, assignments: Sequence[Replicas] | None) -> tuple[Replicas, ...]:
-        """The replicas of the partitions that bring `topic` to `count` partitions.
+        """Return the replicas of the partitions that must be added to give `topic` `count` partitions.
 
         Raises:
             KafkaError: INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
@@ -123,10 +123,10 @@ class Planner:
         return tuple(assignments)
 
     def check_free(self, name: str, coming: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Raise KafkaError TOPIC_ALREADY_EXISTS or INVALID_TOPIC_EXCEPTION unless a topic may be called so.
+        """Raise KafkaError TOPIC_ALREADY_EXISTS or INVALID_TOPIC_EXCEPTION unless a new topic may have this name.
 
         Args:
-            coming: By their flat names, topics that are made with it.
+            coming: Topics that are created with it, by their flat names.
         """
         colliding = self._topics.colliding(name)
         other = coming.get(flat(name)) if colliding is None else colliding.name
@@ -190,13 +190,13 @@ Replicas = tuple[int, ...]
 def spread(
     nodes: Sequence[Node], count: int, factor: int, start: int, *, has_room: bool = True
 ) -> tuple[Replicas, ...]:
-    """`factor` replicas for each of `count` partitions, the leader first; `start` turns the wheel for the first one.
+    """Return `factor` replicas for each of `count` partitions, the leader first; `start` is the first position of the rotation.
 
     Args:
-        has_room: Whether there is a data directory that takes new partitions; the nodes share them.
+        has_room: Whether a data directory accepts new partitions; the nodes share the directories.
 
     Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR (more than there are nodes, or none of them alive, or without room).
+        KafkaError: INVALID_REPLICATION_FACTOR (more than the number of nodes, no live node, or no room).
     """
     live = [node for node in nodes if node.is_alive]
     problem = None
@@ -217,7 +217,7 @@ def spread(
 
 
 def _around(nodes: Iterable[Node], count: int, factor: int, start: int) -> list[Replicas]:
-    """One node of each rack in turn; the next time round, the next node of each."""
+    """Take one node of each rack in turn; in the next round, the next node of each."""
     by_rack = defaultdict(list)
     for node in nodes:
         by_rack[node.rack or ""].append(node.node_id)
@@ -241,10 +241,10 @@ def _around(nodes: Iterable[Node], count: int, factor: int, start: int) -> list[
 def check_assignments(
     nodes: Iterable[Node], assignments: Mapping[int, Replicas], factor: int, *, must_live: bool = True
 ) -> None:
-    """Refuse assignments (partition → node ids) that a client made, unless each has `factor` replicas that can be.
+    """Check a client's assignments (partition → node ids): each must have `factor` valid replicas.
 
     Args:
-        must_live: At least one of each must be alive.
+        must_live: Whether at least one replica of each partition must be alive.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT.
@@ -255,7 +255,7 @@ def check_assignments(
         if given in sound:
             continue
         problem = None
-        # One more than there are nodes is one too many already: the first of these tell what is wrong.
+        # A list that is longer than the number of nodes is wrong in any case; its first entries are enough for the message.
         replicas = given[: len(alive) + 1]
         unknown = set(replicas) - set(alive)
         if not replicas:

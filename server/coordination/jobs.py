@@ -1,9 +1,9 @@
-"""Work of a coordinator over many things, in pieces, so that requests come in between.
+"""Work of a coordinator on many things, in pieces, so that requests can run in between.
 
-A job is a generator. What it does up to a `yield` is one piece, short and done for everybody at once; what it knew before
-the `yield` may be otherwise after it, so it looks everything up again, and never carries a decision over to the next piece.
-A coordinator's own jobs (expiry, a deleted topic, what is left to do after a load) are pursued by `run`; those of a request
-by its handler (`runtime.time_slices.run_cooperatively`).
+A job is a generator. Its work up to a `yield` is one piece, which is short and atomic. State may change during a `yield`, so a
+job looks everything up again after it, and takes no decision over to the next piece. `run` runs a coordinator's own jobs
+(expiry, a deleted topic, the work after a load). A request's handler runs the request's jobs
+(`runtime.time_slices.run_cooperatively`).
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ __all__ = ["AT_ONCE", "A_PIECE", "IsOver", "Job", "Jobs", "Steps", "for_each", "
 log = logging.getLogger("ottla.coordination")
 
 AT_ONCE = 500
-"""Small things, such as names of topics, that are gone through in one piece: a millisecond."""
+"""Number of small things, such as names of topics, that one piece handles in about a millisecond."""
 
 Thing = TypeVar("Thing")
 Ordered = TypeVar("Ordered", int, str, bytes, tuple[bytes, int], tuple[float, int, bytes])
 Job: TypeAlias = Steps[None]
 
 IsOver: TypeAlias = Callable[[], bool]
-"""Whether the caller's time slice is over (`TimeSlice.is_over`)."""
+"""Function that returns whether the caller's time slice is over (`TimeSlice.is_over`)."""
 
 
 def never() -> bool:
-    """`IsOver` of who may work to the end."""
+    """Return False: the `IsOver` of callers that may work to the end."""
     return False
 
 
 class Jobs:
-    """The jobs under way, each with a turn in its order.
+    """The started jobs of a coordinator, run in turn.
 
     Args:
-        on_earlier: Called when there is a job and was none.
+        on_earlier: Function that is called when a job is started and no other was left.
     """
 
     def __init__(self, on_earlier: Callable[[], None] = lambda: None) -> None:
@@ -53,17 +53,18 @@ class Jobs:
         return len(self._jobs)
 
     def start(self, job: Job) -> None:
-        """Have the job done by the next calls of `run`."""
+        """Let the next calls of `run` run the job."""
         self._jobs.append(job)
         if len(self._jobs) == 1:
             self._on_earlier()
 
     def clear(self) -> None:
-        """Leave all jobs where they are."""
+        """Drop all jobs, finished or not."""
         self._jobs.clear()
 
     def run(self, is_over: IsOver) -> None:
-        """Do pieces until it `is_over`, one at least. A job that raises is given up; the others go on in the next call."""
+        """Run pieces of jobs: at least one, and then until `is_over()`. A job that raises is dropped; the others continue in
+        the next call."""
         jobs = self._jobs
         while jobs:
             job = jobs.popleft()
@@ -76,7 +77,7 @@ class Jobs:
 
 
 def in_order(things: Iterable[Ordered]) -> Steps[list[Ordered]]:
-    """`sorted(things)`; of what they are taken from nothing may come or go meanwhile."""
+    """Return `sorted(things)`. The source of `things` must not change between the pieces."""
     left, runs = iter(things), list[list[Ordered]]()
     while len(run := sorted(islice(left, AT_ONCE))) == AT_ONCE:
         runs.append(run)
@@ -92,12 +93,12 @@ def in_order(things: Iterable[Ordered]) -> Steps[list[Ordered]]:
 
 
 def for_each(things: Collection[Thing], act: Callable[[Thing], Job], failing: str) -> Job:
-    """Do it for each: one for which it fails keeps no other from it, and is told in one line with `failing`."""
+    """Run `act` for each thing. A failure does not stop the others; failures are logged in one line with `failing`."""
     first, count = None, 0
     for thing in things:
         try:
             yield from act(thing)
-        except Exception as error:  # noqa: BLE001 - told below
+        except Exception as error:  # noqa: BLE001 - logged below
             first, count = first or error, count + 1
         yield
     if first is not None:

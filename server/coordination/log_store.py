@@ -1,4 +1,4 @@
-"""A coordinator's records in the real topic: `RecordStore` over the broker's logs."""
+"""A coordinator's records in its topic: `RecordStore` over the broker's logs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .records import Pair, Producer, Records
 
 logger = logging.getLogger("ottla.coordination")
 
-# One read while loading, and so the most that one step of replay works on.
+# Size of one read while loading, and so the maximum that one step of replay handles.
 LOAD_BYTES = 1 << 20
 
-# What the coordinator's client is told when the append fails; all other codes pass as they are.
+# Error of an append -> error for the coordinator's client; all other codes pass unchanged.
 APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -31,16 +31,16 @@ APPEND_ERRORS = {
 
 
 def as_told(error: KafkaError) -> KafkaError:
-    """The log's error as the coordinator's client is told it."""
+    """Return the log's error in the form for the coordinator's client."""
     return KafkaError(APPEND_ERRORS.get(error.code, error.code), error.message)
 
 
 class LogStore:
-    """A topic of a broker.
+    """Store of records in a topic of a broker.
 
     Args:
-        base_sequence: What each batch's sequence numbers begin with, -1 for none. Nobody looks at them, but a topic's
-            bytes shall be those that Apache Kafka writes.
+        base_sequence: First sequence number of each batch, -1 for none. The numbers are not used, but a topic must have the
+            same bytes as with Apache Kafka.
     """
 
     def __init__(self, topics: Topics, appends: Appends, topic: str, *, base_sequence: int) -> None:
@@ -59,12 +59,12 @@ class LogStore:
         except KafkaError as error:
             raise as_told(error) from error
         except Exception as error:
-            # Who builds on the append takes back what it has begun, whatever the append failed of.
+            # The caller must undo its changes, whatever the reason of the failure.
             logger.exception("cannot append to %s-%d", self._topic, partition)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"append failed: {error!r}") from error
 
     async def settle(self, partition: int) -> None:
-        """Return once as much of the partition is on disk as `flush.messages` asks for; KafkaError as for `append`."""
+        """Return once the partition is on disk as `flush.messages` requires. Raises KafkaError as `append`."""
         log = self._topics.partition(self._topic, partition).log
         if log.needs_flush:
             try:
@@ -73,11 +73,11 @@ class LogStore:
                 raise as_told(error) from error
 
     def end_offset(self, partition: int) -> int:
-        """Where the log ends, flushed or not."""
+        """Return the end of the log, flushed or not."""
         return self._topics.partition(self._topic, partition).log.log_end_offset
 
     def is_flushed(self, partition: int, up_to: int | None = None) -> bool:
-        """Whether everything, or all below `up_to`, is on disk, as far as `flush.messages` asks for it."""
+        """Whether everything, or all below `up_to`, is on disk as `flush.messages` requires."""
         log = self._topics.partition(self._topic, partition).log
         return not log.needs_flush or (up_to is not None and log.recovery_point >= up_to)
 
@@ -92,5 +92,6 @@ class LogStore:
 
     def read(self, partition: int, offset: int) -> FileSlice:
         log = self._topics.partition(self._topic, partition).log
-        # Not the high watermark: what is being flushed has been applied, too, and nobody is told of it before.
+        # Not up to the high watermark: records that are being flushed have been applied also, and no answer contains them
+        # before.
         return log.read(offset, max_bytes=LOAD_BYTES, up_to=log.log_end_offset)

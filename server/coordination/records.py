@@ -23,7 +23,7 @@ Pair = tuple[bytes, bytes | None]
 
 
 class Producer(NamedTuple):
-    """In whose transaction records are written."""
+    """Producer in whose transaction records are written."""
 
     producer_id: int
     producer_epoch: int
@@ -48,7 +48,7 @@ class Records:
 
     @property
     def batch_bytes(self) -> int:
-        """How large the batch would be by now."""
+        """Size of the batch so far."""
         return HEADER_BYTES + len(self._block)
 
     def add(self, *pairs: Pair) -> None:
@@ -56,7 +56,8 @@ class Records:
         self._count += len(pairs)
 
     def add_within(self, max_bytes: int, pair: Pair) -> bool:
-        """`add`, unless the batch would then be larger than `max_bytes`; an empty one takes any record. Whether it is in."""
+        """Add a record, unless the batch would then be larger than `max_bytes`; an empty batch takes any record. Return whether
+        it was added."""
         before_bytes = len(self._block)
         self.add(pair)
         if self._count > 1 and self.batch_bytes > max_bytes:
@@ -66,7 +67,7 @@ class Records:
         return True
 
     def sealed(self, now_ms: int, producer: Producer | None = None, base_sequence: int = NO_SEQUENCE) -> bytearray:
-        """The batch: all records of `now_ms`; transactional if there is a `producer`."""
+        """Return the batch: all records with the time `now_ms`; transactional if `producer` is given."""
         return seal_batch(
             self._block,
             record_count=self._count,
@@ -85,7 +86,7 @@ NUMBER = Struct(">h")
 
 
 def blob_types(record_types: Mapping[int, tuple[type[Any], type[Any]]]) -> dict[type, tuple[int, MessageCodec]]:
-    """Number and codec of each key and value, by class; `record_types` has both classes by the key's type.
+    """Return number and codec of each key and value, by class; `record_types` has both classes by the key's type.
 
     Values have schema version 0, which is flexible.
     """
@@ -101,7 +102,7 @@ def write_blob(number: int, with_codec: MessageCodec, message: object) -> bytes:
 
 
 def write_record(types: Mapping[type, tuple[int, MessageCodec]], key: object, value: object | None) -> Pair:
-    """Key and value, whose classes are in `types`; a value of None deletes the key."""
+    """Encode key and value, whose classes are in `types`; a value of None deletes the key."""
     written: list[Any] = []
     for message in key, value:
         if message is None:
@@ -117,12 +118,13 @@ def write_record(types: Mapping[type, tuple[int, MessageCodec]], key: object, va
 def writing_blob(
     number: int, with_codec: MessageCodec, message: Any, arrays: Mapping[str, Iterable[object]]
 ) -> Steps[bytes]:
-    """`write_blob` in pieces, where arrays are long.
+    """`write_blob` in pieces, for messages with long arrays.
 
     Args:
-        with_codec: Of a flexible version.
-        message: Without the elements of these arrays.
-        arrays: By field, in the order of the message. Elements are taken one after the other, so they may be made meanwhile.
+        with_codec: Codec of a flexible version.
+        message: Message without the elements of these arrays.
+        arrays: Elements by field, in the order of the message. They are taken one after the other, so an iterator may make them
+            lazily.
     """
     blob, parts, done = write_blob(number, with_codec, message), list[bytes | bytearray](), 0
     for array, elements in arrays.items():
@@ -130,7 +132,7 @@ def writing_blob(
         while some := tuple(islice(left, AT_ONCE)):
             piece = write_blob(number, with_codec, replace(message, **{array: some}))
             if not count:
-                # They are alike up to the number of elements, which is a single byte where there are none.
+                # Both are equal up to the number of elements, which is a single byte if the array is empty.
                 at = next(at for at, (one, other) in enumerate(zip(blob, piece, strict=False)) if one != other)
             body += piece[at + len(uvarint(len(some) + 1)) : len(piece) - (len(blob) - at - 1)]
             count += len(some)
@@ -142,7 +144,7 @@ def writing_blob(
 
 
 def read_number(blob: bytes) -> int:
-    """The number in front. ProtocolError if there is none."""
+    """Return the number at the start. Raises ProtocolError if the blob is too short."""
     if len(blob) < NUMBER.size:
         raise ProtocolError(f"record too short for a type or version ({len(blob)} bytes)")
     number: int = NUMBER.unpack_from(blob)[0]
@@ -150,7 +152,7 @@ def read_number(blob: bytes) -> int:
 
 
 def read_message(with_codec: MessageCodec, blob: bytes) -> Any:
-    """The message behind the number. ProtocolError if it is not all of the blob."""
+    """Return the message after the number. Raises ProtocolError if it is not the whole rest of the blob."""
     message, end = with_codec.read(memoryview(blob), NUMBER.size)
     if end != len(blob):
         raise ProtocolError(f"{len(blob) - end} unexpected bytes after {with_codec.cls.__name__}")

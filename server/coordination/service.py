@@ -1,6 +1,6 @@
-"""A coordinator inside Trio: loads it, wakes it when its next deadline comes, and lets handlers wait for its answers.
+"""A coordinator inside Trio: the service loads it, runs it at its deadlines, and lets handlers wait for its answers.
 
-The base of each coordinator's service. `services.coordinators` owns one of each kind, for all nodes of a broker.
+The base class of each coordinator's service. `services.coordinators` owns one service of each kind, for all nodes of a broker.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from .store import Chunk, RecordStore
 
 log = logging.getLogger("ottla.coordination")
 
-# What is replayed at once in one pass of the scheduler, of all partitions together: a start has its small ones before it serves, and a
-# node that stops may leave fifty. The rest is replayed meanwhile, in a thread. There are three coordinators, 4 ms each.
+# Number of bytes that one pass of the scheduler replays at once, of all partitions together: small partitions are loaded before
+# the broker serves, and a stopping node may leave fifty. A thread replays the rest while requests run. There are three
+# coordinators; each takes 4 ms.
 INLINE_LOAD_BYTES = 32 << 10
-# A chunk counts as no less: it ends with its segment, and there may be thousands of those with a record each.
+# Minimum size with which a chunk is counted: it ends with its segment, and thousands of segments may have one record each.
 LEAST_CHUNK_BYTES = 512
 
-# When to try again what could not be created or loaded for want of memory, descriptors, threads and the like.
+# Time after which a topic is created or loaded again, if memory, descriptors, threads or the like were missing.
 RELOAD_MS = 10_000
 
 Answer = TypeVar("Answer")
@@ -43,14 +44,15 @@ S = TypeVar("S", bound=Shard)
 
 
 class WaitingClient(Protocol):
-    """Whoever waits for an answer: a connection."""
+    """Client that waits for an answer: a connection."""
 
     def check_peer(self) -> None:
-        """Raise if nobody waits any more."""
+        """Raise if the client no longer waits."""
 
 
 class ParkedAnswer(Generic[Answer]):
-    """The answer of a request that the coordinator may keep waiting: call it with the answer, once; `wait` for it."""
+    """Answer of a request that the coordinator may park: it calls the object once, with the answer, and the handler awaits
+    `wait`."""
 
     __slots__ = ("_answer", "_event", "_waking")
 
@@ -61,18 +63,18 @@ class ParkedAnswer(Generic[Answer]):
 
     def __call__(self, answer: Answer) -> None:
         self._answer = answer
-        if self._event is not None:  # else nobody waits yet, or any more
+        if self._event is not None:  # otherwise no handler waits yet, or any more
             self._waking.wake(self)
 
     def wake_now(self) -> None:
-        """Only `Waking` calls it."""
+        """Wake the handler. Only `Waking` calls it."""
         if self._event is not None:
             self._event.set()
 
     async def wait(self, client: WaitingClient) -> Answer:
-        """The answer, once it is there. Raises what `client.check_peer` does, if the client leaves before.
+        """Return the answer once it is available. Raises as `client.check_peer` if the client disconnects before.
 
-        The end of a rebalance answers all members of a group at once; they go on a few at a time.
+        The end of a rebalance answers all members of a group at once; their handlers are woken a few at a time.
         """
         if self._answer is None:
             event = self._event = trio.Event()
@@ -83,17 +85,17 @@ class ParkedAnswer(Generic[Answer]):
                     if self._answer is None:
                         client.check_peer()
             finally:
-                self._event = None  # The answer may come when nobody is here who would leave his place.
+                self._event = None  # The answer may come when no handler is left to release its place.
                 self._waking.left(self)
         assert self._answer is not None
         return self._answer
 
 
 class _Load(NamedTuple):
-    """A shard to load, from this chunk on.
+    """A shard that must be loaded from this chunk on.
 
     Attributes:
-        size_bytes: Of its log.
+        size_bytes: Size of its log.
     """
 
     size_bytes: int
@@ -105,8 +107,8 @@ class CoordinatorService(Generic[C, S]):
     """One coordinator of a broker.
 
     Args:
-        make: Makes the coordinator from its store and from what it calls when it has to be woken earlier.
-        base_sequence: As for `LogStore`.
+        make: Function that makes the coordinator from its store and from the function that it calls to be woken earlier.
+        base_sequence: Argument of `LogStore`.
     """
 
     def __init__(
@@ -121,21 +123,21 @@ class CoordinatorService(Generic[C, S]):
         self._topic = topic
         self._store = LogStore(ground.topics, ground.appends, topic, base_sequence=base_sequence)
         self.waking = Waking()
-        """Of the requests that it keeps waiting."""
+        """Wakes the parked requests, a few at a time."""
         self._sleep = trio.CancelScope()
         self._is_closed = False
         self._to_reload: set[int] = set()
         self._refused: str | None = None
-        """Why the disk refused the topic last. Requests need not ask it again before `_retry_at_ms`."""
+        """Reason of the disk's last refusal to create the topic. Requests do not try again before `_retry_at_ms`."""
         self._retry_at_ms = 0
         self._inline_pass, self._inline_left_bytes = -1, 0
         self._loads, self._loads_todo = trio.open_memory_channel[_Load](inf)
         self.coordinator: C = make(self._store, self._wake)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Load everything, then do whatever falls due until cancelled.
+        """Load everything, then run what is due until cancelled.
 
-        Started once the small partitions are loaded. Until a larger one is, its keys answer
+        It is started once the small partitions are loaded. Until a larger one is loaded, requests for its keys get
         COORDINATOR_LOAD_IN_PROGRESS.
         """
         if not self.coordinator.shards:
@@ -148,7 +150,7 @@ class CoordinatorService(Generic[C, S]):
                 await self._load_waiting([load])
 
     async def route(self, node: Node, key: str) -> S:
-        """`shard_led`. Creates the topic on first need.
+        """Run `shard_led`, and create the topic before if it does not exist.
 
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (stopping, or the topic cannot be created).
@@ -158,53 +160,54 @@ class CoordinatorService(Generic[C, S]):
         return self.shard_led(node, key)
 
     def shard_led(self, node: Node, key: str) -> S:
-        """Where all that is known of `key` is, ACTIVE or not, for all of a request. NOT_COORDINATOR if `node` is not the one to ask."""
+        """Return the shard of `key`, ACTIVE or not, to be used for a whole request. Raises NOT_COORDINATOR if `node` does not
+        lead it."""
         shard: S = self.coordinator.shard_for(key)
         if self.ground.topics.partition(self._topic, shard.partition).present_leader != node.node_id:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"node {node.node_id} is not the coordinator of {key}")
         return shard
 
     def is_settled(self, shard: S) -> bool:
-        """Whether `settle` has nothing to wait for."""
+        """Whether `settle` would return at once."""
         return bool(self.coordinator.shards) and self._store.is_flushed(shard.partition)
 
     async def settle(self, shard: S) -> None:
-        """Return once everything that the coordinator of the shard's keys knows is on disk, as far as `flush.messages` asks for it.
+        """Return once everything that the coordinator knows of the shard's keys is on disk, as `flush.messages` requires.
 
-        The end of each request that wrote or was told something: what is answered survives a power loss, as with Apache
-        Kafka, which tells of nothing before it is flushed.
+        Every request that wrote or read something ends with it: the contents of an answer survive a power loss. Apache Kafka
+        also answers nothing before it is flushed.
 
         Raises:
-            KafkaError: NOT_COORDINATOR: it never will be, and the coordinator has given the partition up.
+            KafkaError: NOT_COORDINATOR: the flush failed, and the coordinator has unloaded the partition.
         """
         if not self.coordinator.shards:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self._topic} does not exist")
         await self._store.settle(shard.partition)
 
     def end_offset(self, shard: S) -> int:
-        """Where the log that the shard is kept in ends."""
+        """Return the end of the log that contains the shard's records."""
         return self._store.end_offset(shard.partition)
 
     def is_flushed(self, shard: S, up_to: int) -> bool:
-        """Whether that log is on disk below this offset, as far as `flush.messages` asks for it."""
+        """Whether that log is on disk below this offset, as `flush.messages` requires."""
         return not self.coordinator.shards or self._store.is_flushed(shard.partition, up_to)
 
     async def settle_all(self, node: Node) -> None:
-        """`settle`, of all keys that `node` coordinates. A partition that has been given up is passed over."""
+        """Run `settle` for all keys that `node` coordinates. A partition that has been unloaded is skipped."""
         for partition in self.partitions_led_by(node):
             with suppress(KafkaError):
                 await self._store.settle(partition)
 
     def leader_of(self, partition: int) -> int:
-        """The node that coordinates the keys of this partition; NO_LEADER while there is none."""
+        """Return the node that coordinates the keys of this partition; NO_LEADER if none does."""
         return self.ground.topics.partition(self._topic, partition).present_leader
 
     def partitions_led_by(self, node: Node) -> list[int]:
-        """The partitions whose keys `node` coordinates; none while the topic does not exist."""
+        """Return the partitions whose keys `node` coordinates; none while the topic does not exist."""
         return [shard.partition for shard in self.coordinator.shards if self.leader_of(shard.partition) == node.node_id]
 
     async def ensure_topic(self) -> None:
-        """Have the topic, created if it is not there. A disk that refused it is asked again after `RELOAD_MS`.
+        """Create the topic if it does not exist. If the disk refused that, it is tried again only after `RELOAD_MS`.
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE.
@@ -225,9 +228,9 @@ class CoordinatorService(Generic[C, S]):
             self._open_existing()
 
     def leadership_changed(self, partition: int) -> None:
-        """Another node leads the partition, or none: its tables are loaded anew from the log, or given up.
+        """Reload the tables of a partition that another node leads now, or unload them if none does.
 
-        What no record tells (a rebalance under way, parked requests) is lost, as it is to a new coordinator.
+        State without records (a running rebalance, parked requests) is lost, as for a new coordinator.
         """
         if self._is_closed or not self.coordinator.shards:
             return
@@ -238,13 +241,13 @@ class CoordinatorService(Generic[C, S]):
             self._load(self.coordinator.reload(partition, ErrorCode.NOT_COORDINATOR, now_ms))
 
     def topic_gone(self) -> None:
-        """The topic that all is kept in has been deleted; the next who needs it has it made anew, empty."""
+        """Forget everything after the deletion of the topic; the next request that needs it creates it again, empty."""
         self._to_reload.clear()
         if not self._is_closed:
             self.coordinator.forget(ErrorCode.NOT_COORDINATOR, self.ground.clock.now_ms())
 
     def close(self) -> None:
-        """Answer all parked requests, so that their connections can end, and take no more. Writes nothing."""
+        """Answer all parked requests, so that their connections can end, and accept no more. Writes nothing."""
         self._is_closed = True
         self.coordinator.close(ErrorCode.NOT_COORDINATOR, self.ground.clock.now_ms())
 
@@ -263,7 +266,7 @@ class CoordinatorService(Generic[C, S]):
                 self._load(shard)
 
     def _load(self, shard: Shard) -> None:
-        """Load a shard, or leave it to `run` if there is much to load, in it or in those that this pass loads with it."""
+        """Load a shard; leave it to `run` if much must be loaded, in it or in all shards that this pass loads."""
         if self._inline_pass != (now := passes()):
             self._inline_pass, self._inline_left_bytes = now, INLINE_LOAD_BYTES
         try:
@@ -276,11 +279,12 @@ class CoordinatorService(Generic[C, S]):
                 self._inline_left_bytes -= cost_bytes
                 shard.replay(chunk.read())
             self.coordinator.activate(shard, self.ground.clock.now_ms())
-        except Exception as error:  # noqa: BLE001 - one partition's trouble is that partition's alone
+        except Exception as error:  # noqa: BLE001 - a failure concerns one partition only
             self._failed(shard, error)
 
     async def _load_waiting(self, waiting: list[_Load]) -> None:
-        """Load these and all that come meanwhile, the smallest first: a partition of a few records waits for none of a million."""
+        """Load these shards and all that are added during that, the smallest first: a partition of a few records does not wait
+        for one of a million."""
         while waiting:
             with suppress(trio.WouldBlock):
                 while True:
@@ -290,13 +294,13 @@ class CoordinatorService(Generic[C, S]):
             await self._load_large(load.shard, load.chunk)
 
     def _size_bytes(self, shard: Shard) -> int:
-        """Of the shard's log; 0 where the topic is gone."""
+        """Return the size of the shard's log; 0 if the topic was deleted."""
         log_of = self.ground.logs.logs.get(TopicPartition(self._topic, shard.partition))
         return 0 if log_of is None else log_of.size_bytes
 
     async def _load_large(self, shard: Shard, chunk: Chunk) -> None:
-        """Read chunk by chunk on this thread, which owns the log, and replay each in a worker thread; of a shard that was replaced
-        meanwhile the rest is left unread."""
+        """Read chunk by chunk on this thread, which owns the log, and replay each in a worker thread. If the shard is replaced
+        during that, the rest is not read."""
         try:
             while len(chunk) and self.coordinator.is_open(shard):
                 await in_thread(Work.READ, self._data_dir_of(shard), _replay, shard, chunk)
@@ -311,17 +315,17 @@ class CoordinatorService(Generic[C, S]):
     def _failed(self, shard: Shard, error: Exception) -> None:
         self.coordinator.fail(shard, error)
         was_refused = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
-        # No more threads can be had: that is a RuntimeError.
+        # A RuntimeError: no more threads can be started.
         if was_refused or isinstance(error, OSError | MemoryError | RuntimeError):
             self._to_reload.add(shard.partition)
 
     async def _reload(self) -> None:
-        """Load again what could not be loaded for a reason that may pass."""
+        """Load the partitions again that failed for a reason that may pass."""
         while True:
             await self.ground.clock.sleep(RELOAD_MS)
             for partition in tuple(self._to_reload):
                 self._to_reload.discard(partition)
-                shards = self.coordinator.shards[partition : partition + 1]  # none: the topic is gone
+                shards = self.coordinator.shards[partition : partition + 1]  # none: the topic was deleted
                 has_failed = not self._is_closed and any(shard.state is ShardState.FAILED for shard in shards)
                 log_of = self.ground.logs.logs.get(TopicPartition(self._topic, partition))
                 if has_failed and log_of is not None and log_of.failure is None:
@@ -340,8 +344,8 @@ class CoordinatorService(Generic[C, S]):
                     await trio.sleep_forever()
                 else:
                     await clock.sleep_until(due_ms)
-            # A turn each time: deadlines that are always due, set by a member with time-outs of zero, must not starve the
-            # rest, nor thousands that are due together.
+            # A time slice each time: deadlines that are always due, set by a member with time-outs of zero, must not starve
+            # other tasks, nor must thousands that are due together.
             await time_slice.next()
             try:
                 self.coordinator.run_due(clock.now_ms(), time_slice.is_over)

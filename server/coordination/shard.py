@@ -1,10 +1,11 @@
-"""One partition of a coordinator's topic: how its tables are loaded.
+"""One partition of a coordinator's topic, and the loading of its tables.
 
-A shard starts as LOADING: `replay` is fed the partition's batches from the first to the last and builds the tables;
-it touches nothing else, so a large partition may be replayed in a worker thread. The coordinator then makes it ACTIVE.
-A record that makes no sense is passed over with a line for the operator: one such, whoever wrote it, must not take all
-other keys with it. A batch whose bytes are not those that were written makes the shard FAILED, and its keys stay without
-coordinator: nobody knows what it said. So do those of a partition without a leader, which is OFFLINE.
+A shard starts as LOADING: `replay` gets the partition's batches from the first to the last and builds the tables. It changes
+nothing else, so a worker thread may replay a large partition. The coordinator then makes it ACTIVE.
+
+A record that cannot be applied is skipped with a line in the log: one such record, from any writer, must not affect all other
+keys. A batch with a wrong checksum makes the shard FAILED, and its keys have no coordinator: the contents of the batch are not
+known. A partition without leader is OFFLINE, and its keys also have no coordinator.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _REFUSALS = {
 
 
 class Shard(ABC):
-    """The base of each coordinator's shards, which hold the tables."""
+    """Base class of each coordinator's shards, which contain the tables."""
 
     topic: str
 
@@ -44,23 +45,23 @@ class Shard(ABC):
         self.partition = partition
         self.state = ShardState.LOADING
         self.next_offset = 0
-        """Where `replay` goes on."""
+        """Offset at which `replay` continues."""
 
     def check_active(self) -> None:
-        """Return if its keys are served. One that has been given up never is again: another one has its place.
+        """Return if the shard's keys are served. A shard that was unloaded is never served again: another shard replaces it.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, or NOT_COORDINATOR: it could not be loaded, or nobody leads it.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, or NOT_COORDINATOR: it could not be loaded, or it has no leader.
         """
         if self.state is not ShardState.ACTIVE:
             code, words = _REFUSALS[self.state]
             raise KafkaError(code, words.format(f"{self.topic}-{self.partition}"))
 
     def replay(self, data: bytes) -> None:
-        """Apply whole batches of the partition; those before `next_offset` are passed over.
+        """Apply whole batches of the partition; batches before `next_offset` are skipped.
 
         Raises:
-            CorruptRecordError: A batch is damaged; names its offset. The shard is then of no use.
+            CorruptRecordError: A batch is damaged; the message contains its offset. The shard must then not be used.
         """
         for batch in batches(data):
             if batch.next_offset > self.next_offset:
@@ -72,17 +73,17 @@ class Shard(ABC):
 
     @abstractmethod
     def drop(self) -> Job:
-        """Empty the tables of a shard that has been given up: to free all at once takes long."""
+        """Empty the tables of an unloaded shard in pieces, since freeing everything at once takes long."""
 
     @abstractmethod
     def _replay_batch(self, batch: RecordBatch) -> None:
-        """Apply one batch that is whole."""
+        """Apply one valid batch."""
 
     def _replayed(self) -> None:  # noqa: B027 - most shards apply at once and have nothing left to do
-        """The batches given to `replay` have all been seen."""
+        """Finish a call of `replay`, after all its batches."""
 
     def _records_of(self, batch: RecordBatch) -> Iterator[Record]:
-        """The batch's records, up to the first that cannot be told from the next."""
+        """Iterate over the batch's records, up to the first that cannot be decoded."""
         try:
             yield from batch.records()
         except KafkaError as error:
@@ -95,10 +96,10 @@ class Shard(ABC):
             )
 
     def _apply_or_pass(self, record: Record, apply: Callable[[Record], None]) -> None:
-        """`apply(record)`; what it raises costs this record alone."""
+        """Apply a record; an exception skips this record only."""
         try:
             apply(record)
         except MemoryError:
-            raise  # It says nothing of the record.
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            raise  # A MemoryError does not concern the record.
+        except Exception as error:  # noqa: BLE001 - every exception is logged
             log.error("%s-%d: ignored the record at offset %d: %s", self.topic, self.partition, record.offset, error)

@@ -11,17 +11,17 @@ from ..partitions.appends import Flushed
 from .records import Pair, Producer, Records
 
 WhenFlushed = Callable[[Collection[TopicPartition], Flushed, int], None]
-"""Calls the second once as much of the first is on disk as `flush.messages` asks for: at once, with the third for
-`now_ms`, if nothing is missing."""
+"""Function that calls its second argument once the partitions in the first are on disk as `flush.messages` requires. If nothing
+is missing, it calls it at once, with the third argument as `now_ms`."""
 
 
 def at_once(_: Collection[TopicPartition], then: Flushed, now_ms: int) -> None:
-    """`WhenFlushed` where nobody asks for it."""
+    """Call `then` at once: the `WhenFlushed` where flushing is not required."""
     then((), now_ms)
 
 
 class Chunk(Protocol):
-    """Batches still on disk; `read` may be called in any thread."""
+    """Batches that are still on disk; `read` may be called in any thread."""
 
     def __len__(self) -> int: ...
 
@@ -29,7 +29,7 @@ class Chunk(Protocol):
 
 
 class RecordStore(Protocol):
-    """The partitions of one topic. `log_store` is the real one; tests bring one in memory."""
+    """The partitions of one topic. `log_store` has the real one; tests have one in memory."""
 
     def append(
         self, partition: int, records: Records | Sequence[Pair], now_ms: int, *, producer: Producer | None = None
@@ -37,23 +37,23 @@ class RecordStore(Protocol):
         """Append all records as one batch, or none; transactional if there is a `producer`.
 
         Returns:
-            The offset of the first.
+            The offset of the first record.
 
         Raises:
-            KafkaError: The partition does not take them; the code is fit for the coordinator's client.
+            KafkaError: The partition refuses them; the code is fit for the coordinator's client.
         """
 
     def max_batch_bytes(self, partition: int) -> int:
-        """What `append` takes at the most."""
+        """Return the maximum size of a batch for `append`."""
 
     def leader_epoch(self, partition: int) -> int:
-        """The epoch of the partition's leader, which is the epoch of its coordinator."""
+        """Return the epoch of the partition's leader, which is the epoch of its coordinator."""
 
     def start_offset(self, partition: int) -> int:
-        """The first offset that `read` gives. Raises KafkaError if there is no such partition."""
+        """Return the first offset that can be read. Raises KafkaError if the partition does not exist."""
 
     def read(self, partition: int, offset: int) -> Chunk:
-        """Whole batches from the one that holds `offset` on; empty at the end of the log.
+        """Return whole batches from the one that contains `offset` on; empty at the end of the log.
 
         Raises:
             KafkaError: The partition cannot be read.
@@ -67,7 +67,7 @@ class Tombstones(Generic[Thing]):
     """Those of one round in one partition, in as many batches as it takes them in: what expires need not go all at once. A batch that is refused keeps its own things; the round goes on with the others.
 
     Args:
-        forget: Takes a thing out of the tables; called once its tombstone is in the log.
+        forget: Function that removes a thing from the tables; called once its tombstone is in the log.
     """
 
     def __init__(self, store: RecordStore, partition: int, now_ms: int, forget: Callable[[Thing], None]) -> None:
@@ -78,15 +78,16 @@ class Tombstones(Generic[Thing]):
         self._records = Records()
         self._things: list[Thing] = []
         self.refused_count = 0
-        """Things that stay."""
+        """Number of things that stay in the tables."""
         self.refusal: KafkaError | None = None
-        """The first one; None while there is none."""
+        """Error of the first refused batch; None if no batch was refused."""
 
     def add(self, thing: Thing, key: bytes, *, is_last: bool = False) -> None:
-        """One more. A batch that has no room for it is written first; a key that no batch has room for is refused alone.
+        """Add a tombstone. If it does not fit into the present batch, that is written first; a key that fits into no batch is
+        refused alone.
 
         Args:
-            is_last: It goes only when all before it have gone: after a refusal nothing is added.
+            is_last: The tombstone is added only if all before it were written: not after a refusal.
         """
         if is_last and self.refusal is not None:
             return
@@ -98,7 +99,8 @@ class Tombstones(Generic[Thing]):
         self._things.append(thing)
 
     def write(self) -> None:
-        """Write what was added, and forget it. To be called before others get their turn."""
+        """Write the added tombstones, and remove their things from the tables. The caller must do so before the end of its
+        piece."""
         records, things = self._records, self._things
         self._records, self._things = Records(), []
         if not things:
@@ -113,6 +115,6 @@ class Tombstones(Generic[Thing]):
             self._forget(thing)
 
     def check(self) -> None:
-        """Raise the first refusal, if there was one."""
+        """Raise the first refusal, if any."""
         if self.refusal is not None:
             raise self.refusal

@@ -1,7 +1,7 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup, whatever kind of group is behind the name: a classic one, a consumer group that takes
-classic members in (KIP-848), or one without members, in whose place a classic group may be.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup for any kind of group: a classic one, a consumer group that accepts classic
+members (KIP-848), or one without members, which a classic group may replace.
 
-Called with an active shard. Every method raises KafkaError where the whole request fails.
+Every method needs an active shard, and raises KafkaError if the whole request fails.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .streams.records import tombstones as streams_tombstones
 class ClassicRequests:
     """
     Args:
-        close: What is left to do of a group that is not served any more.
+        close: Job that ends a group that is no longer served.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ClassicRequests:
         self._close = close
 
     def check_session_timeout(self, request: JoinGroupRequest) -> None:
-        """Raise KafkaError INVALID_SESSION_TIMEOUT."""
+        """Raise KafkaError INVALID_SESSION_TIMEOUT unless the session time-out is within its bounds."""
         least_ms, most_ms = self._settings.group_min_session_timeout_ms, self._settings.group_max_session_timeout_ms
         if not least_ms <= request.session_timeout_ms <= most_ms:
             raise KafkaError(
@@ -59,7 +59,7 @@ class ClassicRequests:
             )
 
     def join(self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
-        """See `GroupCoordinator.join`; the group is not being deleted."""
+        """See `GroupCoordinator.join`. The group must not be under deletion."""
         group = shard.groups.get(request.group_id)
         self._check_protocols(shard, group, request)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
@@ -86,7 +86,7 @@ class ClassicRequests:
                 replaced = tombstones(group.group_id, (), group.regexes)
             elif group is not None:
                 replaced = streams_tombstones(group.group_id, ())
-            # Apache Kafka writes the group down even if this first member is then refused.
+            # Apache Kafka writes the group even if this first member is then refused.
             made = group_key(new.group_id), group_value(new, {})
             self._store.append(shard.partition, [*(write_record(*change) for change in replaced), made], now_ms)
             if group is not None:
@@ -95,7 +95,7 @@ class ClassicRequests:
         self._classic.join(group, request, caller, now_ms, reply)
 
     def _check_protocols(self, shard: GroupShard, group: object, request: JoinGroupRequest) -> None:
-        """Bound what a member brings along: it is kept while the member is there, and given to leaders again and again."""
+        """Limit the size of a member's protocols: they are kept as long as the member, and sent to leaders again and again."""
         if len(request.protocols) > PROTOCOLS_MAX:
             raise KafkaError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -107,7 +107,7 @@ class ClassicRequests:
             size_bytes += group.protocol_bytes - (0 if known is None else size_of(known.protocols))
         most_bytes = PROTOCOL_BATCHES_MAX * self._store.max_batch_bytes(shard.partition)
         if size_bytes > most_bytes:
-            # The same as where it cannot be written down.
+            # The same error as for a group that cannot be written.
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"protocols of all members too large ({size_bytes} bytes, limit {most_bytes})",
@@ -139,7 +139,8 @@ class ClassicRequests:
     def leave(
         self, shard: GroupShard, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int
     ) -> tuple[MemberResponse, ...]:
-        """`ClassicProtocol.leave`, `ClassicMembers.leave`; in a group that does not exist, or is of another kind, nobody is known."""
+        """`ClassicProtocol.leave` or `ClassicMembers.leave`. No member is known in a group that does not exist or is of another
+        kind."""
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self._classic_members.leave(shard, group, leaving, now_ms)
@@ -149,7 +150,7 @@ class ClassicRequests:
 
 
 def each_told(members: Sequence[MemberIdentity], error: ErrorCode) -> tuple[MemberResponse, ...]:
-    """The same error for all of them."""
+    """Return the same error for all these members."""
     return tuple(
         MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error)
         for one in members

@@ -1,11 +1,11 @@
-"""The entry of group coordination: finds the group, and calls the protocol that has its rules.
+"""The entry of group coordination: it finds the group, and calls the protocol that has its rules.
 
-Called by the request handlers and by `service`, which feeds it time. One coordinator serves all nodes of the process;
-which node may speak for a group is a fact of routing. Handlers ask for it once, by the shard that they hand over here; each step looks
-whether that is served still.
+The request handlers and `service`, which supplies the time, call it. One coordinator serves all nodes of the process; routing
+decides which node may answer for a group. A handler looks the shard up once and passes it to the methods here; each step checks
+whether the shard is still served.
 
-Every method raises KafkaError where the whole request fails: INVALID_GROUP_ID, NOT_COORDINATOR (no such partition, or
-one that could not be loaded), COORDINATOR_LOAD_IN_PROGRESS.
+Every method raises KafkaError if the whole request fails: INVALID_GROUP_ID, NOT_COORDINATOR (no such partition, or one that
+could not be loaded), COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -74,10 +74,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
     """All groups, by partition of `__consumer_offsets`.
 
     Args:
-        topics: The topics that groups consume.
-        elapsed_ms: Time that passes; see `Coordinator`.
-        new_id: Makes the unique part of member ids.
-        wish: Has states of share partitions begun, and calls `share_states_begun` or `share_states_refused` then.
+        topics: Topics that groups consume.
+        elapsed_ms: Monotonic time; see `Coordinator`.
+        new_id: Function that makes the unique part of member ids.
+        wish: Function that requests the initialization of share states. Its result is reported to `share_states_begun` or
+            `share_states_refused`.
     """
 
     topic = OFFSETS_TOPIC
@@ -147,7 +148,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         self._upkeep.forget_gone(shard, now_ms)
 
     def _take_up(self, shard: GroupShard, now_ms: int) -> Job:
-        """Let the time of all loaded groups run; clients may have come to some of them before."""
+        """Start the session times of all loaded groups; clients may have used some of the groups before."""
 
         def take_up(group: AnyGroup) -> Job:
             return self._kinds[type(group)].take_up(shard, group, now_ms)
@@ -163,7 +164,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             yield
 
     def _start_job_of(self, group: ClassicGroup, job: Job) -> None:
-        if group.partition < len(self.shards):  # else its topic is gone
+        if group.partition < len(self.shards):  # otherwise its topic was deleted
             self._start_job(self.shards[group.partition], job)
 
     def _is_served(self, group: ClassicGroup) -> bool:
@@ -176,7 +177,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def consumer_heartbeat(
         self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
     ) -> Steps[ConsumerGroupHeartbeatResponse]:
-        """A member of a consumer group joins, stays or leaves, with the last piece (`ConsumerProtocol.heartbeat`)."""
+        """Let a member of a consumer group join, stay or leave, in the last piece (`ConsumerProtocol.heartbeat`)."""
         check_request(request, caller.version, self._settings.group_consumer_assignors)
         shard.check_active()
         if (answer := self._consumer.unchanged(shard, request, caller)) is not None:
@@ -191,7 +192,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def share_heartbeat(
         self, shard: GroupShard, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
     ) -> Steps[ShareGroupHeartbeatResponse]:
-        """A member of a share group joins, stays or leaves, with the last piece (`ShareProtocol.heartbeat`)."""
+        """Let a member of a share group join, stay or leave, in the last piece (`ShareProtocol.heartbeat`)."""
         check_share_request(request)
         shard.check_active()
         if (answer := self._share.unchanged(shard, request, caller)) is not None:
@@ -203,8 +204,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def streams_heartbeat(
         self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
     ) -> Steps[Heard]:
-        """A member of a streams group joins, stays or leaves (`StreamsProtocol.heartbeat`). What partitions are served at which
-        endpoints follows, a member a piece."""
+        """Let a member of a streams group join, stay or leave (`StreamsProtocol.heartbeat`). The partitions served at each
+        endpoint are added by the caller, a member a piece."""
         check_streams_request(request)
         shard.check_active()
         if (heard := self._streams.unchanged(shard, request, caller)) is not None:
@@ -214,50 +215,50 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._streams.heartbeat(shard, request, caller, now_ms(), ready)
 
     def share_states_begun(self, group_id: str, partitions: Topics, now_ms: int) -> None:
-        """The states of these partitions are there (`ShareProtocol.begun`)."""
+        """Note that the states of these partitions were initialized (`ShareProtocol.begun`)."""
         self._share.begun(self.shard_of(group_id), group_id, partitions, now_ms)
 
     def share_states_refused(self, group_id: str, partitions: Topics, now_ms: int) -> None:
-        """They are not, and are to be asked for again (`ShareProtocol.refused`)."""
+        """Note that the states were not initialized, and must be requested again (`ShareProtocol.refused`)."""
         self._share.refused(self.shard_of(group_id), group_id, partitions, now_ms)
 
     def share_states_asked(self, group_id: str, partitions: Topics) -> None:
-        """A question for states of the group begins that no wish has begun; `share_states_answered` ends it."""
+        """Note the start of a request for states of the group that `wish` did not start; `share_states_answered` ends it."""
         self._share.asked(group_id, partitions)
 
     def share_states_answered(self, group_id: str, partitions: Topics) -> None:
-        """A question for states of the group has ended, whatever came of it."""
+        """Note that a request for states of the group has ended, whatever its result."""
         self._share.answered(group_id, partitions)
 
     def share_states_to_move(self, group_id: str, partitions: Topics, now_ms: int) -> int:
-        """An empty share group is to begin elsewhere in these partitions (`ShareProtocol.to_move`)."""
+        """Prepare new start offsets for these partitions of an empty share group (`ShareProtocol.to_move`)."""
         shard = self._group_shard(group_id)
         _check_stays(shard, group_id)
         return self._share.to_move(shard, group_id, partitions, now_ms)
 
     def share_states_to_forget(self, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> Topics:
-        """An empty share group is to begin anew in these topics (`ShareProtocol.to_forget`)."""
+        """Prepare to reset an empty share group in these topics (`ShareProtocol.to_forget`)."""
         return self._share.to_forget(self._group_shard(group_id), group_id, topic_ids, now_ms)
 
     def share_states_forgotten(self, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> None:
-        """The states in these topics are deleted (`ShareProtocol.forgotten`)."""
+        """Note that the states in these topics were deleted (`ShareProtocol.forgotten`)."""
         self._share.forgotten(self.shard_of(group_id), group_id, topic_ids, now_ms)
 
     def all_share_states_to_forget(self, shard: GroupShard, group_id: str, now_ms: int) -> Topics:
-        """A share group is to be deleted (`ShareProtocol.all_to_forget`)."""
+        """Prepare the deletion of a share group (`ShareProtocol.all_to_forget`)."""
         return self._share.all_to_forget(shard, group_id, now_ms)
 
     def initialized_share_partitions(self, group_id: str) -> Mapping[bytes, TopicStates]:
-        """Those of the group whose states have begun; none if it is no share group."""
+        """Return the group's partitions with initialized states; none if it is not a share group."""
         group = self._group_shard(group_id).groups.get(group_id)
         return group.initialized if isinstance(group, ShareGroup) else {}
 
     @contextmanager
     def going(self, group_id: str) -> Iterator[GroupShard]:
-        """Nobody joins the group meanwhile; its shard.
+        """Context in which no member can join the group, as it is being deleted; its value is the group's shard.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS: it is being deleted.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS: the group is already being deleted.
         """
         shard = self.shard_of(group_id)
         _check_stays(shard, group_id)
@@ -270,12 +271,12 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def streams_endpoints(
         self, shard: GroupShard, group_id: str, member_id: str
     ) -> Steps[tuple[EndpointToPartitions, ...]]:
-        """What the member is told of the partitions that members of its group serve, a member a piece."""
+        """Return the answer's partitions by endpoint of the group's members, for this member; a member a piece."""
         shard.check_active()
         return self._streams.endpoints(shard.groups.get(group_id), member_id)
 
     def _close_classic(self, group: ClassicGroup, now_ms: int) -> None:
-        """A classic group without members has another one in its place."""
+        """Close a classic group without members that was replaced by another group."""
         to_the_end(self._classic.close(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms))
 
     def join(self, shard: GroupShard, request: JoinGroupRequest, caller: Caller, now_ms: int, reply: JoinReply) -> None:
@@ -283,9 +284,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
         `ClassicMembers.join`).
 
         Raises:
-            KafkaError: also INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL (very many), UNKNOWN_SERVER_ERROR (more
-                metadata than could ever be written down), or what writing down a new group failed with. `reply` is not
-                called then.
+            KafkaError: also INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL (too many protocols), UNKNOWN_SERVER_ERROR
+                (more metadata than can be written), or the error of writing a new group. Then `reply` is not called.
         """
         _check_served(shard, request.group_id)
         self._classic_requests.check_session_timeout(request)
@@ -307,11 +307,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def leave(
         self, shard: GroupShard, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int
     ) -> Steps[tuple[MemberResponse, ...]]:
-        """Remove classic members, some hundred at a time, as if they were named in as many requests: those for whom it fails, when
-        others have left already, have the error in their answers.
+        """Remove classic members, some hundred at a time, as if each part were a request of its own. If a later part fails, its
+        members' answers contain the error.
 
         Raises:
-            KafkaError: Nobody has left.
+            KafkaError: No member was removed.
         """
         answers: list[MemberResponse] = []
         for at in range(0, len(leaving) or 1, MEMBERS_A_PIECE):
@@ -327,7 +327,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return tuple(answers)
 
     def member_ids(self, shard: GroupShard, group_id: str) -> Collection[str]:
-        """Those of the group, as they come and go; none if there is no such group."""
+        """Return a live view of the group's member ids; empty if the group does not exist."""
         _check_served(shard, group_id)
         group = shard.groups.get(group_id)
         return () if group is None else group.members.keys()
@@ -348,7 +348,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._txn_commits.prepare(request, topics, now_ms, max_bytes)
 
     def is_current(self, prepared: PreparedCommit) -> bool:
-        """Whether it may be written in this turn: no topic has gone since it was prepared."""
+        """Whether it may be written in this step: no topic was deleted since it was prepared."""
         return is_current(prepared, self._topics)
 
     def commit(
@@ -365,11 +365,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     @staticmethod
     def positions(shard: GroupShard, group_id: str, *, stable: bool) -> Positions:
-        """What the group has committed by now, for `fetch` and `fetch_all`: a copy, as a transaction that ends between two
-        of their pieces must be seen in all partitions or in none.
+        """Return the group's committed offsets for `fetch` and `fetch_all`. They are a copy: a transaction that ends between
+        two pieces must be visible in all partitions or in none.
 
         Args:
-            stable: Answer UNSTABLE_OFFSET_COMMIT where a transaction is about to commit.
+            stable: Answer UNSTABLE_OFFSET_COMMIT for partitions with pending commits of a transaction.
         """
         offsets = shard.offsets
         unstable = frozenset(offsets.unstable_places(group_id)) if stable else frozenset()
@@ -378,17 +378,17 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def fetch(
         self, positions: Positions, topic: str, topic_id: bytes, partitions: Iterable[int]
     ) -> Steps[list[Fetched]]:
-        """Committed offsets of some partitions (`Commits.fetch`); a topic that is named and not meant by id (zero) is the
-        one that has the name now."""
+        """Return committed offsets of some partitions (`Commits.fetch`). If the topic's id is zero, its name means the present
+        topic of that name."""
         wanted = self._present_id(topic) if topic_id == ZERO_UUID else topic_id
         return self._commits.fetch(positions, topic, wanted, partitions)
 
     def fetch_all(self, positions: Positions) -> Steps[dict[str, list[Fetched]]]:
-        """All committed offsets by topic (`Commits.fetch_all`)."""
+        """Return all committed offsets by topic (`Commits.fetch_all`)."""
         return self._commits.fetch_all(positions, self._present_id)
 
     def _present_id(self, topic: str) -> bytes:
-        """Zero if there is no such topic."""
+        """Return the id of the topic that has this name; zero if no such topic exists."""
         return self._topics.id_of(topic) or ZERO_UUID
 
     def commit_in_transaction(
@@ -399,9 +399,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._txn_commits.commit(shard, request, version, prepared, now_ms)
 
     def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
-        """Make the offsets real that the producer's transaction committed in this partition, or drop them.
+        """Apply the offsets that the producer's transaction committed in this partition, or drop them.
 
-        The marker is in the log: a shard that is not active finds it there.
+        The marker is in the log: a shard that is not active reads it there.
         """
         if partition < len(self.shards) and (shard := self.shards[partition]).state is ShardState.ACTIVE:
             shard.offsets.end_transaction(producer_id, commit=commit)
@@ -413,7 +413,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """Delete offsets, some hundred a piece (`Commits.delete`).
 
         Raises:
-            KafkaError: What the group says, as far as it has come by then.
+            KafkaError: The group refuses; parts that were deleted before stay deleted.
         """
         errors: dict[Place, ErrorCode] = {}
         for some in chunks(places) or [()]:
@@ -430,40 +430,40 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def _persist(self, group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: int) -> None:
         max_bytes = self._store.max_batch_bytes(group.partition)
         if len(group.members) * LEAST_MEMBER_BYTES > max_bytes:
-            # It takes long to find out with a group of hundreds of thousands.
+            # Encoding a group of hundreds of thousands, only to find that it is too large, takes long.
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"{len(group.members)} members exceed the limit of {max_bytes} bytes in one batch",
             )
         self._store.append(group.partition, [(group_key(group.group_id), group_value(group, assignments))], now_ms)
 
-    # Groups as administrators see them
+    # Groups in administrators' requests
 
     def describe_group(self, group_id: str, version: int) -> Steps[DescribedGroup]:
-        """A classic group (`descriptions.describe_classic`), a member a piece."""
+        """Describe a classic group (`descriptions.describe_classic`), a member a piece."""
         return describe_classic(group_id, self.shard_of(group_id).groups.get(group_id), version)
 
     def describe_consumer_group(self, group_id: str) -> Steps[DescribedConsumerGroup]:
-        """A consumer group (`descriptions.describe_consumer`), a topic of a member a piece."""
+        """Describe a consumer group (`descriptions.describe_consumer`), a topic of a member a piece."""
         group = self._group_shard(group_id).groups.get(group_id)
         return describe_consumer(group_id, group, self._topics, self._settings.group_consumer_assignors[0])
 
     def describe_share_group(self, group_id: str) -> Steps[DescribedShareGroup]:
-        """A share group (`descriptions.describe_share`), a topic of a member a piece."""
+        """Describe a share group (`descriptions.describe_share`), a topic of a member a piece."""
         return describe_share(group_id, self._group_shard(group_id).groups.get(group_id), self._topics)
 
     def describe_streams_group(self, group_id: str) -> Steps[DescribedStreamsGroup]:
-        """A streams group (`descriptions.describe_streams`), a member or a subtopology a piece."""
+        """Describe a streams group (`descriptions.describe_streams`), a member or a subtopology a piece."""
         return describe_streams(group_id, self._group_shard(group_id).groups.get(group_id))
 
     def list_groups(
         self, partitions: Iterable[int], states: Collection[str], types: Collection[str]
     ) -> Steps[list[ListedGroup]]:
-        """The groups of these partitions (`descriptions.list_groups`).
+        """List the groups of these partitions (`descriptions.list_groups`).
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS if one of the partitions is loading, or is given up before it has been
-                listed. One that could not be loaded has no groups.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS if one of the partitions is loading, or is unloaded before it has been
+                listed. A partition that could not be loaded has no groups.
         """
         shards = [self.shards[partition] for partition in partitions]
         if any(shard.state is ShardState.LOADING for shard in shards):
@@ -471,27 +471,27 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return (yield from list_groups(self._each_in(shards, lambda shard: shard.groups), states, types))
 
     def begin_at(self, group_id: str, epoch: int, now_ms: int) -> None:
-        """Make an empty consumer group (KIP-848) whose epoch is this one.
+        """Create an empty consumer group (KIP-848) with this epoch.
 
         Raises:
-            KafkaError: also NON_EMPTY_GROUP (there is a group of that name), or what the append failed with.
+            KafkaError: also NON_EMPTY_GROUP (a group of that name exists), or the error of the append.
         """
         shard = self._group_shard(group_id)
         _check_stays(shard, group_id)
         if group_id in shard.groups:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} already exists")
-        # At 0: its first member need not wait for `group.consumer.assignment.interval.ms`.
+        # With the time 0 its first member need not wait for `group.consumer.assignment.interval.ms`.
         changes = [group_epoch(group_id, epoch, 0), target_metadata(group_id, epoch, 0)]
         self._consumer.write(shard, group_id, changes, now_ms)
 
     def delete_group(self, group_id: str, now_ms: int) -> Job:
-        """Delete a group without members, and all its offsets, some hundred a piece. Nobody can join it meanwhile: he would
-        find half of its offsets, and the group could not be deleted any more.
+        """Delete a group without members, and all its offsets, some hundred a piece. No member can join during that: it would
+        find only some of the offsets, and the group could not be deleted then.
 
         Raises:
-            KafkaError: also GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, COORDINATOR_LOAD_IN_PROGRESS (it is being deleted), or
-                what writing the tombstones failed with. It is there still, and with the last some of its offsets may be
-                gone.
+            KafkaError: also GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, COORDINATOR_LOAD_IN_PROGRESS (it is already being deleted), or
+                the error of writing the tombstones. The group still exists; after the last error some of its offsets may be
+                deleted.
         """
         with self.going(group_id) as shard:
             while True:
@@ -511,7 +511,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
                     raise KafkaError(ErrorCode.NOT_COORDINATOR, f"the coordinator of group {group_id} has changed")
 
     def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
-        """Topics were created (`has_new`), deleted or got more partitions."""
+        """Note that topics were created (`has_new`), deleted or got more partitions."""
         if has_new:
             self._consumer.topics_are_new(now_ms)
         self._consumer.topics_changed(names)
@@ -519,10 +519,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
         self._streams.topics_changed(names)
 
     def topic_deleted(self, name: str, topic_id: bytes, now_ms: int) -> None:
-        """Have the offsets, and the states of share groups, forgotten in a deleted topic. A partition that cannot be written keeps
+        """Forget the offsets, and the states of share groups, in a deleted topic. A partition that cannot be written keeps
         them.
 
-        It is a job: a topic of the same name may be there, and be committed in, before it is done. Its id tells them apart.
+        This is a job: before it is done, a topic of the same name may exist and have commits. The topic's id distinguishes
+        them.
         """
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
@@ -538,15 +539,15 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
 
 def _check_served(shard: GroupShard, group_id: str) -> None:
-    """Raise INVALID_GROUP_ID, or as `Shard.check_active`."""
+    """Raise INVALID_GROUP_ID for an empty id, or as `Shard.check_active`."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group ID is empty")
     shard.check_active()
 
 
 def _check_stays(shard: GroupShard, group_id: str) -> None:
-    """Raise as `Shard.check_active`, since others may have come in between; and COORDINATOR_LOAD_IN_PROGRESS, with which clients ask
-    again, while the group is being deleted."""
+    """Raise as `Shard.check_active`, since the shard may have changed between two pieces. Also raise
+    COORDINATOR_LOAD_IN_PROGRESS while the group is being deleted; clients retry after that error."""
     shard.check_active()
     if group_id in shard.groups_going:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group_id} is being deleted")

@@ -1,4 +1,4 @@
-"""Groups as administrators see them: described and listed. Nothing here changes anything."""
+"""Descriptions and lists of groups for administrators. No function changes a group."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .share.group import ShareGroup
 from .streams.describing import describe_streams as streams_description
 from .streams.group import StreamsGroup
 
-# From this version of DescribeGroups on a group that does not exist is an error (KIP-1043).
+# From this version of DescribeGroups on, a group that does not exist is an error (KIP-1043).
 _GROUP_ID_NOT_FOUND_VERSION = 6
-# An id may be as long as a string can be, and must leave room for the words around it.
+# An id may be as long as a string can be, and the message needs room for its other words.
 _ID_CHARS_IN_MESSAGE = 1024
 # Member types of ConsumerGroupDescribe.
 _CLASSIC_MEMBER = 0
@@ -39,10 +39,9 @@ _TYPES = frozenset(kind.type_name for kind in KINDS)
 
 
 def describe_classic(group_id: str, group: Group | None, version: int) -> Steps[DescribedGroup]:
-    """State and members; their metadata and assignments only while the group is stable. All as it is when the first piece
-    is done.
+    """Return state and members of a classic group as of the first piece; metadata and assignments only while it is stable.
 
-    A group that does not exist, or is of another kind, is Dead, from version 6 of DescribeGroups on with
+    A group that does not exist, or is of another kind, is Dead; from version 6 of DescribeGroups on also with
     GROUP_ID_NOT_FOUND.
     """
     if not isinstance(group, ClassicGroup):
@@ -80,17 +79,16 @@ def describe_classic(group_id: str, group: Group | None, version: int) -> Steps[
 def describe_consumer(
     group_id: str, group: Group | None, topics: TopicView, default_assignor: str
 ) -> Steps[message.DescribedGroup]:
-    """State, epochs and members of a consumer group, as it is when the first piece is done; topics that are gone are left
-    out.
+    """Return state, epochs and members of a consumer group as of the first piece; deleted topics are left out.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND if it does not exist or is of another kind.
     """
     if not isinstance(group, ConsumerGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(group_id, group, "consumer"))
-    # Members and targets are values: who holds them has the group as it was.
+    # Members and targets are values, so these references keep the group's present state.
     members = [(member, group.targets.get(member.member_id, {})) for member in group.members.values()]
-    # Most members name the same topics, thousands perhaps.
+    # Most members name the same topics, perhaps thousands.
     names: dict[frozenset[str], tuple[str, ...]] = {}
     described = message.DescribedGroup(
         group_id=group_id,
@@ -110,7 +108,7 @@ def describe_consumer(
 
 
 def describe_streams(group_id: str, group: Group | None) -> Steps[DescribedStreamsGroup]:
-    """A streams group (`streams.describing`).
+    """Describe a streams group (`streams.describing`).
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND if it does not exist or is of another kind.
@@ -153,7 +151,7 @@ def _assignment(partitions: Mapping[bytes, AbstractSet[int]], topics: TopicView)
 
 
 def describe_share(group_id: str, group: Group | None, topics: TopicView) -> Steps[share_message.DescribedGroup]:
-    """State, epochs and members of a share group, as it is when the first piece is done; topics that are gone are left out.
+    """Return state, epochs and members of a share group as of the first piece; deleted topics are left out.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND if it does not exist or is of another kind.
@@ -196,8 +194,8 @@ def describe_share(group_id: str, group: Group | None, topics: TopicView) -> Ste
 
 
 def list_groups(groups: Iterable[Group], states: Collection[str], types: Collection[str]) -> Steps[list[ListedGroup]]:
-    """The groups in the given states and of the given types, no matter the case; none means all. Each is as it was at some
-    moment meanwhile."""
+    """List the groups in the given states and of the given types, ignoring case; none means all. Each group is shown as it is
+    when its piece runs."""
     wanted_states = yield from _known((state.strip() for state in states), _STATES)
     wanted_types = yield from _known(types, _TYPES)
     found = []
@@ -218,7 +216,7 @@ def list_groups(groups: Iterable[Group], states: Collection[str], types: Collect
 
 
 def _known(names: Iterable[str], known: AbstractSet[str]) -> Steps[set[str]]:
-    """Those that match something: a request may name a hundred thousand others."""
+    """Return the known names among these. A request may contain a hundred thousand others."""
     found = set()
     for name in names:
         if (lower := name.lower()) in known:

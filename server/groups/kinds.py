@@ -1,4 +1,4 @@
-"""What all kinds of groups have in common: the classic ones, consumer groups, and those that come later.
+"""The common interface of all kinds of groups: classic, consumer, share and streams groups.
 
 `shard` keeps groups of all kinds in one table by group id; `offset_commits`, `offset_table`, listing, deleting and expiry ask only
 this of them.
@@ -14,43 +14,44 @@ from ..coordination.jobs import Job
 from .records import CommittedOffset
 
 PartitionCheck: TypeAlias = Callable[[str, bytes, int], None]
-"""(topic, its id, partition): raises KafkaError if nothing may be committed there, and so fails the whole request."""
+"""Check of (topic, its id, partition). It raises KafkaError if nothing may be committed there, which fails the whole
+request."""
 
 Refusal: TypeAlias = tuple[bool, str]
-"""Whether a request is refused, and the words for it."""
+"""Whether a request is refused, and the error message."""
 
 
 class Group(Protocol):
     group_id: str
     partition: int
-    """Of `__consumer_offsets`, where its records stand."""
+    """Partition of `__consumer_offsets` that contains the group's records."""
     type_name: ClassVar[str]
-    """As ListGroups calls it."""
+    """Name of the group's type in ListGroups."""
     state_names: ClassVar[tuple[str, ...]]
-    """All that `state_name` may be."""
+    """All values of `state_name`."""
 
     @property
     def protocol_type(self) -> str | None: ...
 
     @property
     def state_name(self) -> str:
-        """As users see it."""
+        """State, by the name that Kafka shows to users."""
 
     @property
     def is_empty(self) -> bool:
-        """It has no members, so it may be deleted."""
+        """Whether the group has no members, so that it may be deleted."""
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool
     ) -> PartitionCheck | None:
-        """Whether offsets may be committed under these credentials.
+        """Check whether offsets may be committed under these credentials.
 
         Args:
-            epoch: Generation or member epoch; below 0 for whoever is no member.
-            version: Of OffsetCommit or TxnOffsetCommit.
+            epoch: Generation or member epoch; below 0 if the caller is not a member.
+            version: Version of OffsetCommit or TxnOffsetCommit.
 
         Returns:
-            A check for each partition where there is more to ask, or None.
+            A check that the caller must make for each partition, or None.
 
         Raises:
             KafkaError: The request fails.
@@ -66,28 +67,29 @@ class Group(Protocol):
         """Whether offsets of this topic are in use: they neither expire nor can be deleted."""
 
     def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
-        """From when the age of a commit counts; None if offsets do not expire in the present state."""
+        """Return a function that gives the time from which a commit ages; None if offsets do not expire in the present
+        state."""
 
     @property
     def may_expire(self) -> bool:
-        """It may be forgotten once it has no offsets left."""
+        """Whether the group may be forgotten once it has no offsets left."""
 
     def tombstone_keys(self) -> Sequence[bytes]:
-        """Keys of all records of the group but its offsets', in the order in which they are to be deleted."""
+        """Return the keys of all records of the group except its offsets', in the order in which they must be deleted."""
 
 
 def check_none(*refusals: Refusal) -> None:
-    """Raise KafkaError INVALID_REQUEST for the first that holds."""
+    """Raise KafkaError INVALID_REQUEST for the first refusal that holds."""
     for holds, message in refusals:
         if holds:
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 class GroupKind(NamedTuple):
-    """What the coordinator does with the groups of one kind where it does otherwise with others. One row for each kind in
-    `GroupCoordinator`, and one for its records in `shard.REPLAY`."""
+    """Functions of the coordinator that differ between the kinds of groups. `GroupCoordinator` has a row for each kind, and
+    `shard.REPLAY` one for its records."""
 
     take_up: Callable[[Any, Any, int], Job]
-    """(shard, group, now_ms): the group has been loaded; its time runs from now on."""
+    """Function (shard, group, now_ms) that starts the time-outs of a loaded group."""
     close: Callable[[Any, ErrorCode, int], Job]
-    """(group, error, now_ms): the group goes; whoever waits in it is told `error`."""
+    """Function (group, error, now_ms) that ends a group; its parked requests are answered with `error`."""

@@ -1,7 +1,7 @@
 """Committing, fetching, deleting and expiring offsets, in the tables of a shard and in its partition.
 
-Called by `groups.coordinator` with an active shard. Every change is appended to the partition first and applied to the tables
-after, so the tables never hold what a restart would not find again.
+`groups.coordinator` calls it with an active shard. Every change is appended to the partition first and then applied to the
+tables, so a restart finds everything that the tables contain.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .records import CommittedOffset, offset_key, offset_value
 from .settings import PLACES_A_PIECE, GroupSettings
 from .shard import GroupShard
 
-# From this version of OffsetCommit on a group that does not exist has an error of its own (KIP-848).
+# From this version of OffsetCommit on, a group that does not exist has an error of its own (KIP-848).
 _GROUP_ID_NOT_FOUND_VERSION = 9
-# A batch of which nobody asks whether it may be so large, before the log does.
+# Up to this size, a batch is not checked against the size limit before it is appended.
 _LITTLE_BYTES = 1_024
 
 
@@ -41,7 +41,7 @@ class TopicCommit(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """A group's position in one partition: None where nothing is committed, or the error says why it is unknown."""
+    """A group's position in one partition: None if nothing is committed there, or if the error is set."""
 
     partition: int
     committed: CommittedOffset | None
@@ -49,30 +49,30 @@ class Fetched(NamedTuple):
 
 
 class Positions(NamedTuple):
-    """What a group has committed at some moment; `unstable` are the places where a transaction is about to commit, which
-    nobody is told who asks for stable offsets, and none for others."""
+    """A group's committed offsets at some moment. `unstable` has the places with pending commits of transactions, whose offsets
+    are not returned; it is empty if the client does not ask for stable offsets."""
 
     committed: Mapping[Place, CommittedOffset]
     unstable: Collection[Place]
 
 
 def is_metadata_too_large(metadata: str, limit: int) -> bool:
-    """Whether a commit's metadata has more UTF-16 units, which is what Kafka counts, than `offset.metadata.max.bytes`."""
+    """Whether a commit's metadata has more UTF-16 code units, which Kafka counts, than `offset.metadata.max.bytes`."""
     if len(metadata) > limit:
         return True
-    # One character has two units at most.
+    # One character has at most two units.
     return 2 * len(metadata) > limit and len(metadata.encode("utf-16-le")) > 2 * limit
 
 
 class PreparedCommit(NamedTuple):
-    """A commit that may be written: its records, what they say, and what was left out."""
+    """A commit that may be written: its records, its offsets, and the partitions that were refused."""
 
     records: Records
     accepted: dict[Place, CommittedOffset]
     refused: dict[Place, ErrorCode]
     topic_ids: set[bytes]
-    """The topics of what is accepted. One that is deleted before the commit is written must not get it: it would be found
-    in the next topic of that name."""
+    """Ids of the topics with accepted offsets. If such a topic is deleted before the commit is written, it must not be written:
+    the next topic of that name would get its offsets."""
 
 
 def prepare(
@@ -85,18 +85,17 @@ def prepare(
     max_bytes: Callable[[], int],
     known: TopicView,
 ) -> Steps[PreparedCommit]:
-    """Make the records of a commit, plain or in a transaction. OFFSET_METADATA_TOO_LARGE, and
-    UNKNOWN_TOPIC_OR_PARTITION for a topic that is gone by now, refuse a partition alone. Nothing is asked of the group
-    here, so that others may have their turns meanwhile.
+    """Make the records of a commit, plain or in a transaction. OFFSET_METADATA_TOO_LARGE, and UNKNOWN_TOPIC_OR_PARTITION for a
+    deleted topic, refuse only that partition. The group is not read here, so other requests may run between the pieces.
 
     Args:
-        expire_ms: When the client wants it forgotten; -1 if it says nothing.
+        expire_ms: Time at which the client lets the commit expire; -1 if it sets none.
         metadata_max: `offset.metadata.max.bytes`, in UTF-16 units.
-        max_bytes: Tells what a batch may have, when there is more than a little: no more is made of one that will be refused
-            for its size.
+        max_bytes: Function that returns the maximum size of a batch; called for all but small batches. A batch that would be
+            refused for its size is not completed.
 
     Raises:
-        KafkaError: UNKNOWN_SERVER_ERROR, as Apache Kafka says to a commit that makes too large a batch.
+        KafkaError: UNKNOWN_SERVER_ERROR: the batch would be too large, as in Apache Kafka.
     """
     prepared = PreparedCommit(Records(), {}, {}, set())
     records, most_bytes = prepared.records, _LITTLE_BYTES
@@ -133,19 +132,19 @@ def prepare(
 
 
 def is_current(prepared: PreparedCommit, known: TopicView) -> bool:
-    """Whether all topics of the commit are there."""
+    """Whether all topics of the commit still exist."""
     return all(known.name_of(topic_id) is not None for topic_id in prepared.topic_ids)
 
 
 def check_places(prepared: PreparedCommit, check: PartitionCheck | None) -> None:
-    """Raise what `check` does for any of the places."""
+    """Call `check` for each place; raise its errors."""
     if check is not None:
         for (topic, partition), committed in prepared.accepted.items():
             check(topic, committed.topic_id, partition)
 
 
 class Commits:
-    """What may be done with committed offsets; the state is all in the shards."""
+    """Operations on committed offsets. All state is in the shards."""
 
     def __init__(
         self, settings: GroupSettings, store: RecordStore, topics: TopicView, classic: ClassicProtocol
@@ -158,7 +157,7 @@ class Commits:
     def prepare(
         self, request: OffsetCommitRequest, topics: Sequence[TopicCommit], now_ms: int, max_bytes: Callable[[], int]
     ) -> Steps[PreparedCommit]:
-        """`prepare` for `commit`."""
+        """Run `prepare` for `commit`."""
         return prepare(
             request.group_id,
             topics,
@@ -172,24 +171,24 @@ class Commits:
     def commit(
         self, shard: GroupShard, request: OffsetCommitRequest, version: int, prepared: PreparedCommit, now_ms: int
     ) -> dict[Place, ErrorCode]:
-        """Commit all offsets with metadata of allowed size, in one batch: for everybody at once.
+        """Commit all offsets with metadata of allowed size, in one batch and in one step.
 
         Args:
-            request: Says which group and member commits; its `topics` are not looked at.
-            prepared: What to commit instead.
+            request: Request with the group and the member; its `topics` are not used.
+            prepared: The offsets to commit.
 
         Returns:
-            What was refused: OFFSET_METADATA_TOO_LARGE.
+            Errors of the refused partitions: OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION.
 
         Raises:
             KafkaError: The group does not allow it (`Group.check_commit`), does not exist (ILLEGAL_GENERATION, later
-                GROUP_ID_NOT_FOUND), or the partition cannot be written. Nothing is committed then.
+                GROUP_ID_NOT_FOUND), or the partition cannot be written. Then nothing is committed.
         """
         check, new_group = self._check_commit(shard, request, version, now_ms)
         check_places(prepared, check)
         if prepared.accepted:
             self._store.append(shard.partition, prepared.records, now_ms)
-            # A simple group comes into being with its first commit, not with the attempt.
+            # A simple group is created by its first successful commit, not by the attempt.
             if new_group is not None:
                 shard.groups[request.group_id] = new_group
             shard.offsets.put(request.group_id, prepared.accepted)
@@ -198,7 +197,7 @@ class Commits:
     def _check_commit(
         self, shard: GroupShard, request: OffsetCommitRequest, version: int, now_ms: int
     ) -> tuple[PartitionCheck | None, ClassicGroup | None]:
-        """What is left to check for each partition, and the group if it has to be made."""
+        """Check the commit. Return the check that is left for each partition, and the group if it must be created."""
         epoch = request.generation_id_or_member_epoch
         group: Group | None = shard.groups.get(request.group_id)
         if group is None:
@@ -213,18 +212,18 @@ class Commits:
         return check, None
 
     def check_fetch(self, shard: GroupShard, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Raise KafkaError if this member may not read committed offsets (`Group.check_fetch`). A group that does not
-        exist has none."""
+        """Raise KafkaError if this member may not read committed offsets (`Group.check_fetch`). A group that does not exist
+        allows all."""
         group = shard.groups.get(group_id)
         if group is not None:
             group.check_fetch(member_id, epoch)
 
     @staticmethod
     def fetch(positions: Positions, topic: str, topic_id: bytes, partitions: Iterable[int]) -> Steps[list[Fetched]]:
-        """A group's positions in these partitions, all as they were when `positions` were taken.
+        """Return a group's positions in these partitions, as they were when `positions` was made.
 
         Args:
-            topic_id: An offset committed to another topic of the same name is not taken; zero takes any.
+            topic_id: Id of the topic. An offset committed in another topic of the same name is left out; zero accepts any.
         """
         fetched = []
         for partition in partitions:
@@ -244,7 +243,7 @@ class Commits:
         return fetched
 
     def fetch_all(self, positions: Positions, id_of: Callable[[str], bytes]) -> Steps[dict[str, list[Fetched]]]:
-        """All that a group has committed, by topic; `id_of` gives what `fetch` takes as `topic_id`."""
+        """Return all committed offsets of a group, by topic; `id_of` returns the `topic_id` for `fetch`."""
         partitions: dict[str, list[int]] = {}
         for topic, partition in positions.committed:
             partitions.setdefault(topic, []).append(partition)
@@ -260,10 +259,10 @@ class Commits:
         """Delete offsets on request (KIP-496).
 
         Returns:
-            Per place NONE, also where nothing was committed, or GROUP_SUBSCRIBED_TO_TOPIC.
+            NONE per place, also if nothing was committed there, or GROUP_SUBSCRIBED_TO_TOPIC.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP for a group at work whose members do not consume.
+            KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP for a group with members that are not consumers.
         """
         group = shard.groups.get(group_id)
         if group is None:
@@ -285,10 +284,10 @@ class Commits:
     def remove(
         self, shard: GroupShard, group_id: str, places: Sequence[Place], now_ms: int, *, with_group: bool = False
     ) -> None:
-        """Write tombstones for these places, and last for the group itself if asked to; forget what was committed.
+        """Write tombstones for these places, and last for the group itself if `with_group`, and forget the committed offsets.
 
         Raises:
-            KafkaError: A batch was refused, the first of them: its places are there still, and so is the group.
+            KafkaError: The first error of a refused batch. The batch's places and the group are still there.
         """
         tombstones = self._tombstones(shard, group_id, now_ms)
         self._bury(tombstones, shard, group_id, places, with_group=with_group)
@@ -310,10 +309,10 @@ class Commits:
         *,
         with_group: bool = False,
     ) -> bool:
-        """Write the tombstones of `remove`; those of the group only if no offset stays.
+        """Write the tombstones of `remove`; the group's only if no batch of offsets was refused.
 
         Returns:
-            Whether the group's are written.
+            Whether the group's tombstones are written.
         """
         for place in places:
             tombstones.add(place, offset_key(group_id, *place))
@@ -324,11 +323,10 @@ class Commits:
         return with_group and tombstones.refusal is None
 
     def expire(self, shard: GroupShard, group: Group, now_ms: int) -> Steps[bool]:
-        """Remove the group's offsets that have passed their time, with the group if that leaves it without members
-        and offsets; errors as `remove`.
+        """Remove the group's expired offsets, and the group if it then has no members and no offsets. Errors as `remove`.
 
         Returns:
-            Whether the group's tombstones were written, in this very piece.
+            Whether the group's tombstones were written, in the last piece.
         """
         offsets, group_id = shard.offsets, group.group_id
         tombstones = self._tombstones(shard, group_id, now_ms)
@@ -344,8 +342,8 @@ class Commits:
         return False
 
     def forget(self, shard: GroupShard, group_id: str, topics: Container[TopicId], now_ms: int) -> Job:
-        """Remove the group's offsets that were committed in these topics, but not those of a later topic of the same name;
-        errors as `remove`."""
+        """Remove the group's offsets that were committed in these topics, but not those of a later topic of the same name.
+        Errors as `remove`."""
         tombstones = self._tombstones(shard, group_id, now_ms)
         for some in chunks(shard.offsets.places(group_id)):
             self._bury(tombstones, shard, group_id, shard.offsets.places_gone(group_id, some, topics))
@@ -354,5 +352,5 @@ class Commits:
 
 
 def chunks(places: Sequence[Place]) -> list[Sequence[Place]]:
-    """As many of them at a time as one piece of a job looks at."""
+    """Split the places into parts for the pieces of a job."""
     return [places[at : at + PLACES_A_PIECE] for at in range(0, len(places), PLACES_A_PIECE)]

@@ -1,11 +1,11 @@
 """Committed offsets of the groups of one partition of `__consumer_offsets`, plain and transactional.
 
-Called by `groups.shard` while loading and by `groups.coordinator` for every commit, fetch and expiry. An offset that was committed
-inside a transaction stays pending, unseen, until the transaction's marker makes it real or throws it away (KIP-98); a
-reader that requires stable offsets (KIP-447) is told to come back while one is pending.
+`groups.shard` calls it while loading, and `groups.coordinator` for every commit, fetch and expiry. An offset that was committed
+in a transaction stays pending and invisible until the transaction's marker applies or drops it (KIP-98). While one is pending,
+a reader that requires stable offsets (KIP-447) gets a retriable error.
 
-A transaction may have committed offsets of thousands of groups, hundreds of thousands of places. Its end is noted at once,
-and carried out group by group, before anybody sees anything of that group: by the next who asks, or by a job.
+A transaction may have committed offsets in thousands of groups and hundreds of thousands of places. Its end is noted at once,
+and applied group by group: by the next call for that group, before it reads anything, or by a job.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Place = tuple[str, int]
 """Topic name and partition index."""
 
 TopicId = tuple[str, bytes]
-"""Name and id of a topic that offsets were committed in; the id is zero where none was kept."""
+"""Name and id of a topic with committed offsets; the id is zero if none was stored."""
 
 
 class _Ended(NamedTuple):
-    """A transaction that has ended, and what it did in the groups in which that is to be carried out."""
+    """An ended transaction, and its pending offsets in the groups to which the end is not applied yet."""
 
     producer_id: int
     groups: dict[str, dict[Place, CommittedOffset]]
@@ -35,25 +35,26 @@ class _Ended(NamedTuple):
 
 
 class GroupOffsets:
-    """Group id -> (topic, partition) -> committed offset. What is put later was written later."""
+    """Committed offsets: group id -> (topic, partition) -> offset. Offsets must be put in the order in which they were
+    written."""
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[Place, CommittedOffset]] = {}
         self._pending: dict[int, dict[str, dict[Place, CommittedOffset]]] = {}
-        """By producer."""
+        """Pending offsets by producer id and group id."""
         self._unstable: dict[str, dict[Place, dict[int, bool]]] = {}
-        """The producers whose transactions commit there, in the order in which they did last, and whether nothing has been
-        committed there since."""
+        """Producers with pending commits at a place, in the order of their last commits. The value is whether no commit there
+        has superseded the producer's since."""
         self._ended: deque[_Ended] = deque()
-        """In the order in which they ended; none at the front that is carried out everywhere."""
+        """Ended transactions in the order of their ends. The first is never one that is applied in all groups."""
 
     def of_group(self, group_id: str) -> dict[Place, CommittedOffset]:
-        """All that the group has committed, not to be changed."""
+        """Return all committed offsets of the group; the caller must not change them."""
         self._settle(group_id)
         return self._committed.get(group_id, {})
 
     def put(self, group_id: str, committed: Mapping[Place, CommittedOffset]) -> None:
-        """Make these the group's offsets there. Thousands take a millisecond."""
+        """Set the group's offsets at these places. Thousands take a millisecond."""
         self._settle(group_id)
         group = self._committed.get(group_id)
         if group is None:
@@ -65,7 +66,7 @@ class GroupOffsets:
                 _supersede(unstable[place])
 
     def remove(self, group_id: str, place: Place) -> None:
-        """Forget what the group committed there, pending commits included."""
+        """Forget the group's commits at this place, pending ones included."""
         self._settle(group_id)
         group = self._committed.get(group_id)
         if group is not None:
@@ -77,7 +78,7 @@ class GroupOffsets:
         self._drop_if_empty(group_id)
 
     def put_pending(self, producer_id: int, group_id: str, committed: Mapping[Place, CommittedOffset]) -> None:
-        """Keep `committed` until `end_transaction` of that producer."""
+        """Keep `committed` as pending until `end_transaction` of that producer."""
         self._settle(group_id)
         self._pending.setdefault(producer_id, {}).setdefault(group_id, {}).update(committed)
         unstable = self._unstable.setdefault(group_id, {})
@@ -87,11 +88,11 @@ class GroupOffsets:
             producers[producer_id] = True
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Make the producer's pending offsets real, or drop them. What is left of that after ENDED_AT_ONCE places is done
-        when somebody asks for the group, or by `settle_some`.
+        """Apply the producer's pending offsets, or drop them. After ENDED_AT_ONCE places, the rest is done when a group is
+        used, or by `settle_some`.
 
-        What was committed there after the transactional commit, plain or by a transaction that ended before, stays: the
-        later record wins, whichever order transactions end in.
+        An offset that was committed at the same place after the transactional commit stays, whether plain or by a transaction
+        that ended before: the later record wins, in whatever order transactions end.
         """
         if groups := self._pending.pop(producer_id, None):
             self._ended.append(_Ended(producer_id, groups, commit))
@@ -99,15 +100,15 @@ class GroupOffsets:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is left to be done of transactions that have ended."""
+        """Whether all ended transactions are applied."""
         return not self._ended
 
     def settle_some(self) -> None:
-        """Carry out what transactions that have ended did in one group, and in more up to ENDED_AT_ONCE places."""
+        """Apply ended transactions to one group, and to further groups up to ENDED_AT_ONCE places."""
         left = ENDED_AT_ONCE
         while self._ended:
             groups = self._ended[0].groups
-            # The last, as a dictionary that loses its first ones is slow to find the next.
+            # The last key: finding the first key of a dictionary is slow after many first keys were removed.
             group_id = next(reversed(groups))
             left -= len(groups[group_id]) or 1
             self._settle(group_id)
@@ -115,7 +116,7 @@ class GroupOffsets:
                 return
 
     def _settle(self, group_id: str) -> None:
-        """Carry out what transactions that have ended did in the group."""
+        """Apply all ended transactions to the group."""
         if not self._ended:
             return
         for producer_id, groups, is_committed in self._ended:
@@ -143,12 +144,12 @@ class GroupOffsets:
             self._committed.setdefault(group_id, {}).update(places)
 
     def is_unstable(self, group_id: str, place: Place) -> bool:
-        """Whether a transaction that has not ended yet commits there."""
+        """Whether a transaction that has not ended has a pending commit there."""
         self._settle(group_id)
         return place in self._unstable.get(group_id, {})
 
     def unstable_places(self, group_id: str) -> list[Place]:
-        """Where transactions that have not ended yet commit."""
+        """Return the places with pending commits of transactions that have not ended."""
         self._settle(group_id)
         return list(self._unstable.get(group_id, ()))
 
@@ -157,18 +158,18 @@ class GroupOffsets:
         return group_id in self._unstable
 
     def places(self, group_id: str) -> list[Place]:
-        """Where the group has committed anything, pending or not."""
+        """Return the places where the group has committed offsets, pending or not."""
         self._settle(group_id)
         return list(dict.fromkeys([*self._committed.get(group_id, {}), *self._unstable.get(group_id, {})]))
 
     def each_place(self, group_id: str) -> Iterator[Place]:
-        """`places`, one after the other, while nothing changes."""
+        """Return `places` as an iterator; the offsets must not change while it is used."""
         committed = self.of_group(group_id)
         yield from committed
         yield from (place for place in self._unstable.get(group_id, {}) if place not in committed)
 
     def places_gone(self, group_id: str, places: Iterable[Place], topics: Container[TopicId]) -> list[Place]:
-        """Those of `places` where the group has committed something, pending or not, and all of it in these topics."""
+        """Return the places, of these, where the group has commits, pending or not, and all of them in these topics."""
         committed, unstable = self.of_group(group_id), self._unstable.get(group_id, {})
         found = []
         for place in places:
@@ -180,15 +181,15 @@ class GroupOffsets:
         return found
 
     def has_other_places(self, group_id: str, places: Sequence[Place]) -> bool:
-        """Whether the group has committed anything, pending or not, but at these places, where it has."""
+        """Whether the group has commits, pending or not, at other places than these. It must have commits at all of these."""
         return len(self.of_group(group_id)) > len(places) or self.has_unstable(group_id)
 
     def groups(self) -> Iterator[str]:
-        """Every group that has committed anything, pending or not."""
+        """Return every group that has commits, pending or not."""
         return iter(dict.fromkeys([*self._committed, *self._unstable]))
 
     def drop(self) -> Job:
-        """Forget everything, a group a piece. Not to be used any more."""
+        """Forget everything, a group a piece. The object must not be used afterwards."""
         tables: list[dict[Any, Any]] = [self._committed, self._unstable, *self._pending.values()]
         tables += [ended.groups for ended in self._ended]
         for table in tables:
@@ -201,8 +202,8 @@ class GroupOffsets:
             del self._unstable[group_id]
 
     def expired(self, group: Group, places: Iterable[Place], now_ms: int, retention_ms: int) -> list[Place]:
-        """Those of `places` where the group's offsets have passed their time (KIP-211); those of subscribed topics have
-        none."""
+        """Return the places, of these, where the group's offsets have expired (KIP-211); offsets of subscribed topics do not
+        expire."""
         age_from = group.offsets_age_from()
         if age_from is None:
             return []
@@ -225,7 +226,7 @@ def _is_expired(committed: CommittedOffset, from_ms: int, now_ms: int, retention
 
 
 def _supersede(producers: dict[int, bool], up_to: int | None = None) -> None:
-    """Something was committed there after what these producers did, or after those did that come before `up_to`."""
+    """Note that a commit at the place supersedes those of these producers, or of the producers before `up_to`."""
     for producer_id in producers:
         if producer_id == up_to:
             return

@@ -1,7 +1,7 @@
-"""What consumer, share and streams groups have alike: members that come to a target assignment, heartbeat by heartbeat.
+"""The common state of consumer, share and streams groups, whose members reach a target assignment heartbeat by heartbeat.
 
-Nothing here decides or writes anything. A group grows from epoch to epoch; a target is computed for an epoch; each member goes towards
-its part of it at its own pace (KIP-848, KIP-932, KIP-1071).
+This module makes no decisions and writes no records. A group grows from epoch to epoch, and a target is computed for an epoch.
+Each member reaches its part of the target at its own pace (KIP-848, KIP-932, KIP-1071).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Target = TypeVar("Target")
 class ReconciledGroup(Generic[GroupMember, Target]):
     """
     Attributes:
-        epoch: Grows with every change of what the target depends on.
+        epoch: Number that grows with every change of the target's inputs.
         assignment_epoch: The group epoch that `targets` were computed for, at `assignment_ms` (0: never).
         metadata_hash: Of the topics that it needs, as they were when the epoch grew last.
         targets: Member id -> what it should have.
@@ -64,7 +64,7 @@ class ReconciledGroup(Generic[GroupMember, Target]):
         return lambda committed: committed.commit_ms
 
     def member(self, member_id: str) -> GroupMember:
-        """Raises KafkaError UNKNOWN_MEMBER_ID."""
+        """Return the member. Raises KafkaError UNKNOWN_MEMBER_ID if it is not in the group."""
         member = self.members.get(member_id)
         if member is None:
             message = f"Member {member_id} is not a member of group {self.group_id}."
@@ -72,10 +72,10 @@ class ReconciledGroup(Generic[GroupMember, Target]):
         return member
 
     def is_at_rest(self, member_epoch: int, topic_changes: int, elapsed_ms: int) -> bool:
-        """Whether a member in this epoch has its part of the newest target, and no look at the topics is due.
+        """Whether a member in this epoch has its part of the newest target, and the topics need not be looked up.
 
         Args:
-            topic_changes: How often topics have changed so far.
+            topic_changes: Number of topic changes so far.
         """
         return (
             self.epoch <= self.assignment_epoch == member_epoch
@@ -93,6 +93,6 @@ def target_metadata(
     | streams_group_log.StreamsGroupTargetAssignmentMetadataValue
     | None,
 ) -> None:
-    """Take over what the record of a target assignment says of all of it."""
+    """Set the epoch and time of a group's target assignment from its record."""
     group.assignment_epoch = -1 if value is None else value.assignment_epoch
     group.assignment_ms = 0 if value is None else value.assignment_timestamp

@@ -1,6 +1,5 @@
-"""What the protocols of consumer, share and streams groups have alike: how groups are taken up after a load and left, how long members may
-be silent, and what is known of topics.
-"""
+"""The common rules of consumer, share and streams groups: what is done with a group after a load and at its end, session
+time-outs, and topic changes."""
 
 from __future__ import annotations
 
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.groups")
 
-# When a member is to be removed and the partition cannot be written, it is tried again after this time.
+# If a member must be removed and the partition cannot be written, the removal is tried again after this time.
 _RETRY_MS = 500
 
 
 class Limited(Protocol):
-    """A member that has some time to follow a rebalance."""
+    """A member with a rebalance time-out."""
 
     @property
     def member_id(self) -> str: ...
@@ -56,26 +55,26 @@ class MemberTimers(Generic[Group]):
         self._remove = remove
 
     def keep_alive(self, shard: GroupShard, group: Group, member_id: str, timeout_ms: int) -> None:
-        """The member has sent something: its session starts again."""
+        """Restart the member's session, as it has sent something."""
         session = group.sessions.get(member_id)
         if session is None:
             session = group.sessions[member_id] = Deadline(partial(self._session_is_over, shard, group, member_id))
         self._deadlines.start(session, timeout_ms)
 
     def limit(self, shard: GroupShard, group: Group, member: Limited) -> None:
-        """Give the member its rebalance time-out to do what it was told; a time that runs already stays."""
+        """Start the member's rebalance time-out, unless it runs already."""
         if member.member_id not in group.waits:
             wait = Deadline(partial(self._wait_is_over, shard, group, member.member_id, member.epoch))
             group.waits[member.member_id] = wait
             self._deadlines.start(wait, member.rebalance_timeout_ms)
 
     def unlimit(self, group: Group, member_id: str) -> None:
-        """The member did what it was told."""
+        """Stop the member's rebalance time-out, as the member has done its step."""
         if (wait := group.waits.pop(member_id, None)) is not None:
             self._deadlines.forget(wait)
 
     def stop(self, group: Group, member_id: str) -> None:
-        """The member is gone."""
+        """Stop the timers of a member that was removed."""
         self.unlimit(group, member_id)
         if (session := group.sessions.pop(member_id, None)) is not None:
             self._deadlines.forget(session)
@@ -89,7 +88,7 @@ class MemberTimers(Generic[Group]):
         if not shard.serves(group):
             return
         wait = group.waits.pop(member_id)
-        # A static member may have left for a while since.
+        # A static member may have left for a while since the start.
         if group.members[member_id].epoch == epoch:
             log.info("group %s: member %s exceeded the rebalance timeout", group.group_id, member_id)
             group.waits[member_id] = wait
@@ -104,14 +103,14 @@ class MemberTimers(Generic[Group]):
 
 
 class ReconciledProtocol(Generic[Group]):
-    """The rules of one kind of groups over time; the state is all in the groups.
+    """The rules of one kind of groups over time. All state is in the groups.
 
     Args:
         remove: Takes a member out of (shard, group, member id, now_ms). Raises KafkaError if that cannot be written down.
     """
 
     session_timeout: ClassVar[str]
-    """The option of groups that says how long a member may be silent."""
+    """Name of the group option that contains the session time-out."""
 
     def __init__(
         self,
@@ -130,9 +129,9 @@ class ReconciledProtocol(Generic[Group]):
         self._changes = TopicChanges()
 
     def loaded(self, shard: GroupShard, group: Group, now_ms: int) -> Job:
-        """Take up a group as it was written down: its members have a full session time to show up, unless they have.
+        """Take over a loaded group: its members have a full session time to send a request, unless they already have.
 
-        How long ago something was written only the wall clock can tell; if that was set back since, it was just now.
+        The age of a record can only be measured by the wall clock; if that was set back since, the age counts as 0.
         """
         if group.assignment_ms:
             group.assigned_at_ms = self._elapsed_ms() - max(0, now_ms - group.assignment_ms)
@@ -146,35 +145,37 @@ class ReconciledProtocol(Generic[Group]):
             yield
 
     def close(self, group: Group) -> Job:
-        """The group is gone or not ours any more; a member a piece."""
+        """Stop the timers of a group that was deleted or is no longer served, a member a piece."""
         for member_id in tuple(group.sessions):
             self.timers.stop(group, member_id)
             yield
 
     def keep_alive(self, shard: GroupShard, group: Group, member: Any) -> None:
-        """The member has sent something: its session starts again."""
+        """Restart the member's session, as it has sent something."""
         timeout_ms = self._settings.of_group(group.group_id, self.session_timeout)
         self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
 
     def _await_revocation(self, shard: GroupShard, group: Group, member: Any) -> None:
-        """Give a member its time to give up what it has, if it has to; the time begins again with each of its steps."""
+        """Start the time-out for a member that must give up partitions or tasks. It restarts with each of the member's
+        steps."""
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Topics were created, deleted or got more partitions: the groups concerned find out by the next heartbeat of any
-        member."""
+        """Note topics that were created, deleted or got more partitions. The groups concerned use that at the next heartbeat of
+        any member."""
         self._hashes.topics_changed(names)
         self._changes.add(names)
 
 
 @contextmanager
 def assigning(group: ReconciledGroup[Any, Any], elapsed_ms: Callable[[], int]) -> Iterator[None]:
-    """While a target assignment is made. A KafkaError ends it: the group keeps the target that it has, until the next one is due."""
+    """Context in which a target assignment is made. A KafkaError ends it: the group keeps its target until the next one is
+    due."""
     wait_ms = 0
     try:
         yield
     except KafkaError as error:
         log.warning("group %s: cannot make a new assignment: %s", group.group_id, error)
-        if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would end alike
+        if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # the target is too large: another try would fail again
             wait_ms = ASSIGN_AGAIN_MS
     finally:
         group.is_assigning = False

@@ -1,4 +1,4 @@
-"""Keys and values of `__consumer_offsets`, in Apache Kafka's format, to and from the tables of this package.
+"""Keys and values of `__consumer_offsets`, in Apache Kafka's format, converted to and from the tables of this package.
 
     key    type i16, then by type          value  schema version i16, then by version
            0, 1     committed offset              0-4 (written: 4, and 1 for an expiry time of its own)
@@ -8,7 +8,7 @@
            17, 19-23  streams group               0 (`streams.records`)
            18, 24 …   left alone
 
-A null value deletes the key. Unknown types are skipped, as they may be left over from a newer broker.
+A null value deletes the key. Unknown types are skipped: a newer broker may have written them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ..coordination.records import (
 
 _OFFSET_KEY_TYPES = (0, 1)
 OFFSET_KEY_START = NUMBER.pack(1)
-"""How the key of a committed offset begins; type 0 comes from very old brokers only."""
+"""First bytes of the key of a committed offset. Only very old brokers wrote type 0."""
 _GROUP_KEY_TYPE = 2
 _OFFSET_VALUE_VERSION = 4
 _OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
@@ -55,7 +55,7 @@ RECORD_TYPES: dict[int, tuple[type[Any], type[Any]]] = {
     **share_group_log.RECORD_TYPES,
     **streams_group_log.RECORD_TYPES,
 }
-"""Classes of key and value of the kinds of groups that have records of several types, whose keys all name their `group_id`."""
+"""Classes of key and value for the kinds of groups with records of several types. All keys have a `group_id`."""
 
 _OFFSET_KEY = codec(OffsetCommitKey, 0, False)
 _OFFSET_VALUE = codec(OffsetCommitValue, _OFFSET_VALUE_VERSION, _OFFSET_VALUE_VERSION >= _FIRST_FLEXIBLE_VERSION)
@@ -87,7 +87,7 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
-    """The value of an offset record."""
+    """Return the value of an offset record."""
     version = _OFFSET_VALUE_VERSION if committed.expire_ms == -1 else _OFFSET_VALUE_VERSION_WITH_EXPIRY
     with_codec = _OFFSET_VALUE if committed.expire_ms == -1 else _OFFSET_VALUE_WITH_EXPIRY
     value = OffsetCommitValue(
@@ -116,17 +116,17 @@ class GroupRecord(NamedTuple):
 
 
 class KindRecord(NamedTuple):
-    """Key and value are a pair of `RECORD_TYPES`."""
+    """Record of a group that is not classic; key and value are a pair of `RECORD_TYPES`."""
 
     key: Any
     value: Any
 
 
 def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord | KindRecord | None:
-    """What one record says; None for a type that this broker does not know.
+    """Decode one record; None for a type that this broker does not know.
 
     Raises:
-        ProtocolError: Key or value are not of their format.
+        ProtocolError: The key or the value does not have its format.
     """
     if key is None:
         raise ProtocolError("record without a key")
@@ -144,17 +144,17 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupR
 
 
 write_record = partial(coordinator_records.write_record, _BLOBS)
-"""Any record of a group but of its offsets, in the version that is written, from key and value."""
+"""Function that encodes any record of a group except its offsets, in the version that is written, from key and value."""
 
 Change: TypeAlias = tuple[Any, Any]
-"""Key and value, as messages of one pair of RECORD_TYPES, or of a classic group; None deletes the key."""
+"""Key and value, as messages of one pair of RECORD_TYPES, or of a classic group. The value None deletes the key."""
 
 
 class ReadyChange(NamedTuple):
     """A change whose record was made in pieces before the step that may write it.
 
     Attributes:
-        made_of: The member as it will be then, or what else it was made of; for another the rest is of no use.
+        made_of: The new member, or the other object that the record was made of. The change is of no use for any other.
     """
 
     made_of: object
@@ -163,27 +163,27 @@ class ReadyChange(NamedTuple):
 
 
 def ready(made_of: object, change: Change, arrays: Mapping[str, tuple[object, ...]]) -> Steps[ReadyChange]:
-    """Make it from the change without the elements of its long arrays (`writing_blob`)."""
+    """Make a change ready. `change` lacks the elements of its long arrays (`writing_blob`), which are in `arrays`."""
     key, value = change
     pair = yield from writing_record(key, value, arrays)
     return ReadyChange(made_of, (key, replace(value, **arrays)), pair)
 
 
 def writing_record(key: object, value: Any, arrays: Mapping[str, Iterable[object]]) -> Steps[Pair]:
-    """`write_record` in pieces (`writing_blob`), of a record of one of RECORD_TYPES."""
+    """Encode a record of one of RECORD_TYPES, as `write_record`, but in pieces (`writing_blob`)."""
     value_bytes = yield from writing_blob(*_BLOBS[type(value)], value, arrays)
     return write_record(key, None)[0], value_bytes
 
 
 def records_of(changes: Iterable[Change | ReadyChange], before: Records | None = None) -> Records:
-    """The records of these changes, behind those `before` if there are any."""
+    """Return the records of these changes, appended to `before` if that is given."""
     made = Records() if before is None else before
     made.add(*[change.pair if isinstance(change, ReadyChange) else write_record(*change) for change in changes])
     return made
 
 
 def value_codec(cls: type[Any], version: int) -> MessageCodec:
-    """Of the values of offsets and classic groups, which have versions of their own."""
+    """Return the codec for values of offsets and classic groups, whose versions are their own."""
     return codec(cls, version, version >= _FIRST_FLEXIBLE_VERSION)
 
 

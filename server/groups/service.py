@@ -1,6 +1,6 @@
 """Group coordination inside Trio; see `coordination.service`.
 
-The only file of this package that knows more of the broker than its own topic. There is one `GroupService` for all nodes.
+Only this file of the package knows more of the broker than its own topic. One `GroupService` serves all nodes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
     """The group coordinator of a broker.
 
     Args:
-        keeper: Gives who keeps the states of share partitions.
+        keeper: Function that returns the keeper of share states.
     """
 
     def __init__(self, ground: Ground, keeper: Callable[[], StateKeeper]) -> None:
@@ -47,14 +47,15 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
                 wish=self._wishes.send_nowait,
             ),
             topic=OFFSETS_TOPIC,
-            # Apache Kafka's group coordinator numbers each batch from 0, though it is no idempotent producer.
+            # Apache Kafka's group coordinator numbers each batch from 0, although it is not an idempotent producer.
             base_sequence=0,
         )
         self.shares = ShareFlows(self.coordinator, keeper, ground.clock.now_ms)
         ground.config.watchers.append(self.reconfigure)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """See `CoordinatorService.run`; beside it the states are begun that share groups ask for, of each group for itself."""
+        """Run the service, see `CoordinatorService.run`, and initialize the states that share groups request, each request in
+        its own task."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._grant)
             await super().run(task_status)
@@ -65,7 +66,7 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
                 nursery.start_soon(self.shares.grant, wish)
 
     def reconfigure(self) -> None:
-        """Take over what may change of the broker's options while it runs."""
+        """Apply the broker options that may change while the broker runs."""
         current = self.ground.config.current
         self._settings.group_consumer_assignment_interval_ms = current.group_consumer_assignment_interval_ms
         self._settings.group_share_assignment_interval_ms = current.group_share_assignment_interval_ms
@@ -88,26 +89,26 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
     def topic_created(self, name: str) -> None:
-        """There is a new topic."""
+        """Notify the groups of a new topic."""
         self.coordinator.topics_changed([name], self.ground.clock.now_ms(), has_new=True)
 
     def topic_grew(self, name: str) -> None:
-        """A topic got more partitions."""
+        """Notify the groups of a topic that got more partitions."""
         self.coordinator.topics_changed([name], self.ground.clock.now_ms(), has_new=False)
 
     def topic_deleted(self, name: str, topic_id: bytes) -> None:
-        """A topic is gone: its offsets are forgotten."""
+        """Forget the offsets in a deleted topic, and notify the groups."""
         now_ms = self.ground.clock.now_ms()
         self.coordinator.topics_changed([name], now_ms, has_new=False)
         self.coordinator.topic_deleted(name, topic_id, now_ms)
 
     def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
-        """A transaction's marker was written to a partition of `__consumer_offsets`."""
+        """Apply a transaction's marker that was written to a partition of `__consumer_offsets`."""
         self.coordinator.transaction_ended(partition, producer_id, commit=commit)
 
 
 class BrokerTopics:
-    """The broker's topics as consumer groups see them (`assigning.topics.TopicView`)."""
+    """The broker's topics, as consumer groups see them (`assigning.topics.TopicView`)."""
 
     def __init__(self, topics: Topics, nodes: Sequence[Node]) -> None:
         self._topics = topics

@@ -1,4 +1,4 @@
-"""The options of group coordination, under the names of the broker options they come from."""
+"""Options of group coordination, under the names of the broker options that they come from."""
 
 from __future__ import annotations
 
@@ -9,40 +9,41 @@ from typing import Self
 from ..config.broker_config import BrokerConfig
 from ..config.group_configs import GroupConfig
 
-# A new member has no id yet and cannot send heartbeats; its parked join is given up after this time (KIP-394).
+# A new member has no id yet and cannot send heartbeats; its parked join is dropped after this time (KIP-394).
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-# How soon at the least a rebalance that nobody rejoined is looked at again, whatever time-outs its members ask for.
+# Minimum time before a rebalance that no member rejoined is checked again, whatever time-outs its members ask for.
 REJOIN_RETRY_MS = 100
-# Ids that a group has given out and that were not used yet, at most: the oldest makes room, and whoever comes with it asks
-# again. Apache Kafka keeps each for a session time-out, which its client chooses: half an hour.
+# Maximum number of ids that a group has given out and that were not used yet. The oldest is dropped for a new one; a client
+# that sends a dropped id must ask again. Apache Kafka keeps each for a session time-out, which its client chooses, up to half
+# an hour.
 MAX_PENDING_IDS = 10_000
-# A member id is made from the instance id or the client id, which may be as long as a string can be; a longer member id
-# could not be sent.
+# A member id is made from the instance id or the client id, which may be as long as a string can be. A longer member id could
+# not be sent.
 NAME_CHARS_IN_MEMBER_ID = 1024
-# Topics that the members of a consumer group may subscribe to by name, in lists that differ, and as many that their regular
-# expressions may match: whoever joins with news has all of them looked up, 0.2 us each.
+# Maximum number of topics that the members of a consumer group subscribe to by name, in different lists, and of topics that
+# their regular expressions match. A member that joins or changes has all of them looked up, 0.2 us each.
 GROUP_NAMES_MAX = 50_000
-# Topics, and partitions of them, together, that a member of a consumer group may say it owns, and so be given: what a request may
-# have (100 000 elements) beside the 10 000 topics that it may subscribe to.
+# Maximum number of topics and partitions, together, that a member of a consumer group may claim to own, and so be assigned. A
+# request may have 100 000 elements, and 10 000 of these are topics to subscribe to.
 OWNED_MAX = 90_000
-# Assignment strategies that a member may offer; clients offer one to three.
+# Maximum number of assignment strategies per member; clients offer one to three.
 PROTOCOLS_MAX = 1_000
-# What the members of a classic group offer, in largest batches of its partition: each generation is written down with the
-# metadata of one strategy, so a group that offers more could not be, however they are chosen.
+# Maximum size of the protocols of a classic group's members, in largest batches of its partition. Each generation is written
+# with the metadata of one strategy, so a group with more could not be written, whichever strategy is chosen.
 PROTOCOL_BATCHES_MAX = 8
-# How many offsets are looked at, and deleted, before others get their turn: some milliseconds.
+# Number of offsets that are checked and deleted in one piece, which takes some milliseconds.
 PLACES_A_PIECE = 512
-# Offsets of an ended transaction that are made real, or dropped, in the turn of its marker, or in one piece of a job, but for
-# those of one group, which change together: 0.2 us each.
+# Maximum number of offsets of an ended transaction that are applied or dropped at its marker, or in one piece of a job; 0.2 us
+# each. Offsets of one group change together, also if they are more.
 ENDED_AT_ONCE = 2_048
 MEMBERS_A_PIECE = 200
-# How long after a target assignment that was too large there is another one, which costs as much: the members' heartbeats go on.
+# Wait after a target assignment that was too large before the next one, which takes as long; heartbeats continue.
 ASSIGN_AGAIN_MS = 10_000
 
 
 @dataclass(slots=True)
 class GroupSettings:
-    """Intervals between assignments may change while the broker runs."""
+    """Options of group coordination. Intervals between assignments may change while the broker runs."""
 
     group_initial_rebalance_delay_ms: int
     group_min_session_timeout_ms: int
@@ -53,7 +54,7 @@ class GroupSettings:
     group_consumer_heartbeat_interval_ms: int
     group_consumer_max_size: int
     group_consumer_migration_policy: str
-    """No matter the case."""
+    """Value of `group.consumer.migration.policy`, in any case of letters."""
     group_consumer_regex_refresh_interval_ms: int
     group_consumer_session_timeout_ms: int
     group_share_assignment_interval_ms: int
@@ -67,15 +68,15 @@ class GroupSettings:
     group_streams_num_standby_replicas: int
     group_streams_session_timeout_ms: int
     offset_metadata_max_bytes: int
-    """In fact characters, as Kafka counts them."""
+    """Maximum length, in fact in characters, as Kafka counts them."""
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
     groups: Mapping[str, GroupConfig] = field(default_factory=dict)
-    """What is set of single groups, by group id; the broker changes it while it runs."""
+    """Options that are set for single groups, by group id; the broker changes the table while it runs."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
-        """What a broker with these options has its groups coordinated by."""
+        """Return the settings of a broker with these options."""
         return cls(
             group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
             group_min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -104,7 +105,8 @@ class GroupSettings:
         )
 
     def of_group(self, group_id: str, name: str) -> int:
-        """What holds in a group of an option that may be set of single groups, by its name there: `consumer.session.timeout.ms`."""
+        """Return the value of an option in a group, where `name` is the group option's name, e.g.
+        `consumer.session.timeout.ms`."""
         own = self.groups.get(group_id)
         value = None if own is None else own.values.get(name)
         if value is None:
@@ -118,10 +120,10 @@ class GroupSettings:
 
     @property
     def may_upgrade(self) -> bool:
-        """A classic group with members may become a consumer group."""
+        """Whether a classic group with members may become a consumer group."""
         return self.group_consumer_migration_policy.lower() in ("bidirectional", "upgrade")
 
     @property
     def may_downgrade(self) -> bool:
-        """A consumer group whose members are all classic ones may become a classic group."""
+        """Whether a consumer group with only classic members may become a classic group."""
         return self.group_consumer_migration_policy.lower() in ("bidirectional", "downgrade")

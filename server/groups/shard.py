@@ -1,6 +1,6 @@
-"""All groups and committed offsets of one partition of `__consumer_offsets`, and how they are loaded from it.
+"""All groups and committed offsets of one partition of `__consumer_offsets`, and their loading.
 
-Groups of all kinds are in one table, by id. A record of another kind of group begins that kind anew.
+Groups of all kinds are in one table, by id. A record of another kind of group replaces the group with a new one of that kind.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 class GroupShard(coordination.Shard):
-    """One partition's groups by id, and their offsets.
+    """The groups of one partition by id, and their offsets.
 
     Args:
-        expire: Called with (this shard, now_ms) when `expiry` is due.
+        expire: Function that is called with (this shard, now_ms) when `expiry` is due.
     """
 
     topic = OFFSETS_TOPIC
@@ -66,23 +66,23 @@ class GroupShard(coordination.Shard):
         self.expiry = Deadline(partial(expire, self))
         self._classic = classic
         self.topics_seen: set[TopicId] = set()
-        """Each topic that a record of the log commits an offset in."""
+        """Topics in which records of the log commit offsets."""
         self.topics_gone: set[TopicId] = set()
-        """Topics that were deleted, and in which groups are still to be searched for offsets."""
+        """Deleted topics whose offsets must still be found and removed in the groups."""
         self.is_forgetting = False
-        """A job is at that."""
+        """Whether a job is removing the offsets in `topics_gone`."""
         self.is_settling = False
-        """A job is at carrying out the ends of transactions."""
+        """Whether a job is applying the ends of transactions."""
         self.groups_going: set[str] = set()
-        """Those that are being deleted: nobody joins them."""
+        """Groups that are being deleted, which no member may join."""
         self._commits: list[Record] = []
 
     def serves(self, group: AnyGroup | ReconciledGroup[Any, Any]) -> bool:
-        """Whether the group is still there: those that are not are closed one after the other."""
+        """Whether the group is still served. Groups that are not are closed one after the other."""
         return self.state is coordination.ShardState.ACTIVE and self.groups.get(group.group_id) is group
 
     def drop(self) -> Job:
-        """The groups go as they are closed."""
+        """Forget the offsets. The groups are removed as they are closed."""
         yield from self.offsets.drop()
 
     def _replay_batch(self, batch: RecordBatch) -> None:
@@ -102,16 +102,16 @@ class GroupShard(coordination.Shard):
         self._apply_commits()
 
     def _apply_commits(self) -> None:
-        """Apply the last of each run of commits to one place; the others need not be looked at, and in a topic that
-        was not compacted lately they are nearly all there is."""
+        """Apply the last of each run of commits at one place. The others need not be decoded, and a topic that was not
+        compacted lately consists almost only of them."""
         commits, self._commits = self._commits, []
         try:
             for record in {record.key: record for record in commits}.values():
                 self._apply_data(None, record)
         except MemoryError:
             raise
-        except Exception:  # noqa: BLE001 - found again, and told, below
-            # The one before a commit that makes no sense counts.
+        except Exception:  # noqa: BLE001 - found again, and logged, below
+            # If the last commit cannot be decoded, the one before it counts.
             for record in commits:
                 self._apply_or_pass(record, partial(self._apply_data, None))
 
@@ -119,11 +119,11 @@ class GroupShard(coordination.Shard):
         if record.key is None or len(record.key) < _MARKER_KEY.size:
             raise ProtocolError("control record without a type")
         _, kind = _MARKER_KEY.unpack_from(record.key)
-        if kind in _MARKERS:  # Other control records tell nothing of transactions.
+        if kind in _MARKERS:  # Other control records do not concern transactions.
             self.offsets.end_transaction(producer_id, commit=kind == _COMMIT_MARKER)
 
     def _apply_data(self, transaction_of: int | None, record: Record) -> None:
-        """Apply a record that was committed by the transaction of this producer, or by none."""
+        """Apply a record that the transaction of this producer wrote, or a record outside a transaction."""
         content = read_record(record.key, record.value)
         match content:
             case OffsetRecord():
@@ -134,7 +134,7 @@ class GroupShard(coordination.Shard):
                 log.warning("%s-%d: unknown record type at offset %d", self.topic, self.partition, record.offset)
 
     def apply(self, changes: Iterable[Change | ReadyChange]) -> None:
-        """Change groups as records of them say, which were just written or are loaded; None deletes."""
+        """Change groups as their records say, which were just written or are being loaded; the value None deletes."""
         for change in changes:
             key, value = change.change if isinstance(change, ReadyChange) else change
             if isinstance(key, GroupMetadataKey):
@@ -205,17 +205,17 @@ REPLAY: dict[type, tuple[type[Any], Callable[[Any, Any, Any], None]]] = {
     )
     for key, act in acts.items()
 }
-"""By the key of a record of such a group: the group's kind, and what changes the group as the record says."""
+"""Key class of a record -> the group's kind, and the function that changes the group as the record says."""
 
 _TAKE: dict[type, Callable[[Any, Any, Any], None]] = consumer_replay.TAKE | share_replay.TAKE | streams_replay.TAKE
-"""The same of a record that was made in pieces: it is given what the record was made of."""
+"""Key class of a record that was made in pieces -> the function that applies the object that the record was made of."""
 
 _OF_WHOLE_GROUPS = (
     consumer_group_log.ConsumerGroupMetadataKey,
     share_group_log.ShareGroupMetadataKey,
     streams_group_log.StreamsGroupMetadataKey,
 )
-"""The keys whose tombstones delete a group."""
+"""Classes of keys whose tombstones delete a group."""
 
 
 def _loaded_member(metadata: MemberMetadata, value: GroupMetadataValue) -> ClassicMember:

@@ -1,8 +1,8 @@
-"""The blobs that classic consumers bring along and take away, where the broker has to look into them.
+"""The blobs of classic consumers that the broker must decode or encode: subscriptions and assignments.
 
-It does so only to learn which topics are in use, so that their offsets neither expire nor can be deleted, and for
-members of both protocols in one group (KIP-848). Each blob begins with a version; one that is newer than those known is
-read as the newest of them, as later versions only add fields.
+The broker needs them for two purposes: to protect the offsets of topics in use from expiry and deletion, and for members of
+both protocols in one group (KIP-848). Each blob begins with a version. A newer version than those known is read as the newest
+known one, as later versions only add fields.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ..coordination.jobs import Steps
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
-# What one turn, or one request, may read of these blobs: a name takes half a microsecond.
+# Maximum number of names that one piece, or one request, reads from these blobs: a name takes half a microsecond.
 NAMES_MAX = 10_000
 LISTS_KNOWN_MAX = 4
-"""Lists of topics that are compared with those of the next member."""
+"""Maximum number of topic lists that are kept for comparison with those of the next members."""
 
 _VERSION = Struct(">h")
 _LENGTH = Struct(">i")
@@ -33,10 +33,10 @@ _NEWEST_VERSION = 3
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> Steps[frozenset[str] | None]:
-    """The topics of all members together; None if any member's metadata is not of that format, or if all of them name more
-    than NAMES_MAX, where lists that are the same count once.
+    """Return the topics of all members together. Return None if any member's metadata does not have this format, or if they
+    name more than NAMES_MAX topics; equal lists count once.
 
-    One is read in one turn, and a blob of a megabyte may name half a million topics.
+    A blob is read in one piece, and a blob of a megabyte may name half a million topics.
     """
     topics: set[str] = set()
     known: list[bytes] = []
@@ -45,7 +45,7 @@ def subscribed_topics(metadata: Iterable[bytes]) -> Steps[frozenset[str] | None]
         yield
         try:
             _version_of(blob)
-            # Members that tell what they own differ, but not in the topics, which come first.
+            # Metadata with owned partitions differs between members, but not in the topics, which come first.
             if any(blob.startswith(names, _VERSION.size) for names in known):
                 continue
             # No later version moves the fields of the first.
@@ -60,14 +60,14 @@ def subscribed_topics(metadata: Iterable[bytes]) -> Steps[frozenset[str] | None]
 
 
 def read_subscription(blob: bytes) -> ConsumerProtocolSubscription:
-    """What a member subscribes to. ProtocolError if the blob is something else, or names more than NAMES_MAX topics and
-    partitions."""
+    """Decode a member's subscription. Raises ProtocolError if the blob has another format, or names more than NAMES_MAX topics
+    and partitions."""
     subscription: ConsumerProtocolSubscription = _read(ConsumerProtocolSubscription, blob)
     return subscription
 
 
 def read_assignment(blob: bytes) -> ConsumerProtocolAssignment:
-    """What a leader gave a member; nothing if the blob is empty. ProtocolError as for `read_subscription`."""
+    """Decode a leader's assignment to a member; an empty blob has none. Raises ProtocolError as `read_subscription`."""
     if not blob:
         return ConsumerProtocolAssignment()
     assignment: ConsumerProtocolAssignment = _read(ConsumerProtocolAssignment, blob)
@@ -75,10 +75,10 @@ def read_assignment(blob: bytes) -> ConsumerProtocolAssignment:
 
 
 def write_assignment(subscription: bytes, partitions: Mapping[str, Collection[int]]) -> bytes:
-    """What a member takes away, in the version in which it has sent its `subscription`.
+    """Encode a member's assignment, in the version in which the member has sent its `subscription`.
 
     Raises:
-        ProtocolError: That is something else.
+        ProtocolError: `subscription` has another format.
     """
     version = min(_version_of(subscription), _NEWEST_VERSION)
     blob = bytearray(_VERSION.pack(version))

@@ -1,8 +1,9 @@
-"""Committing offsets as part of a transaction (KIP-98, KIP-447): written now, real once the transaction is committed.
+"""Committing offsets as part of a transaction (KIP-98, KIP-447): they are written at once, and take effect when the transaction
+is committed.
 
-Called by `groups.coordinator` with an active shard, after the transaction coordinator has said that the transaction writes to
-the shard's partition. The batch carries the producer's id and epoch, and readers of the partition see it as pending
-until the transaction's marker follows. What happens then is `Offsets.end_transaction`.
+`groups.coordinator` calls it with an active shard, after the transaction coordinator has added the shard's partition to the
+transaction. The batch has the producer's id and epoch, and readers of the partition see it as pending until the transaction's
+marker follows. `GroupOffsets.end_transaction` handles the marker.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .shard import GroupShard
 
 
 class TxnCommits:
-    """The state is all in the shards."""
+    """Commits of offsets in transactions. All state is in the shards."""
 
     def __init__(
         self, settings: GroupSettings, store: RecordStore, topics: TopicView, classic: ClassicProtocol
@@ -55,16 +56,16 @@ class TxnCommits:
         """Write all offsets with metadata of allowed size in one batch of the transaction, and keep them pending.
 
         Args:
-            request: Says which producer, group and member commits; its `topics` are not looked at.
-            prepared: What to commit instead.
+            request: Request with the producer, the group and the member; its `topics` are not used.
+            prepared: The offsets to commit.
 
         Returns:
-            What was refused: OFFSET_METADATA_TOO_LARGE.
+            Errors of the refused partitions: OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION.
 
         Raises:
             KafkaError: The group does not allow it (`Group.check_commit`), or does not exist (ILLEGAL_GENERATION for
                 either kind of epoch); the partition has seen a later epoch of the producer (INVALID_PRODUCER_EPOCH) or
-                cannot be written. Nothing is committed then.
+                cannot be written. Then nothing is committed.
         """
         try:
             check, new_group = self._check(shard, request, version, now_ms)
@@ -82,9 +83,9 @@ class TxnCommits:
     def _check(
         self, shard: GroupShard, request: TxnOffsetCommitRequest, version: int, now_ms: int
     ) -> tuple[PartitionCheck | None, ClassicGroup | None]:
-        """What is left to check for each partition, and the group if it has to be made.
+        """Check the commit. Return the check that is left for each partition, and the group if it must be created.
 
-        A producer that names no generation belongs to no group, or is too old to know it (before version 3).
+        A producer that names no generation belongs to no group, or its request has no such field (before version 3).
         """
         group = shard.groups.get(request.group_id)
         if group is None:
@@ -98,7 +99,7 @@ class TxnCommits:
 
 
 def _in_old_words(error: KafkaError) -> KafkaError:
-    """Transactional producers know of generations alone."""
+    """Replace an error that is unknown to transactional producers: they know only generations."""
     if error.code is ErrorCode.STALE_MEMBER_EPOCH:
         return KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message)
     return error

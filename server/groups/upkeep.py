@@ -1,5 +1,5 @@
-"""What the coordinator does to the groups of a partition without being asked: ends of transactions, deleted topics, what has passed its
-time. It is jobs, as there may be any number of groups and offsets; of each cause a shard has one at a time."""
+"""Maintenance of the groups of a partition without requests: ends of transactions, deleted topics, and expiry. It is done by
+jobs, as the number of groups and offsets is not limited. A shard has one job of each kind at a time."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .share.protocol import ShareProtocol
 class Upkeep:
     """
     Args:
-        start_job: Of a shard: it ends when the shard is given up.
-        drop: Forget a group without members.
+        start_job: Function that starts a job of a shard, which ends when the shard is unloaded.
+        drop: Function that forgets a group without members.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Upkeep:
     # Transactions
 
     def settle(self, shard: GroupShard) -> None:
-        """Have done what is left to do of transactions that have ended."""
+        """Start a job that applies the ended transactions, if any are left."""
         if not shard.offsets.is_settled and not shard.is_settling:
             shard.is_settling = True
             self._start_job(shard, self._settle_each(shard))
@@ -61,8 +61,8 @@ class Upkeep:
     # Deleted topics
 
     def forget_gone(self, shard: GroupShard, now_ms: int) -> None:
-        """Forget the offsets of topics that were deleted while nobody could write it down here: the process had died, or
-        the partition was loading, without leader or refused by the disk."""
+        """Forget the offsets of topics that were deleted while this partition could not be written: the process had died, or
+        the partition was loading, had no leader or was refused by the disk."""
         gone = {
             (name, topic_id)
             for name, topic_id in shard.topics_seen
@@ -74,7 +74,7 @@ class Upkeep:
     def forget(self, shard: GroupShard, gone: Collection[TopicId], now_ms: int) -> None:
         """Forget the offsets, and the states of share groups, in these topics."""
         shard.topics_gone.update(gone)
-        # However many topics are deleted meanwhile, the groups are gone through once more for all of them.
+        # All topics that are deleted during the job are handled by one further pass over the groups.
         if shard.topics_gone and not shard.is_forgetting:
             shard.is_forgetting = True
             self._start_job(shard, self._forget_each(shard, now_ms))
@@ -95,7 +95,7 @@ class Upkeep:
         shard.is_forgetting = False
 
     def _forget_states(self, shard: GroupShard, group: ShareGroup, gone: Collection[TopicId], now_ms: int) -> Job:
-        """Let a share group have no states in these topics; the share coordinator forgets them by itself."""
+        """Remove the states in these topics from a share group; the share coordinator forgets them by itself."""
         if shard.groups.get(group.group_id) is group:
             self._share.forget_topics(shard, group, {topic_id for _, topic_id in gone}, now_ms)
         yield
@@ -103,7 +103,7 @@ class Upkeep:
     # Expiry
 
     def expire(self, shard: GroupShard, now_ms: int) -> None:
-        """Remove offsets that have passed their time, and groups that are left without members and offsets; and so again."""
+        """Remove expired offsets, and groups that are left without members and offsets, and schedule the next time."""
         self.repeat_expiry(shard)
 
         def expire(group: AnyGroup) -> Job:
@@ -114,5 +114,5 @@ class Upkeep:
         self._start_job(shard, for_each(tuple(shard.groups.values()), expire, failing))
 
     def repeat_expiry(self, shard: GroupShard) -> None:
-        """Have offsets expire when the time for it has come."""
+        """Schedule the next expiry of offsets."""
         self._deadlines.start(shard.expiry, self._settings.offsets_retention_check_interval_ms)

@@ -1,7 +1,7 @@
-"""Appends as everybody needs them: those of the broker itself, and what clients' appends share.
+"""Appends of the broker itself, and the state that they share with clients' appends.
 
-min ISR      `min.insync.replicas`, with which a partition takes what is to be on all replicas
-flush        `flush.messages`: who builds on an append waits until it is on disk
+min ISR      `min.insync.replicas`, required for records that must be on all replicas
+flush        `flush.messages`: callers that depend on an append wait until it is on disk
 large ones   see `large_appends`
 """
 
@@ -27,18 +27,18 @@ from .waits import FetchWaits
 
 logger = logging.getLogger("ottla.appends")
 
-# When to try again to flush a log whose flush was refused for a reason that passes.
+# Time after which a flush that failed for a temporary reason is retried.
 FLUSH_RETRY_MS = 1_000
-# Produced batches that worker threads unpack at one time. Most are looked at in pieces, but a snappy block, or the window of a zstd
-# frame, may be all that a batch may unpack to.
+# Number of produced batches that worker threads decompress at one time. Most are decompressed in pieces, but a snappy block, or
+# the window of a zstd frame, may have the maximum size of a decompressed batch.
 HEAVY_CHECKS_MAX = 1
 
 Flushed: TypeAlias = Callable[[Collection[TopicPartition], int], None]
-"""What is to be done once partitions are on disk: called with those that cannot be brought there, and `now_ms`."""
+"""Function that is called once partitions are on disk, with the partitions that cannot be flushed, and `now_ms`."""
 
 
 class Appends:
-    """Those to all partitions of a broker."""
+    """Appends to all partitions of a broker."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Appends:
         self.flusher = Flusher(clock, waits.moved)
         self.heavy_checks = trio.CapacityLimiter(HEAVY_CHECKS_MAX)
         self.large: dict[Log, trio.Event] = {}
-        """Logs to which a large batch is being written, and when that is over: the other producers of a partition wait, or none
-        would ever come to an end."""
+        """Log to which a large batch is being written -> event for its end. The other producers of the partition wait for it;
+        otherwise no large append would ever complete."""
         self.keyless_refused = Meter()
-        """Records without a key that compacted topics did not take."""
+        """Meter of records without key that compacted topics refused."""
         self.clock = clock
         self._logs = logs
         self._topics = topics
@@ -64,12 +64,12 @@ class Appends:
         self._watchers = watchers
 
     def min_insync_replicas(self, partition: Partition) -> int:
-        """`min.insync.replicas` of the topic; for the broker's own topics at most their replication factor."""
+        """Return `min.insync.replicas` of the topic; for internal topics at most their replication factor."""
         wanted = partition.log.config.min_insync_replicas
         return min(wanted, len(partition.replicas)) if partition.is_internal else wanted
 
     def check_insync(self, partition: Partition) -> None:
-        """Raise KafkaError NOT_ENOUGH_REPLICAS if too few replicas are in sync for what is to be on all of them."""
+        """Raise KafkaError NOT_ENOUGH_REPLICAS if too few replicas are in sync for records that must be on all of them."""
         wanted = self.min_insync_replicas(partition)
         if len(partition.isr) < wanted:
             raise KafkaError(
@@ -81,10 +81,10 @@ class Appends:
     def append_own(
         self, topic_partition: TopicPartition, records: bytearray, *, transaction_version: int = 0
     ) -> AppendInfo:
-        """Append batches that the broker wrote itself, and wake whoever fetches them.
+        """Append batches that the broker made itself, and wake the fetches that wait for them.
 
-        Where `flush.messages` asks for it, the sync begins now and nobody waits for it here: who builds on the append does
-        (`when_flushed`). If it fails, the partition's coordinator gives up its tables.
+        If `flush.messages` requires it, the sync starts now. This method does not wait for it; callers that depend on the
+        append do (`when_flushed`). If the sync fails, the partition's coordinator unloads its tables.
 
         Raises:
             KafkaError: as Log.append; NOT_LEADER_OR_FOLLOWER (no live node leads it), NOT_ENOUGH_REPLICAS.
@@ -113,9 +113,9 @@ class Appends:
                 watcher.lost(partition, now_ms)
 
     def when_flushed(self, partitions: Iterable[TopicPartition], then: Flushed, now_ms: int) -> None:
-        """Call `then` once as much of these partitions is on disk as `flush.messages` asks for.
+        """Call `then` once these partitions are on disk as `flush.messages` requires.
 
-        At once if nothing is missing, else from a task of its own. Partitions that do not exist miss nothing.
+        It is called at once if nothing is missing, else from a task of its own. Partitions that do not exist are ignored.
         """
         wanted = {log: one for one in partitions if (log := self._logs.get(one)) is not None and log.needs_flush}
         if wanted:
@@ -130,7 +130,7 @@ class Appends:
             refused = await self.flusher.flush_each(left)
             failed.update(wanted[log] for log in refused if log.failure is not None)
             left = [log for log in refused if log.failure is None]
-            if left:  # nothing is wrong with the disk: descriptors or memory were short
+            if left:  # the disk works, but descriptors or memory were short
                 await self.clock.sleep(FLUSH_RETRY_MS)
         try:
             then(failed, self.clock.now_ms())

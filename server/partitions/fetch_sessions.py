@@ -1,8 +1,8 @@
-"""Fetch sessions (KIP-227): the broker remembers a client's partitions, so polls carry only changes.
+"""Fetch sessions (KIP-227): the broker stores a client's partitions, so polls contain only changes.
 
-A session belongs to one node. A full fetch (epoch 0) opens one, each later fetch counts the epoch
-up, adds, changes and forgets partitions, and is answered with those partitions only that have
-something new: records, an error, or a moved high watermark or log start offset.
+A session belongs to one node. A full fetch (epoch 0) opens one. Each later fetch increments the epoch, and adds, changes and
+forgets partitions. Its answer contains only the partitions that have something new: records, an error, or a moved high
+watermark or log start offset.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
-# An idle session of this age may be evicted for a new one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS).
+# Minimum age of an idle session that may be evicted for a new one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS).
 EVICTION_AGE_MS = 120_000
-# All sessions together remember this many partitions for each session that there may be. A partition takes several hundred bytes, and a
-# request may name a hundred thousand.
+# Average number of partitions per session slot, which limits the partitions of all sessions together. A partition takes several
+# hundred bytes, and a request may name a hundred thousand.
 PARTITIONS_A_SLOT = 50
 
-# A request may name what no topic can be called, in 32 KiB each; that is answered, and not remembered.
+# A request may contain names that no topic can have, of 32 KiB each; these are answered, but not stored.
 NAME_CHARS_MAX = 249
-# What a topic takes, beside its partitions, in partitions.
+# Cost of a topic, in addition to its partitions, counted in partitions.
 A_TOPIC = 4
 
 TopicKey = str | bytes
@@ -39,7 +39,7 @@ TopicKey = str | bytes
 
 @dataclass(slots=True)
 class FetchItem:
-    """One partition that a client fetches, and what it was told last."""
+    """One partition that a client fetches, and the last values in an answer to the client."""
 
     topic: TopicKey
     partition: int
@@ -51,7 +51,7 @@ class FetchItem:
     told_log_start_offset: int = -1
 
     def has_news(self, data: PartitionData) -> bool:
-        """Whether an incremental answer must hold this partition; remembers what it then says."""
+        """Whether an incremental answer must contain this partition. The values of that answer are stored."""
         news = bool(data.records)
         if data.high_watermark != self.told_high_watermark:
             news = True
@@ -61,7 +61,7 @@ class FetchItem:
             self.told_log_start_offset = data.log_start_offset
         if data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch != -1:
             news = True
-            # The next success is news whatever it says.
+            # The next success must be in the answer, whatever its values.
             self.told_high_watermark = -1
         return news
 
@@ -75,15 +75,15 @@ class FetchSession:
     items: dict[tuple[TopicKey, int], FetchItem]
     next_epoch: int
     last_used_at_ms: int
-    """In elapsed time."""
+    """Elapsed time of the last use."""
 
 
 Begun: TypeAlias = Steps[tuple[FetchSession | None, list[FetchItem]]]
 
 
 class FetchSessions:
-    """The sessions of one node, at most `max_sessions` (`max.incremental.fetch.session.cache.slots`), and bounded in what
-    they remember. Who finds no room goes on with full fetches, as with Apache Kafka, which bounds the number alone."""
+    """The sessions of one node, at most `max_sessions` (`max.incremental.fetch.session.cache.slots`), with a limited number of
+    partitions. A client that gets no session continues with full fetches. Apache Kafka limits the number of sessions only."""
 
     def __init__(self, max_sessions: int, rng: random.Random) -> None:
         self._max_sessions = max_sessions
@@ -91,9 +91,9 @@ class FetchSessions:
         self._max_partitions = max_sessions * PARTITIONS_A_SLOT
         self._sessions: dict[int, FetchSession] = {}  # Least recently used first.
         self._counted: dict[int, int] = {}
-        """Session id -> partitions, as far as they are in `partition_count`."""
+        """Session id -> number of its partitions that are counted in `partition_count`."""
         self.partition_count = 0
-        """Of all sessions."""
+        """Number of partitions of all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -105,11 +105,11 @@ class FetchSessions:
         self.partition_count = 0
 
     def forget(self, session_id: int) -> None:
-        """Close a session, if there is one: its client opens a new one."""
+        """Close a session, if it exists: its client opens a new one."""
         self._drop(session_id)
 
     def _count(self, session: FetchSession) -> None:
-        """The session has another number of partitions, or is new, or gone."""
+        """Update the number of partitions of a session that is new or has changed; ignore a closed one."""
         if self._sessions.get(session.session_id) is not session:
             return
         self.partition_count += len(session.items) - self._counted.get(session.session_id, 0)
@@ -120,15 +120,15 @@ class FetchSessions:
             self.partition_count -= self._counted.pop(session_id)
 
     def begin(self, request: FetchRequest, by_topic_id: bool, elapsed_ms: Callable[[], int]) -> Begun:
-        """Find the partitions to read for `request`, and the session it belongs to (None without one).
+        """Return the session of `request` (None without one), and the partitions to read.
 
-        Up to A_PIECE partitions are one piece. With the first piece the session takes its next epoch, so no other request changes it. A
-        session whose pieces are not all done keeps the changes so far, and they are counted.
+        Up to A_PIECE partitions are one piece. The first piece sets the next epoch of the session, so no other request changes
+        it. If the later pieces are not run, the session keeps the changes so far, and they are counted.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
-                FETCH_SESSION_TOPIC_ID_ERROR. Nothing changed, unless there is no room for what a session became, or it was to have a
-                name that no topic can have: it is gone.
+                FETCH_SESSION_TOPIC_ID_ERROR. Then nothing has changed, except that a session that became too large, or got a
+                name that no topic can have, is closed.
         """
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -174,14 +174,16 @@ class FetchSessions:
         return session, list(session.items.values())
 
     def known_to(self, request: FetchRequest, *, by_topic_id: bool) -> list[tuple[TopicKey, int]] | None:
-        """The partitions of the session that a request goes on with, as they were before; None if it goes on with none."""
+        """Return the partitions of the session that a request continues, as they were before; None if it continues no
+        session."""
         session = self._sessions.get(request.session_id)
         if session is None or request.session_epoch != session.next_epoch or session.by_topic_id != by_topic_id:
             return None
         return list(session.items)
 
     def untell(self, request: FetchRequest, partitions: Iterable[tuple[TopicKey, int]]) -> None:
-        """The answer to a request told an error of these in place of what was found: the next success is news."""
+        """Note that the answer to a request had an error for these partitions instead of their data: their next success must be
+        in the answer."""
         session = self._sessions.get(request.session_id)
         if session is None:
             return
@@ -193,7 +195,7 @@ class FetchSessions:
         self, items: dict[tuple[TopicKey, int], FetchItem], by_topic_id: bool, elapsed_ms: int
     ) -> FetchSession | None:
         if len(items) > self._max_partitions:
-            return None  # The client goes on with full fetches.
+            return None  # The client continues with full fetches.
         while len(self._sessions) >= self._max_sessions or self.partition_count + len(items) > self._max_partitions:
             if not self._evict(elapsed_ms):
                 return None
@@ -206,7 +208,7 @@ class FetchSessions:
         return session
 
     def _evict(self, elapsed_ms: int) -> bool:
-        """Forget the session that was used least recently, if that is long ago."""
+        """Forget the session that was used least recently, if that is long ago. Return whether a session was forgotten."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or elapsed_ms - oldest.last_used_at_ms <= EVICTION_AGE_MS:
             return False
@@ -214,8 +216,8 @@ class FetchSessions:
         return True
 
     def _make_room(self, session: FetchSession, elapsed_ms: int) -> None:
-        """Forget a session, the one used last, if there is no room for what it has become. Its client is answered as if it had been
-        evicted, and goes on with a full fetch."""
+        """Forget sessions until the limit of partitions is met; last, the session of this request. Its client gets the error of
+        an evicted session, and continues with a full fetch."""
         if self._sessions.get(session.session_id) is not session:
             return
         while self.partition_count > self._max_partitions:
@@ -264,14 +266,14 @@ class FetchSessions:
 
     @staticmethod
     def served(session: FetchSession, item: FetchItem) -> None:
-        """Move a partition whose records were sent to the end, so that the others get their turn."""
+        """Move a partition whose records were sent to the end, so that the others are served next."""
         key = (item.topic, item.partition)
         if key in session.items:
             session.items[key] = session.items.pop(key)
 
 
 def item_of(topic: FetchTopic, wanted: FetchPartition, by_topic_id: bool) -> FetchItem:
-    """A partition of `topic` that a request names."""
+    """Return the item for a partition of `topic` in a request."""
     return FetchItem(
         topic.topic_id if by_topic_id else topic.topic,
         wanted.partition,

@@ -1,12 +1,12 @@
-"""Makes appends durable before they are answered, many at a time (group commit).
+"""Flushing of appends before they are answered, many at a time (group commit).
 
-`flush.messages` asks for it, whoever writes. While one sync of a log runs, requests that come meanwhile wait for the
-next one together, so a hundred producers cost two syncs, not a hundred. Logs that one request wrote to are synced together,
-and one that hangs holds up nobody but those who wait for it.
+`flush.messages` requires it, for every writer. Requests that arrive during a sync of a log wait for the next one together, so a
+hundred producers need two syncs, not a hundred. Logs that one request wrote to are synced together. A sync that hangs blocks
+only the requests that wait for it.
 
-Apache Kafka syncs within the append, under the log's lock. Here the append returns before, so each of those who build on
-it waits for itself: readers of the log do not see it (its high watermark), coordinators answer later
-(`CoordinatorService.settle`), and a transaction's next step is taken later (`when_flushed`).
+Apache Kafka syncs within the append, under the log's lock. Here the append returns before, so everything that depends on it
+must wait: the high watermark hides it from readers, coordinators answer later (`CoordinatorService.settle`), and a
+transaction's next step is run later (`when_flushed`).
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ logger = logging.getLogger("ottla.flusher")
 
 
 class Flusher:
-    """Syncs logs in worker threads, one sync a log at a time."""
+    """Flusher of logs in worker threads, one sync a log at a time."""
 
     def __init__(self, clock: Clock, moved: Callable[[Log], None]) -> None:
-        """`moved` tells the readers of a log that there may be more: of who asked for a sync nobody may be left."""
+        """Make a flusher. `moved` notifies the readers of a log that it may have more records: the request for a sync may have
+        ended."""
         self.timer = Timer()
-        """Of every sync here; a clean pass does its own."""
+        """Durations of all syncs here; a clean pass does its own."""
         self._clock = clock
         self._moved = moved
         self._running: dict[Log, trio.Event] = {}
@@ -43,14 +44,14 @@ class Flusher:
         """Return once everything in `logs` at this moment survives a power loss.
 
         Raises:
-            KafkaError: One of them is offline, or its sync was refused; the others are flushed. Everybody who waits for a
-                sync that fails is told.
+            KafkaError: A log is offline, or its sync was refused; the others are flushed. Every caller that waits for a failed
+                sync gets the error.
         """
         for failure in (await self.flush_each(logs)).values():
             raise failure
 
     async def flush_each(self, logs: Iterable[Log]) -> dict[Log, KafkaError]:
-        """As `flush`, all at the same time; returns what became of those that failed, in the order of `logs`."""
+        """Flush as `flush`, all logs at the same time. Return the errors of those that failed, in the order of `logs`."""
         wanted = {log: log.log_end_offset for log in logs}
         failed: dict[Log, KafkaError] = {}
 
@@ -70,7 +71,7 @@ class Flusher:
         return {log: failed[log] for log in wanted if log in failed}
 
     async def wait_for(self, logs: Iterable[Log]) -> None:
-        """Return once no sync of these logs is under way; the caller sees to it that none begins."""
+        """Return once no sync of these logs is running. The caller must ensure that none starts."""
         for log in logs:
             while (running := self._running.get(log)) is not None:
                 await running.wait()
@@ -84,9 +85,9 @@ class Flusher:
                 await running.wait()
 
     async def flush_sealed(self, logs: Iterable[Log]) -> None:
-        """Sync segments that were closed since, so that recovery after a power loss has less to read.
+        """Sync segments that were closed since the last flush, so that recovery after a power loss has less to read.
 
-        A log that the disk refuses is offline then; the others are not kept from theirs.
+        A log whose sync the disk refuses is offline then; the others are still synced.
         """
         for log in logs:
             if log.failure is None and log not in self._running:
@@ -109,7 +110,7 @@ class Flusher:
         except KafkaError:
             raise
         except Exception as error:
-            # No memory, no thread: nothing is vouched for, and those who wait are answered as by a disk that refuses.
+            # Memory or a thread was missing: nothing may count as flushed, and waiting callers get the error of a refused sync.
             logger.exception("cannot sync %s", log.topic_partition)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot sync {log.topic_partition}: {error!r}") from error
         finally:

@@ -1,4 +1,4 @@
-"""Appends that would keep Trio's thread: what they wait for is done by worker threads, and their connections wait.
+"""Appends that would block Trio's thread: worker threads do the slow work, and the connections wait.
 
     what takes long                                   who does it
     to look at all records of a batch                 one of `Appends.heavy_checks`
@@ -6,7 +6,7 @@
     to read what nobody has in memory after a start,  `threads.bring`
     or to make the log on disk, before all others
 
-After each of them the append begins anew: others may have written meanwhile.
+After each of these the append starts again: other producers may have written during it.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ from .appends import Appends
 from .topics import Partition
 
 Check: TypeAlias = Callable[[TopicPartition], Awaitable[None]]
-"""Returns in a turn in which what a request has for the partition may be appended, or raises why it may not."""
+"""Function that returns in a step in which the request's batch for the partition may be appended, or raises the reason why
+not."""
 
 
 async def append_later(
     appends: Appends, partition: Partition, records: memoryview, check_first: Check | None
 ) -> AppendInfo:
-    """Append a client's batch. What `Log.append` returns, or raises."""
+    """Append a client's batch. Returns and raises as `Log.append`."""
     log = partition.log
     checked: memoryview | CheckedBatch = records
     place: trio.Event | None = None
     tries = 0
     try:
         while True:
-            # In the turn of the append, see `transactions.writes`.
+            # Check in the step of the append, see `transactions.writes`.
             if check_first is not None:
                 await check_first(partition.topic_partition)
             if place is None and (taken := appends.large.get(log)) is not None:
@@ -54,7 +55,7 @@ async def append_later(
                     checked,
                     now_ms=appends.clock.now_ms(),
                     leader_epoch=partition.leader_epoch,
-                    # Markers do not wait for large batches, and memory may be so short that nothing stays in it.
+                    # Markers do not wait for large batches, and memory may be so short that the page cache keeps nothing.
                     at_once=tries < TRIES_MAX,
                 )
             except HeavyBatchError:
@@ -62,7 +63,8 @@ async def append_later(
                 try:
                     checked = await trio.to_thread.run_sync(check, limiter=appends.heavy_checks)
                 except KafkaError as error:
-                    # Trio's frames, which the traceback names, name the error. The request would stay until a collection.
+                    # Trio's frames, which the traceback names, refer to the error. The request would stay in memory until a
+                    # garbage collection.
                     raise error.with_traceback(None) from None
             except WouldWaitError as cold:
                 await bring(cold, log)

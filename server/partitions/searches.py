@@ -1,8 +1,8 @@
-"""Searches by timestamp, in worker threads: each takes records, which may have to be unpacked, and indexes that nobody has read.
+"""Searches by timestamp, in worker threads: each reads records, perhaps compressed, and indexes that are not in memory yet.
 
-What a search has to go over is bounded by the size of a segment alone, so it is done in pieces: whoever has had a thread for
-some milliseconds stands in line again, and may leave it. In each data directory an address has one thread of the two there
-are, so that neither many searches of one client nor a long one keep others from theirs.
+A search reads up to a whole segment, so it is done in pieces: after some milliseconds in a thread, a request waits for its next
+turn, and may be cancelled. In each data directory an address has at most one of the two threads. So neither many searches of
+one client nor a long one block other clients.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ...storage.logs.log_reader import FoundOffset
 from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice
 
-# How long one request may have a thread before others get it.
+# Time that one request may use a thread before others get it.
 SEARCHING_S = 0.05
 SEARCHES_AT_ONCE_MAX = 1000
 
 
 @dataclass(slots=True)
 class Search:
-    """A question that only a look at records can answer."""
+    """A search whose answer needs records."""
 
     log: Log
     steps: log_reader.Search
     found: FoundOffset | KafkaError | None = None
 
     def run(self, until_s: float) -> bool:
-        """Go on until the end, or a moment of `perf_counter`. Whether that was the end."""
+        """Run to the end, or until a time of `perf_counter`. Return whether it has reached the end."""
         try:
             while True:
                 next(self.steps)
@@ -45,19 +45,19 @@ class Search:
         except StopIteration as end:
             self.found = end.value
         except KafkaError as error:
-            self.found = error.with_traceback(None)  # which names this frame, and so the search
+            self.found = error.with_traceback(None)  # the traceback names this frame, and so the search
         return True
 
 
 class Searches:
-    """Those of all connections."""
+    """Searches of all connections."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, str], trio.Lock] = {}
-        """Of those who search: data directory, address."""
+        """Locks of the running and waiting searches, by data directory and address."""
 
     async def run(self, searches: Sequence[Search], address: str, check: Callable[[], None]) -> None:
-        """Bring all of them to their ends. `check` is asked between two pieces, and ends it by what it raises."""
+        """Run all searches to their ends. `check` is called between two pieces; its exceptions end the search."""
         time_slice = TimeSlice()
         in_each_data_dir: dict[str, list[Search]] = {}
         async for search in time_slice.each(searches):
@@ -79,12 +79,13 @@ class Searches:
             async with place:
                 yield
         finally:
-            if not place.locked():  # nor does anybody wait for it
+            if not place.locked():  # and no request waits for it
                 self._places.pop(key, None)
 
 
 def _run_some(searches: Sequence[Search]) -> int:
-    """Go on with the first of these; returns how many came to their ends. Then it is somebody else's turn to have the thread."""
+    """Run the first of these searches, and return how many have reached their ends. After that another request gets the
+    thread."""
     until_s = perf_counter() + SEARCHING_S
     for count, search in enumerate(searches):
         if not search.run(until_s):

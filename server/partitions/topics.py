@@ -1,8 +1,7 @@
-"""The topics as the nodes see them: names, ids, partitions and who leads them.
+"""The topics, as the nodes see them: names, ids, partitions and their leaders.
 
-Built at start from the catalog (what was promised to clients) and the log manager (what is on
-disk); changed only by `cluster.topic_admin`, and by `cluster.placement` where partitions change hands. Handlers look partitions up here,
-and nowhere else.
+They are built at start from the catalog (acknowledged to clients) and the log manager (present on disk). Only
+`cluster.topic_admin` changes them, and `cluster.placement` when partitions move. Handlers look partitions up only here.
 """
 
 from __future__ import annotations
@@ -18,9 +17,10 @@ from ...storage.topics.catalog_file import PartitionEntry
 from .internal_topics import INTERNAL_TOPICS
 
 NO_LEADER = -1
-"""`Partition.leader` while no live node leads it."""
+"""Value of `Partition.leader` while no live node leads it."""
 NAME_CHARS_SHOWN = 249
-"""Of a name that a request brings, in a message: no topic has a longer one, but a request may repeat one of 32 KB a million times."""
+"""Maximum number of characters of a requested name in a message: no topic has a longer one, but a request may repeat a name of
+32 KB a million times."""
 
 
 @dataclass(slots=True)
@@ -59,37 +59,37 @@ class Partition:
     )
 
     def __init__(self, topic: Topic, index: int, entry: PartitionEntry, log: Log) -> None:
-        # It does not refer to the topic, which has the list of them: what is deleted is to go at once, with its files, and
-        # not when the collector finds it, all in one go.
+        # No reference to the topic, which has the list of its partitions: a deleted topic must be freed at once, with its
+        # files, and not all in one step when the garbage collector finds the cycle.
         self.is_internal = topic.is_internal
-        """Whether the broker alone writes it."""
+        """Whether only the broker writes it."""
         self.index = index
         self.topic_partition = TopicPartition(topic.name, index)
         self.replicas = entry.replicas
         self.isr = entry.replicas
-        """Without a leader: those that were in it last."""
+        """In-sync replicas; without a leader, those that were in it last."""
         self.elr: tuple[int, ...] = ()
-        """The eligible leader replicas beside the ISR (KIP-966)."""
+        """Eligible leader replicas in addition to the ISR (KIP-966)."""
         self.reassigning: Reassigning | None = None
-        """Of other replicas that it is on its way to."""
+        """Move to other replicas that is not complete."""
         self.leader = entry.leader
         self.leader_epoch = entry.leader_epoch
         self.log = log
 
     @property
     def present_leader(self) -> int:
-        """Who leads it, as clients are told: nobody while its data directory has failed, which all replicas share."""
+        """Leader in answers to clients: none while its data directory has failed, which all replicas share."""
         return self.leader if self.log.failure is None else NO_LEADER
 
     @property
     def able_replicas(self) -> tuple[int, ...]:
-        """The replicas without those that have yet to catch up: who may be in the ISR, and lead."""
+        """Replicas without those that must still catch up: those that may be in the ISR, and lead."""
         if self.reassigning is None:
             return self.replicas
         return tuple(node_id for node_id in self.replicas if node_id not in self.reassigning.lagging)
 
     def check_leader_epoch(self, claimed: int) -> None:
-        """Compare the epoch that a client believes in with ours (KIP-320); −1 claims nothing.
+        """Compare the leader epoch that a client sent with the present one (KIP-320); −1 means none.
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH (older) or UNKNOWN_LEADER_EPOCH (newer).
@@ -102,10 +102,11 @@ class Partition:
         )
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Where the records of leader epoch `epoch` end, by the log's epochs and the present leader's own (KIP-101, KIP-279).
+        """Return the end of the records of leader epoch `epoch`, by the log's epochs and the present leader's own (KIP-101,
+        KIP-279).
 
-        The log knows an epoch from its first record on. The leader's begins at the log end until then, as in Apache Kafka,
-        which notes it when the leader is elected.
+        The log knows an epoch from its first record on. Before that, the leader's epoch begins at the log end, as in Apache
+        Kafka, which stores it when the leader is elected.
 
         Returns:
             (the largest epoch at or below `epoch`, its end offset, exclusive). For an epoch older than all known ones,
@@ -132,7 +133,7 @@ class Topic:
         self.id = topic_id
         self.partitions: list[Partition] = []
         self.hidden_until_s = 0.0
-        """Until when Metadata does not know the topic, by Trio's clock (`Topics.hide`)."""
+        """Time until which Metadata does not show the topic, by Trio's clock (`Topics.hide`)."""
 
     @property
     def is_internal(self) -> bool:
@@ -147,9 +148,9 @@ class Topics:
         self._by_id: dict[bytes, Topic] = {}
         self._by_flat_name: dict[str, list[Topic]] = {}
         self.changes = 0
-        """How often anything has changed that clients are told of topics: which there are, their partitions, leaders and replicas."""
+        """Number of changes of topics that clients may notice: the topics, their partitions, leaders and replicas."""
         self.hidden_until_s = 0.0
-        """When Metadata knows all topics, by Trio's clock."""
+        """Time from which Metadata shows all topics, by Trio's clock."""
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -164,11 +165,13 @@ class Topics:
         return self._by_id.get(topic_id)
 
     def changed(self) -> None:
-        """To be called in the turn in which partitions have come, or other nodes lead or hold some."""
+        """Count a change. It must be called in the same step in which partitions were added, or have other leaders or
+        replicas."""
         self.changes += 1
 
     def hide(self, topic: Topic, until_s: float) -> None:
-        """Let Metadata not know `topic` until then, by Trio's clock; to be called in the turn in which it is added."""
+        """Hide `topic` from Metadata until a time of Trio's clock. It must be called in the same step in which the topic is
+        added."""
         topic.hidden_until_s = until_s
         self.hidden_until_s = max(self.hidden_until_s, until_s)
 
@@ -188,11 +191,11 @@ class Topics:
         self.changed()
 
     def colliding(self, name: str) -> Topic | None:
-        """A topic that metrics could not tell from one of this name: they write "." as "_"."""
+        """Return a topic that has the same name in metrics, where "." is written as "_"; None if none has."""
         return next(iter(self._by_flat_name.get(flat(name), ())), None)
 
     def partition(self, name: str, index: int) -> Partition:
-        """The partition `index` of topic `name`.
+        """Return the partition `index` of topic `name`.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -205,7 +208,7 @@ class Topics:
         return topic.partitions[index]
 
     def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """The partition `index` of the topic with this id.
+        """Return the partition `index` of the topic with this id.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a missing partition.
@@ -219,12 +222,12 @@ class Topics:
 
 
 def unknown_topic(name: str) -> KafkaError:
-    """That there is no topic of this name; to be raised, or to stand in an answer."""
+    """Return the error for a topic that does not exist, to be raised or put into an answer."""
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
 def flat(name: str) -> str:
-    """The name as metrics have it; no two topics may have the same."""
+    """Return the name in the form of metrics; no two topics may have the same."""
     return name.replace(".", "_")
 
 

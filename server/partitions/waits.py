@@ -1,9 +1,9 @@
-"""Fetches that wait for data, and the changes of logs that wake them (Kafka's "purgatory", small).
+"""Fetches that wait for data, and the changes of logs that wake them (Kafka's fetch purgatory).
 
-A fetch is complete when enough bytes have come, or when it could go on reading in an older segment; `Watch.note_end`
-is that rule. Whenever the end of what may be read moves, a fetch that waits for that partition costs one comparison with
-the position where it is due, and no look at the log; if it waits for several partitions, a subtraction. Transactions that
-stay open leave the last stable offset where it is, so whoever reads committed records is not even asked.
+A fetch is complete when enough bytes have arrived, or when it can continue to read in an older segment; `FetchWatch.note_end`
+has that rule. When the readable end of a partition moves, each fetch that waits for it costs one comparison with its due
+position, and no read of the log; with several partitions also a subtraction. Open transactions do not move the last stable
+offset, so fetches of committed records are not even checked.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _BEHIND_ALL = LogOffsetMetadata(NEVER, 0, NEVER)
 
 
 class WantedPartition(NamedTuple):
-    """One partition of a fetch, as the fetch found it."""
+    """One partition of a fetch, in the state that the fetch found."""
 
     log: LogReader
     start: LogOffsetMetadata
-    """Where it goes on reading."""
+    """Position at which the fetch continues."""
     end: LogOffsetMetadata
-    """The end of what it may read: the high watermark, or the last stable offset."""
+    """Readable end of the log: the high watermark, or the last stable offset."""
     max_bytes: int
-    """As many bytes of the partition count at most."""
+    """Maximum number of bytes of the partition that count."""
 
 
 class FetchWatch:
-    """What a parked fetch knows of one partition."""
+    """State of one partition of a parked fetch."""
 
     __slots__ = ("counted_bytes", "due_position", "max_bytes", "start", "waiter")
 
@@ -45,20 +45,20 @@ class FetchWatch:
         self.max_bytes = wanted.max_bytes
         self.counted_bytes = 0
         self.due_position = wanted.start.position + due_bytes
-        """Ends in this segment that lie below change nothing."""
+        """Position in this segment below which an end changes nothing."""
 
     def note_end(self, end: LogOffsetMetadata) -> None:
-        """What may be read ends here now; completes the fetch if that is enough.
+        """Note the new readable end, and complete the fetch if that is enough.
 
-        Source: Apache Kafka, DelayedFetch.tryComplete. There a fetch that begins behind the last stable offset is
-        complete at once, so that its client asks on in a loop; here it waits.
+        Source: Apache Kafka, DelayedFetch.tryComplete. There a fetch that begins after the last stable offset is complete at
+        once, so its client repeats it in a loop; here it waits.
         """
         start = self.start
         if end.offset <= start.offset:
             return
         if end.segment_base_offset != start.segment_base_offset or end.position < start.position:
-            # A read gives batches of one segment, so waiting would not make it more. The other way round, the segment
-            # has been replaced since.
+            # A read returns batches of one segment, so waiting would not make it more. In the other case, the segment was
+            # replaced.
             self.waiter.complete()
             return
         bytes_there = min(end.position - start.position, self.max_bytes)
@@ -67,7 +67,7 @@ class FetchWatch:
 
 
 class Waiter:
-    """One parked fetch. Use as a context manager so that it always leaves the table."""
+    """One parked fetch. It is used as a context manager, so that it always leaves the table."""
 
     __slots__ = ("_committed", "_event", "_is_alone", "_missing_bytes", "_table", "_waking", "_watches", "is_complete")
 
@@ -79,21 +79,21 @@ class Waiter:
         self._committed = committed
         self._is_alone = is_alone
         self.is_complete = min_bytes <= 0
-        """Whether it is time to answer, with what there is then."""
+        """Whether the fetch must be answered now, with the data that exist."""
         self._watches: list[tuple[TopicPartition, FetchWatch]] = []
 
     def __enter__(self) -> Self:
         return self
 
     def watch(self, wanted: WantedPartition) -> None:
-        """From now on nothing that comes there is missed, nor what has come since the fetch looked."""
+        """Watch a partition: all records from now on are counted, and those since the fetch has read it."""
         log = wanted.log
         end_offset = log.last_stable_offset if self._committed else log.high_watermark
         end = wanted.end
         if end_offset != end.offset:
             try:
                 end = log.locate(end_offset)
-            except Exception:  # noqa: BLE001 -- the fetch looks again and is told what is wrong
+            except Exception:  # noqa: BLE001 -- the fetch reads again and gets the error
                 self.wake()
                 return
         due_bytes = 0
@@ -108,13 +108,13 @@ class Waiter:
         self._watches.append((log.topic_partition, watch))
 
     def watch_changes(self, log: LogReader) -> None:
-        """From now on it is woken when the log begins elsewhere, gets another leader or is deleted, whatever is appended to it."""
+        """Watch a log for other changes than appends: its start moves, it gets another leader, or it is deleted."""
         watch = FetchWatch(self, WantedPartition(log, _BEHIND_ALL, _BEHIND_ALL, 0), 0)
         self._table[log.topic_partition].watches.add(watch)
         self._watches.append((log.topic_partition, watch))
 
     async def leave(self, time_slice: TimeSlice) -> None:
-        """Watch nothing any more; what `__exit__` does, for those who are not in a hurry."""
+        """Stop watching, as `__exit__` does, but in several time slices."""
         while self._watches:
             if time_slice.is_over():
                 await time_slice.next()
@@ -132,7 +132,7 @@ class Waiter:
             del self._table[topic_partition]
 
     def count(self, more_bytes: int) -> None:
-        """So many bytes more, or less, could be read."""
+        """Count bytes more, or less, that can be read."""
         self._missing_bytes -= more_bytes
         if self._missing_bytes <= 0:
             self.complete()
@@ -142,7 +142,7 @@ class Waiter:
         self.wake()
 
     def wake(self) -> None:
-        """Let the fetch look again, whatever it has counted: soon."""
+        """Wake the fetch soon, whatever it has counted, so that it reads again."""
         self._waking.wake(self)
 
     def wake_now(self) -> None:
@@ -157,49 +157,51 @@ class Waiter:
 
 
 class ParkedFetches:
-    """The fetches that wait for one partition."""
+    """Fetches that wait for one partition."""
 
     __slots__ = ("end_offset", "segment_base_offset", "watches")
 
     def __init__(self) -> None:
         self.watches: set[FetchWatch] = set()
         self.end_offset = 0
-        """The end that all of them know, or some only: an append is told when it is on disk, and who comes before sees it."""
+        """End of the log that at least some of the fetches know. An append is notified when it is on disk, and a fetch that
+        starts before that sees it already."""
         self.segment_base_offset = 0
-        """Of the segment in which it lies."""
+        """Base offset of the segment that contains the end."""
 
 
 Table = defaultdict[TopicPartition, ParkedFetches]
 
 
 class FetchWaits(Watcher):
-    """All parked fetches, by the partition they watch."""
+    """All parked fetches, by the partition that they watch."""
 
     def __init__(self) -> None:
         self._uncommitted: Table = defaultdict(ParkedFetches)
         self._committed: Table = defaultdict(ParkedFetches)
         self._waking = Waking()
         self.changes = 0
-        """How often something changed that is no append; who looked in several turns may have missed it."""
+        """Number of changes other than appends. A fetch that reads in several steps may miss such a change."""
 
     def __len__(self) -> int:
-        """How many partitions have waiters, counted once for each isolation level."""
+        """Return the number of partitions with waiting fetches, counted once for each isolation level."""
         return len(self._uncommitted) + len(self._committed)
 
     def waiter(self, min_bytes: int, *, committed: bool, is_alone: bool) -> Waiter:
-        """One that misses `min_bytes`. Enter it, and let it watch all partitions, or (`is_alone`) the only one."""
+        """Return a waiter that needs `min_bytes`. The caller must enter it, and let it watch all partitions, or (`is_alone`)
+        the only one."""
         table = self._committed if committed else self._uncommitted
         return Waiter(table, self._waking, min_bytes, committed=committed, is_alone=is_alone)
 
     def moved(self, log: LogReader) -> None:
-        """The log's end has moved, or its last stable offset: an append, of records or of a marker."""
+        """Note that the log's end or its last stable offset has moved, by an append of records or of a marker."""
         if parked := self._uncommitted.get(log.topic_partition):
             _note_end(parked, log, log.high_watermark)
         if parked := self._committed.get(log.topic_partition):
             _note_end(parked, log, log.last_stable_offset)
 
     def changed(self, partition: TopicPartition) -> None:
-        """The partition was deleted, its leader or its log start moved: all its waiters look again."""
+        """Wake all fetches of a partition that was deleted, or whose leader or log start has moved."""
         self.changes += 1
         for table in (self._uncommitted, self._committed):
             if parked := table.get(partition):
@@ -213,9 +215,9 @@ class FetchWaits(Watcher):
             self.changed(partition.topic_partition)
 
     def replaced(self, log: LogReader) -> None:
-        """Segments of the log were replaced: who goes on reading in one of them looks again.
+        """Wake the fetches that would continue to read in replaced segments of the log.
 
-        That is who reads committed records up to a transaction that has been open for long; all others wait in the active
+        These are fetches of committed records before a transaction that has been open for long; all others wait in the active
         segment.
         """
         self.changes += 1
@@ -225,7 +227,7 @@ class FetchWaits(Watcher):
                     watch.waiter.wake()
 
     def wake_all(self) -> None:
-        """The broker stops: every waiter looks again, and answers."""
+        """Wake every fetch when the broker stops, so that it is answered."""
         self.changes += 1
         for table in (self._uncommitted, self._committed):
             for parked in table.values():
@@ -237,7 +239,7 @@ def _note_end(parked: ParkedFetches, log: LogReader, end_offset: int) -> None:
         parked.end_offset = end_offset
         try:
             end = log.locate(end_offset, at_once=True)
-        except Exception:  # noqa: BLE001 -- the append stands; whoever waits looks again, and is told what is wrong
+        except Exception:  # noqa: BLE001 -- the append is done; waiting fetches read again, and get the error
             _wake(parked)
             return
         due = [watch for watch in parked.watches if watch.due_position <= end.position]

@@ -1,4 +1,4 @@
-"""What a member says became of records that it has acquired, as an update of the share partition."""
+"""A member's acknowledgements of acquired records, as an update of the share partition."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .in_flight import Batch, State, StateChange, StateRun
 from .share_partition import SharePartition, Update
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-"""Types of an acknowledgement; a gap has no record."""
+"""Types of an acknowledgement; a gap is an offset without record."""
 
 _STATES = {GAP: State.ARCHIVED, ACCEPT: State.ACKNOWLEDGED, REJECT: State.ARCHIVED}
 _NOT_FOUND = "Batch record not found. The {} offset in request is past acquired records."
 
 
 class Acknowledgement(NamedTuple):
-    """Of records, both ends inclusive: one type for all of them, or one for each."""
+    """Acknowledgement of records, both ends inclusive: one type for all of them, or one for each."""
 
     first_offset: int
     last_offset: int
@@ -28,7 +28,7 @@ class Acknowledgement(NamedTuple):
 def acknowledge(
     partition: SharePartition, member_id: str, acknowledgements: Sequence[Acknowledgement], elapsed_ms: int
 ) -> Update:
-    """What a member's word means; nothing has changed yet. See `acknowledge_some`."""
+    """Return the update for a member's acknowledgements; nothing is changed yet. See `acknowledge_some`."""
     return acknowledge_some(partition, member_id, acknowledgements, elapsed_ms)[0]
 
 
@@ -39,14 +39,15 @@ def acknowledge_some(
     elapsed_ms: int,
     most: int | None = None,
 ) -> tuple[Update, list[Acknowledgement]]:
-    """What a member's word means for `most` runs, if that is given, and what is left of it; nothing has changed yet.
+    """Return the update for a member's acknowledgements, for `most` runs at most, and the remaining acknowledgements. Nothing
+    is changed yet.
 
-    It costs what the acknowledgements have of types, and what is in flight, however many offsets they name. Records before the
-    start offset are over, so nothing is said of them.
+    The time depends on the numbers of types and of runs in flight, not on the number of offsets. Records before the start
+    offset are completed, so they are ignored.
 
     Raises:
-        KafkaError: INVALID_REQUEST: types that there are not, or too few or too many of them, offsets out of order, or
-            behind what is in flight. INVALID_RECORD_STATE: the member has not acquired them all, or may not renew its locks.
+        KafkaError: INVALID_REQUEST: types that do not exist, a wrong number of types, offsets out of order, or after the last
+            record in flight. INVALID_RECORD_STATE: the member has not acquired all these records, or may not renew its locks.
     """
     before = -1
     for one in acknowledgements:
@@ -64,17 +65,17 @@ def acknowledge_some(
     if len(update.changes) != most:
         return update, []
     if any(say_twice(partition, one, behind) for one, behind in pairwise(acknowledgements)):
-        raise _not_acquired()  # Whoever does it in pieces shall have done nothing by then.
+        raise _not_acquired()  # A caller that acknowledges in pieces must not have changed anything before this error.
     return update, _behind(acknowledgements, update.changes[-1].last)
 
 
 def say_twice(partition: SharePartition, one: Acknowledgement, behind: Acknowledgement) -> bool:
-    """Whether the second begins with the last offset of the first, which is not acquired any more then."""
+    """Whether the second begins with the last offset of the first, which is then no longer acquired."""
     return behind.first_offset == one.last_offset >= partition.start_offset and one.types[-1] != RENEW
 
 
 def _behind(acknowledgements: Sequence[Acknowledgement], offset: int) -> list[Acknowledgement]:
-    """What is said of records behind `offset`."""
+    """Return the acknowledgements of records after `offset`."""
     left = [one for one in acknowledgements if one.last_offset > offset]
     if left and left[0].first_offset <= offset:
         first, last, types = left[0]
@@ -85,12 +86,13 @@ def _behind(acknowledgements: Sequence[Acknowledgement], offset: int) -> list[Ac
 def _all_fates(
     partition: SharePartition, member_id: str, acknowledgements: Sequence[Acknowledgement], until_ms: int
 ) -> Iterator[tuple[StateRun, StateChange]]:
-    """Where one begins with the last offset of the one before, that offset is not acquired any more, unless it was renewed."""
+    """Iterate over the changes of all acknowledgements. If one begins with the last offset of the one before, that offset is no
+    longer acquired, unless it was renewed."""
     for one, behind in zip_longest(acknowledgements, acknowledgements[1:]):
         if behind is not None and behind.first_offset == one.last_offset >= partition.start_offset:
             if one.types[-1] != RENEW:
                 yield from _fates(partition, member_id, one, until_ms)
-                _batches(partition, behind)  # What is past them is worse.
+                _batches(partition, behind)  # Its error for offsets past the acquired records comes first.
                 raise _not_acquired()
             one = _without_last(one)
         yield from _fates(partition, member_id, one, until_ms)
@@ -138,7 +140,7 @@ def _change(partition: SharePartition, run: StateRun, kind: int, first: int, las
 
 
 def _runs_of_types(one: Acknowledgement) -> Iterator[tuple[int, int]]:
-    """Types that are alike in a row: the last offset that they are for, and the type."""
+    """Group consecutive equal types: the last offset of each group, and the type."""
     behind = one.first_offset
     for kind, alike in groupby(one.types):
         behind += sum(1 for _ in alike)
@@ -146,7 +148,8 @@ def _runs_of_types(one: Acknowledgement) -> Iterator[tuple[int, int]]:
 
 
 def _batches(partition: SharePartition, one: Acknowledgement) -> list[Batch]:
-    """The batches in flight that have these offsets, all of which are refused where there are none, or not to their end."""
+    """Return the batches in flight with these offsets. Raises an error for all offsets if there are none, or if the batches end
+    before the last offset."""
     floor = partition.in_flight.floor(one.first_offset)
     if floor is None and one.first_offset < partition.start_offset:
         floor = partition.in_flight.floor(partition.start_offset)

@@ -1,8 +1,8 @@
-"""Which of the records that were fetched a member gets, and how they are counted.
+"""Acquisition of fetched records by a member, and its limits.
 
-By KIP-932 whole batches, so that a member may get more than it asked for; by KIP-1206 a member may ask for no more
-(`is_record_limit`). Records that were delivered often come in small numbers, and alone at their last delivery, so that one which
-nobody can digest does not take others with it.
+In KIP-932 a member gets whole batches, and so possibly more than it requested; in KIP-1206 it can set a strict limit
+(`is_record_limit`). Records that were delivered often come in small numbers, and alone at their last delivery. So a record that
+no member can process does not affect others.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from .in_flight import Batch, State, StateChange, StateRun
 from .share_partition import RUNS_AT_ONCE, SharePartition, Update
 
 _FEW_DELIVERIES = 2
-"""With a limit of so few, the last delivery is not one alone."""
+"""Delivery limit up to which the last delivery is not limited to one record."""
 
 
 class OffsetRange(NamedTuple):
-    """Both inclusive."""
+    """Range of offsets, both ends inclusive."""
 
     first: int
     last: int
 
 
 class Acquired(NamedTuple):
-    """What a member is told that it has, both ends inclusive."""
+    """Acquired records in a member's answer, both ends inclusive."""
 
     first_offset: int
     last_offset: int
@@ -36,12 +36,12 @@ class Acquired(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AcquireWish:
-    """What a member asks for.
+    """Request of a member for records.
 
     Attributes:
-        max_records: No more batches once there are so many records.
-        batch_size: Records are counted in batches of about this size, which end where the log's do.
-        is_record_limit: No more records than `max_records`, wherever a batch ends.
+        max_records: Number of records after which no further batch is added.
+        batch_size: Approximate size of the batches in which records are acquired; they end where the log's batches do.
+        is_record_limit: Whether `max_records` is a strict limit, wherever a batch ends.
     """
 
     member_id: str
@@ -59,17 +59,17 @@ def acquire(
     aborted: Sequence[OffsetRange] = (),
     carry_out: Callable[[Update], object] | None = None,
 ) -> list[Acquired]:
-    """Give a member what it may have of records that were fetched for it.
+    """Acquire for a member the records that it may have, of those fetched for it.
 
     Args:
-        fetch_offset: Where the fetch began, which `next_fetch_offset` told.
-        fetched: The log's batches, in order.
-        aborted: Those of them that no member may see: they are archived at once.
-        carry_out: Writes an update down and applies it; by default it is applied alone. What it raises is passed on, before
-            anything is acquired.
+        fetch_offset: Offset at which the fetch began, from `next_fetch_offset`.
+        fetched: Batches of the log, in order.
+        aborted: Batches, of these, that no member may see: they are archived at once.
+        carry_out: Function that writes an update and applies it; by default it is only applied. Its exceptions are passed on,
+            before any record is acquired.
 
     Returns:
-        What it has from now on, in order.
+        The acquired records, in order.
     """
     if not fetched or wish.max_records <= 0 or fetched[-1].last < partition.start_offset:
         return []
@@ -85,10 +85,10 @@ def acquire(
 def _archive_missing(
     partition: SharePartition, fetch_offset: int, first: int, carry_out: Callable[[Update], object]
 ) -> None:
-    """Archive what was available from `fetch_offset` on: the log has nothing before `first` any more.
+    """Archive the available records from `fetch_offset` on, since the log no longer has records before `first`.
 
-    It may be all that a full window has left. So it is written down and the start passes it, which Apache Kafka leaves out: there the
-    share partition hangs, after a restart as well.
+    These may be all available records of a full window. So the change is written, and the start offset advances over them.
+    Apache Kafka does neither: there the share partition hangs, also after a restart.
     """
     gap_start = partition.gap_start
     if gap_start is not None and fetch_offset <= gap_start < first:
@@ -105,7 +105,8 @@ def _archive_missing(
 
 
 def _room(partition: SharePartition, wish: AcquireWish, fetch_offset: int, last: int) -> tuple[int, int]:
-    """Up to which offset the member may have records, and how many. Where there is no room for more in flight, those that are."""
+    """Return the last offset that the member may get, and the number of records. If no more records may be in flight, only
+    those in flight count."""
     limit = min(wish.max_records, partition.room())
     if limit > 0:
         return last, limit
@@ -114,7 +115,7 @@ def _room(partition: SharePartition, wish: AcquireWish, fetch_offset: int, last:
 
 
 class _Acquiring:
-    """One acquisition on its way."""
+    """One acquisition."""
 
     def __init__(
         self, partition: SharePartition, wish: AcquireWish, fetched: Sequence[OffsetRange], last: int, until_ms: int
@@ -129,9 +130,9 @@ class _Acquiring:
         self._count = 0
         deliveries = partition.limits.deliveries
         self._careful_from = max(_FEW_DELIVERIES, -(-deliveries // 2))
-        """Records that were delivered so often come in small numbers."""
+        """Delivery count from which records come in small numbers."""
         self._last_delivery = deliveries - 1 if deliveries > _FEW_DELIVERIES else None
-        """Records that were delivered so often come one by one."""
+        """Delivery count at which records come one by one; None: never."""
 
     def run(self, limit: int) -> list[Acquired]:
         first = self._fetched[0].first
@@ -141,7 +142,7 @@ class _Acquiring:
         else:
             begin = floor.first if floor.last >= first else first
         if begin > self._last:
-            return []  # No room for others in flight, and the log has none of those that are.
+            return []  # No more records may be in flight, and the log has none of those that are.
         known = self._in_flight.beginning(min(first, begin), self._last)
         at = begin
         for batch in known:
@@ -169,14 +170,14 @@ class _Acquiring:
         return self._acquired
 
     def _available(self, batch: Batch) -> Iterator[StateRun]:
-        """What is available of a batch and was fetched."""
+        """Iterate over the runs of a batch that are available and were fetched."""
         first = self._fetched[0].first
         for run in batch.between(first, self._last):
             if run.state is State.AVAILABLE:
                 yield run._replace(first=max(run.first, first), last=min(run.last, self._last))
 
     def _acquire_again(self, batch: Batch, limit: int) -> int:
-        """Acquire what is available of a batch; returns how many records."""
+        """Acquire the available records of a batch, and return their number."""
         changes: list[StateChange] = []
         acquired: list[Acquired] = []
         taken, few, is_full = 0, 0, False
@@ -212,7 +213,7 @@ class _Acquiring:
         return taken
 
     def _acquire_new(self, first: int, last: int, limit: int) -> None:
-        """Acquire records that were not in flight, or of which nobody knows that they were."""
+        """Acquire records that were not in flight, or whose state is not known."""
         partition = self._partition
         if not self._in_flight:
             first = max(first, partition.end_offset)
@@ -244,7 +245,7 @@ class _Acquiring:
         return StateRun(first, last, State.ACQUIRED, 1, self._wish.member_id, self._until_ms)
 
     def _parts(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Offsets in batches that have at least the size that was wished for, and end where the log's do."""
+        """Divide offsets into batches of at least the requested size, which end where the log's batches do."""
         if last - first + 1 > self._wish.batch_size:
             for batch in self._fetched:
                 if batch.first > last:
@@ -255,12 +256,12 @@ class _Acquiring:
         yield first, last
 
     def _end_of_batch_with(self, offset: int) -> int:
-        """Where the log's batch with this offset ends; a batch is not cut in two."""
+        """Return the last offset of the log's batch with this offset: a batch is not divided."""
         return next((batch.last for batch in self._fetched if batch.first <= offset <= batch.last), offset)
 
 
 def _without(partition: SharePartition, acquired: list[Acquired], aborted: Sequence[OffsetRange]) -> list[Acquired]:
-    """Archive what nobody shall see of what was just acquired; the rest of it."""
+    """Archive the acquired records that no member may see, and return the others."""
     left: list[Acquired] = []
     gone: list[StateChange] = []
     at = 0

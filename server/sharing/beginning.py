@@ -1,6 +1,6 @@
-"""How a share partition begins with its leader: with what was written of it, else where its group's configs say.
+"""Loading of a share partition on its leader: from its written state, else from the offset that the group's configs set.
 
-Read before `leaders`, which has it begun and knows for how long it stands.
+Read it before `leaders`, which starts the loading and ends share partitions.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .share_records import SharePartitionKey
 from .share_states import NOT_SAID, ShareState
 from .state_service import ShareStateService
 
-# While the share coordinator is loading its state is asked for again, as the persister of Apache Kafka does.
+# While the share coordinator is loading, the state is requested again, as Apache Kafka's persister does.
 STATE_RETRY_MS = 100
 STATE_TRIES = 100
-# What is searched by time for share groups has one place for all of them.
+# All searches by time for share groups have one place together.
 _SEARCHER = "share groups"
 
 _LATER = frozenset(
@@ -39,9 +39,9 @@ class ShareGroupConfig(NamedTuple):
     """How records are delivered to the members of a share group: what is set of the group, else the broker's values.
 
     Attributes:
-        reset: Where the group begins in a partition that it has not read before.
-        reads_committed: It gets no records of transactions that are open or aborted.
-        may_renew: Members may ask for more time for a record.
+        reset: Start of the group in a partition that it has not read before.
+        reads_committed: Whether the group gets no records of open or aborted transactions.
+        may_renew: Whether members may renew the lock of a record.
     """
 
     delivery_count_limit: int
@@ -54,14 +54,14 @@ class ShareGroupConfig(NamedTuple):
 
     @property
     def limits(self) -> ShareLimits:
-        """Of each of the group's share partitions."""
+        """Limits for each of the group's share partitions."""
         return ShareLimits(
             self.partition_max_record_locks, self.delivery_count_limit, self.record_lock_duration_ms, self.may_renew
         )
 
 
 def share_group_config(config: BrokerConfig, groups: Mapping[str, GroupConfig], group_id: str) -> ShareGroupConfig:
-    """What this group has now; it need not exist.
+    """Return the present options of a group, which need not exist.
 
     Args:
         groups: `LiveConfig.groups`.
@@ -87,7 +87,8 @@ def share_group_config(config: BrokerConfig, groups: Mapping[str, GroupConfig], 
 
 
 def told(error: KafkaError) -> KafkaError:
-    """What members hear of an error of the share coordinator, as from Apache Kafka. COORDINATOR_NOT_AVAILABLE passes by itself."""
+    """Return an error of the share coordinator in the form for members, as from Apache Kafka. COORDINATOR_NOT_AVAILABLE is
+    temporary."""
     if error.code in _LATER:
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
     if error.code in _FENCED:
@@ -96,12 +97,12 @@ def told(error: KafkaError) -> KafkaError:
 
 
 class Led:
-    """One share partition.
+    """One share partition that a node of this process leads.
 
     Attributes:
-        share: None until its state is there.
-        error: Why nobody finds it any more; None while it stands.
-        waiters: Fetches to be woken when there may be something for them.
+        share: The share partition's records; None until its state is loaded.
+        error: Reason why it was dropped; None while it is in use.
+        waiters: Fetches that must be woken when records may be available.
     """
 
     __slots__ = ("deadline", "error", "key", "leader_epoch", "partition", "share", "waiters")
@@ -124,7 +125,7 @@ class Beginning:
     """
     Args:
         states: The share coordinator.
-        config_of: What a group's configs say now.
+        config_of: Function that returns a group's present configs.
     """
 
     def __init__(
@@ -139,10 +140,10 @@ class Beginning:
         self._searches = Searches()
 
     async def begin(self, led: Led) -> None:
-        """Give it its records, unless it is let go of meanwhile.
+        """Load its records, unless it is dropped before that.
 
         Raises:
-            KafkaError: Of the share coordinator; OFFSET_NOT_AVAILABLE where there is no record to begin with yet.
+            KafkaError: Error of the share coordinator; OFFSET_NOT_AVAILABLE if no record to start with exists yet.
         """
         state = await self._state_of(led)
         start = state.start_offset
@@ -163,7 +164,7 @@ class Beginning:
         return await self._states().read(led.key, led.leader_epoch)
 
     async def _first_offset(self, led: Led) -> int:
-        """Where the group begins in a partition of which it has had nothing."""
+        """Return the start offset of a group in a partition of which it has no state."""
         reset, log = self._config_of(led.key.group_id).reset, led.partition.log
         if reset.kind == EARLIEST:
             return log.log_start_offset
@@ -173,10 +174,10 @@ class Beginning:
         await self._searches.run([search], _SEARCHER, _go_on)
         if isinstance(search.found, KafkaError):
             raise search.found
-        if search.found is None:  # As Apache Kafka: who asks gets nothing until there is one.
+        if search.found is None:  # As in Apache Kafka, the member gets nothing until such a record exists.
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"no record in the last {reset.duration_ms} ms")
         return search.found.offset
 
 
 def _go_on() -> None:
-    """Nobody gives the search up."""
+    """Do nothing: these searches are never cancelled."""

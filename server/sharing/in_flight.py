@@ -1,7 +1,8 @@
 """The records of a share partition that are in flight: between its start and its end offset.
 
-They came in batches, and a batch stays what it is in the answers to members. Within a batch, neighbours that have everything in
-common are one run, so a batch costs the same whether it has one record or thousands, until its records fare differently.
+They were acquired in batches, and a batch stays one unit in the answers to members. Within a batch, consecutive records with
+equal properties are one run. So a batch takes the same space for one record as for thousands, until its records get different
+states.
 """
 
 from __future__ import annotations
@@ -13,30 +14,30 @@ from typing import NamedTuple
 
 
 class State(IntEnum):
-    """What a record in flight is, by the numbers that `__share_group_state` has for it."""
+    """State of a record in flight; numbers as in `__share_group_state`."""
 
     AVAILABLE = 0
     ACQUIRED = 1
-    """Never written down."""
+    """State that is never written."""
     ACKNOWLEDGED = 2
     ARCHIVED = 4
 
 
 TERMINAL = frozenset({State.ACKNOWLEDGED, State.ARCHIVED})
-"""Nobody gets such a record any more."""
+"""States of records that are not delivered any more."""
 
 
 class StateRun(NamedTuple):
-    """Records of one batch, both ends inclusive, that have all of this in common."""
+    """Consecutive records of one batch with the same properties; both ends are inclusive."""
 
     first: int
     last: int
     state: State
     delivery_count: int
     member_id: str = ""
-    """Who has acquired them."""
+    """Id of the member that has acquired them."""
     locked_until_ms: int = 0
-    """Until then, if they are acquired."""
+    """End of the lock, if they are acquired."""
 
     @property
     def size(self) -> int:
@@ -47,7 +48,7 @@ class StateRun(NamedTuple):
 
 
 class StateChange(NamedTuple):
-    """What becomes of records, both ends inclusive."""
+    """New state of records; both ends are inclusive."""
 
     first: int
     last: int
@@ -55,15 +56,15 @@ class StateChange(NamedTuple):
     member_id: str = ""
     locked_until_ms: int = 0
     delivered: int = 0
-    """How often they are delivered with it."""
+    """Number of deliveries that the change adds."""
 
 
 class Batch:
-    """Records that were acquired together at first.
+    """Records that were first acquired together.
 
     Attributes:
-        first, last: As it was then; both inclusive.
-        runs: What is left of it, in order and without a gap.
+        first, last: Ends of the batch at that time; both inclusive.
+        runs: Runs that are left of it, in order and without gaps.
     """
 
     __slots__ = ("first", "last", "runs")
@@ -78,18 +79,18 @@ class Batch:
         return self.last - self.first + 1
 
     def between(self, first: int, last: int) -> list[StateRun]:
-        """Its runs that have a record from `first` to `last`, whole."""
+        """Return the whole runs that have a record from `first` to `last`."""
         low, high = self._places(first, last)
         return self.runs[low:high]
 
     def change(self, changes: Sequence[StateChange]) -> int:
-        """Carry out changes, in order and apart, that all have a record of this batch.
+        """Apply changes that are in order, do not overlap, and all have a record of this batch.
 
         Returns:
-            How many records more are in a state that is their last.
+            The increase of the number of records in a terminal state.
         """
         low, high = self._places(changes[0].first, changes[-1].last)
-        # The neighbours may become like what is changed.
+        # The neighbours may become equal to the changed runs.
         low, high = max(low - 1, 0), high + 1
         made: list[StateRun] = []
         ended, ahead = 0, iter(changes)
@@ -113,7 +114,8 @@ class Batch:
         return ended
 
     def cut(self, first: int) -> int:
-        """Forget what is before `first`, which is in the batch; how many of these records were in their last state."""
+        """Forget the records before `first`, which is in the batch. Return the number of those that were in a terminal
+        state."""
         low, _ = self._places(first, first)
         gone = self.runs[:low]
         ended = sum(run.size for run in gone if run.state in TERMINAL)
@@ -124,7 +126,8 @@ class Batch:
         return ended
 
     def _places(self, first: int, last: int) -> tuple[int, int]:
-        """Which of the runs have a record from `first` to `last`: from the one, up to before the other."""
+        """Return the indexes of the runs that have a record from `first` to `last`: the first one, and the one after the
+        last."""
         low = bisect_left(self.runs, first, key=lambda run: run.last)
         return low, bisect_right(self.runs, last, low, key=lambda run: run.first)
 
@@ -136,10 +139,10 @@ def _add(runs: list[StateRun], run: StateRun) -> None:
 
 
 class InFlight:
-    """Batches in order, which may have gaps between them.
+    """Batches in order, with possible gaps between them.
 
     Attributes:
-        ended: How many records there are in a state that is their last.
+        ended: Number of records in a terminal state.
     """
 
     __slots__ = ("_batches", "_firsts", "ended")
@@ -164,29 +167,29 @@ class InFlight:
         return self._batches[-1]
 
     def floor(self, offset: int) -> Batch | None:
-        """The last batch that begins at `offset` or before."""
+        """Return the last batch that begins at or before `offset`."""
         at = bisect_right(self._firsts, offset)
         return self._batches[at - 1] if at else None
 
     def beginning(self, first: int, last: int) -> list[Batch]:
-        """The batches that begin there, both ends inclusive."""
+        """Return the batches that begin in this range, both ends inclusive."""
         return self._batches[bisect_left(self._firsts, first) : bisect_right(self._firsts, last)]
 
     def between(self, first: int, last: int) -> list[Batch]:
-        """The batches that have a record there, both ends inclusive."""
+        """Return the batches that have a record in this range, both ends inclusive."""
         floor = self.floor(first)
         begin = first if floor is None or floor.last < first else floor.first
         return self.beginning(begin, last)
 
     def add(self, batch: Batch) -> None:
-        """A batch where there is none yet."""
+        """Add a batch in a range without batches."""
         at = bisect_left(self._firsts, batch.first)
         self._firsts.insert(at, batch.first)
         self._batches.insert(at, batch)
         self.ended += sum(run.size for run in batch.runs if run.state in TERMINAL)
 
     def change(self, changes: list[StateChange]) -> None:
-        """Carry out changes, in order and apart; of what is not in flight they change nothing."""
+        """Apply changes that are in order and do not overlap; records that are not in flight are ignored."""
         if not changes:
             return
         at = 0
@@ -198,7 +201,7 @@ class InFlight:
                 until += 1
             if until > at:
                 self.ended += batch.change(changes[at:until])
-                # The last of them may go on in the next batch.
+                # The last of them may continue in the next batch.
                 at = until - 1
 
     def cut(self, first: int) -> None:

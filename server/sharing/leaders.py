@@ -1,8 +1,8 @@
-"""The share partitions of the partitions that nodes of this process lead: begun when they are first fetched from, and let go of with
-the leadership, with the connection that had the last session of their group, and when their state has become somebody else's.
+"""The share partitions of the partitions that nodes of this process lead. They are loaded at their first fetch. They are
+dropped with the leadership, with the connection that had the last session of their group, and when their state was replaced.
 
-What becomes of records is written to the share coordinator and applied in one turn (`carry_out`); who answers waits for the disk
-(`ShareStateService.settled`). A share partition that is let go of is begun anew, from what was written, by the next who asks.
+Changes of records are written to the share coordinator and applied in one step (`carry_out`); answers wait for the disk
+(`ShareStateService.settled`). A share partition that was dropped is loaded again, from its written state, by the next request.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ Name = TypeVar("Name")
 
 log = logging.getLogger("ottla.sharing")
 
-# Share partitions that are let go of in one turn where partitions move or go: some milliseconds, as each may have somebody who waits. Of the
-# others nobody gets anything meanwhile.
+# Number of share partitions that are dropped in one step when partitions move or are deleted: some milliseconds, as each may
+# have waiting fetches. Until the others are dropped, no member gets records of them.
 LET_GO_AT_ONCE = 100
-# Share partitions whose states are read in one pass of the scheduler: a new leader has each written down anew.
+# Number of share partitions whose states are read in one pass of the scheduler: each read by a new leader writes a record.
 BEGUN_AT_ONCE = 50
 
 
 class Visitor:
-    """A connection that has share sessions: to be called when it is gone.
+    """A connection with share sessions. The object must be called when it disconnects.
 
     Attributes:
-        groups: Of those of its sessions that have ended, while something is kept of them here.
+        groups: Groups of its sessions that have ended, while share partitions of these groups are kept.
     """
 
     __slots__ = ("_leaders", "_node_id", "groups")
@@ -59,7 +59,7 @@ class Visitor:
 
 
 class ShareLeaders:
-    """Of all nodes of a broker.
+    """The share partitions and share sessions of all nodes of a broker.
 
     Args:
         states: The share coordinator.
@@ -74,21 +74,22 @@ class ShareLeaders:
         self._of_partitions: dict[tuple[bytes, int], set[SharePartitionKey]] = {}
         self._to_begin: list[Led] = []
         self._leaving: dict[tuple[int, SessionKey], trio.Event] = {}
-        """By node id and session: what its member had there is being released. Of two that end one behind the other, the later one."""
+        """Node id and session -> event that is set when the member's records there are released. For two sessions that end in
+        succession, it is that of the later one."""
         self._beginning = Beginning(ground, states, self.config_of)
         self._is_closed = False
         self._sleep = trio.CancelScope()
         self._deadlines = Deadlines(ground.clock.elapsed_ms, self._wake)
         most = ground.config.current.group_share_max_share_sessions
         self.sessions = {node.node_id: ShareSessions(most) for node in ground.nodes}
-        """By node id."""
+        """Share sessions by node id."""
         ground.config.feature_watchers.append(self._take_features)
 
     def __len__(self) -> int:
         return len(self._led)
 
     async def run(self) -> None:
-        """Let acquisition locks end in time, until cancelled."""
+        """Expire acquisition locks at their deadlines, until cancelled."""
         clock, time_slice = self._ground.clock, TimeSlice()
         while True:
             due_ms = self._deadlines.next_due_ms()
@@ -104,25 +105,25 @@ class ShareLeaders:
                 log.exception("cannot expire acquisition locks")
 
     def config_of(self, group_id: str) -> ShareGroupConfig:
-        """What the group's configs say now."""
+        """Return the group's present configs."""
         config = self._ground.config
         return share_group_config(config.current, config.groups, group_id)
 
     # Share partitions
 
     def find(self, key: SharePartitionKey) -> Led | None:
-        """The one with this key, if it has been begun."""
+        """Return the share partition with this key, if it is in use."""
         return self._led.get(key)
 
     def check(self, led: Led) -> None:
-        """Raise KafkaError where nobody is to find it any more: why."""
-        if led.leader_epoch != led.partition.leader_epoch:  # Its turn to be let go of has not come yet.
+        """Raise KafkaError with the reason if the share partition was dropped."""
+        if led.leader_epoch != led.partition.leader_epoch:  # It is not dropped yet.
             self._let_go(led, _moved(led.partition))
         if led.error is not None:
             raise led.error
 
     def begun(self, key: SharePartitionKey, partition: Partition) -> Led:
-        """The one with this key; the first who asks has its state read."""
+        """Return the share partition with this key; the first call starts the loading of its state."""
         led = self._led.get(key)
         if led is not None and (led.partition is not partition or led.leader_epoch != partition.leader_epoch):
             self._let_go(led, _moved(partition))
@@ -138,7 +139,8 @@ class ShareLeaders:
         return led
 
     def share_of(self, led: Led) -> SharePartition | None:
-        """Its records, with the limits that hold now and as far as the log still has them; None until they are known."""
+        """Return its records, with the present limits and without those that the log no longer has; None until they are
+        loaded."""
         share = led.share
         if share is not None:
             share.limits = self.config_of(led.key.group_id).limits
@@ -146,10 +148,10 @@ class ShareLeaders:
         return share
 
     def carry_out(self, led: Led, update: Update) -> None:
-        """Write down what is to become of records, and do it; who may find something then is woken.
+        """Write and apply a change of records, and wake fetches that may find records then.
 
         Raises:
-            KafkaError: As `told`; nothing has changed, or the share partition was let go of.
+            KafkaError: The error for members; nothing has changed, or the share partition was dropped.
         """
         assert led.share is not None
         self.check(led)
@@ -163,10 +165,11 @@ class ShareLeaders:
         self.locks_changed(led)
 
     def carry_out_anyway(self, led: Led, update: Update) -> None:
-        """Carry out what no member asked for: in memory alone where it cannot be written down, as Apache Kafka does.
+        """Write and apply a change that no member requested. If it cannot be written, it is applied in memory only, as in
+        Apache Kafka.
 
         Raises:
-            KafkaError: The share partition was let go of.
+            KafkaError: The share partition was dropped.
         """
         try:
             self.carry_out(led, update)
@@ -177,20 +180,21 @@ class ShareLeaders:
             self.carry_out(led, update._replace(state_batches=[]))
 
     async def settled(self, led: Led) -> None:
-        """Wait until what was written of it is on disk. KafkaError as `told`."""
+        """Wait until the written state is on disk. Raises KafkaError with the error for members."""
         try:
             await self._states().settled(led.key)
         except KafkaError as error:
             raise self._failed(led, error) from error
 
     def locks_changed(self, led: Led) -> None:
-        """Some of its records were acquired, or their locks renewed."""
+        """Update the deadline after records were acquired, or their locks renewed."""
         due_ms = None if led.share is None else led.share.next_expiry_ms()
         if due_ms is not None and led.error is None:
             self._deadlines.start(led.deadline, max(due_ms - self._ground.clock.elapsed_ms(), 0))
 
     def partitions_gone(self, topic_id: bytes, partitions: Iterable[Partition]) -> None:
-        """Other nodes lead these, none does, or their topic was deleted: nobody here has anything of them any more."""
+        """Drop all share partitions of these partitions, which other nodes lead now, which have no leader, or whose topic was
+        deleted."""
         keys = (key for one in partitions for key in self._of_partitions.get((topic_id, one.index), ()))
         all_of_it = [self._led[key] for key in keys]
         for led in all_of_it[:LET_GO_AT_ONCE]:
@@ -204,14 +208,14 @@ class ShareLeaders:
             self._let_go(led, _moved(led.partition))
 
     def begun_anew(self, key: SharePartitionKey) -> None:
-        """Its state is another's from now on: what there was of it here is let go of."""
+        """Drop a share partition whose state was replaced."""
         if (led := self._led.get(key)) is not None:
             self._let_go(led, _moved(led.partition))
 
     # Sessions
 
     async def end_session(self, node_id: int, session: ShareSession) -> None:
-        """End a session, unless it ended meanwhile, and release what its member has in its partitions."""
+        """End a session, unless it has ended before, and release its member's records in its partitions."""
         key, sessions = session.key, self.sessions[node_id]
         if sessions.has(session):
             sessions.close(key)
@@ -221,13 +225,15 @@ class ShareLeaders:
             await self._release(node_id, session, done)
 
     async def released(self, node_id: int, key: SessionKey) -> None:
-        """Wait until what a member had in a session that is over is released: else that would take what it acquires meanwhile."""
+        """Wait until the records of a member's ended session are released: otherwise the release would take records that it
+        acquires now."""
         while (leaving := self._leaving.get((node_id, key))) is not None:
             await leaving.wait()
 
     def disconnected(self, node_id: int, visitor: Visitor) -> None:
-        """Its sessions are over, and what their members have is released soon. Of groups without any that it had sessions of, here
-        or before, nothing is kept, as in Apache Kafka: what was acquired in partitions that were forgotten since is offered anew."""
+        """End a connection's sessions, and release their members' records soon. Share partitions of groups that it had sessions
+        of, now or before, and that have none left are dropped, as in Apache Kafka: records acquired in partitions that the
+        session had forgotten are offered again."""
         sessions = self.sessions[node_id].disconnected(visitor)
         if not self._is_closed:
             leaving = [(session, trio.Event()) for session in sessions]
@@ -235,7 +241,8 @@ class ShareLeaders:
             self._tasks.start_soon(self._leave, node_id, leaving, visitor.groups)
 
     def _take_features(self) -> None:
-        """Where share groups are not served any more nobody has a session, as in Apache Kafka: all begins anew once they are."""
+        """End all sessions when share groups are no longer served, as in Apache Kafka. Everything is loaded again once they
+        are."""
         if not self._ground.config.feature_level(SHARE_GROUPS):
             for sessions in self.sessions.values():
                 sessions.clear()
@@ -247,7 +254,7 @@ class ShareLeaders:
             self.begun_anew(key)
 
     def close(self) -> None:
-        """The broker stops: what members have acquired is offered anew by the next start."""
+        """Stop: the next start offers acquired records again."""
         self._is_closed = True
 
     async def _leave(self, node_id: int, leaving: list[tuple[ShareSession, trio.Event]], groups: set[str]) -> None:
@@ -261,9 +268,10 @@ class ShareLeaders:
                 self.begun_anew(key)
 
     async def _release(self, node_id: int, session: ShareSession, done: trio.Event) -> None:
-        """Raises nothing: what cannot be released its locks release. While the share coordinator loads it is waited for."""
+        """Release a member's records. Raises nothing: the locks release the records that could not be released here. The method
+        waits while the share coordinator loads."""
         try:
-            await trio.lowlevel.checkpoint()  # a broker that is killed writes nothing more
+            await trio.lowlevel.checkpoint()  # a broker that is killed must not write any more
             time_slice, tries_left = TimeSlice(), STATE_TRIES
             for place in session.places:
                 has_more = True
@@ -290,10 +298,11 @@ class ShareLeaders:
             done.set()
 
     def _release_some(self, node_id: int, session: ShareSession, place: SharedPartition) -> bool:
-        """Whether the member has more of a partition. KafkaError: it is not released."""
+        """Release some of a member's records in a partition, and return whether more are left. Raises KafkaError if they are
+        not released."""
         led = self._led.get(SharePartitionKey(session.key.group_id, *place))
         share = None if led is None else self.share_of(led)
-        # A partition that has moved is in the member's session with another node by now.
+        # If the partition has moved, it is in the member's session with another node now.
         if led is None or share is None or led.partition.leader != node_id:
             return False
         update = share.release(session.key.member_id, RUNS_AT_ONCE)
@@ -303,7 +312,8 @@ class ShareLeaders:
     # Beginning and ending
 
     async def _begin_all(self) -> None:
-        """Whoever fetches from thousands for the first time has all of them begun; tasks that start together run in one pass."""
+        """Load all waiting share partitions. A fetch may name thousands for the first time, and tasks that start together run
+        in one pass."""
         time_slice = TimeSlice()
         while some := self._to_begin[:BEGUN_AT_ONCE]:
             for led in some:
@@ -322,7 +332,8 @@ class ShareLeaders:
         led.wake()
 
     def _failed(self, led: Led, error: KafkaError) -> KafkaError:
-        """What is told of a write that failed, in Apache Kafka's words; a share partition whose state is not its own is let go of."""
+        """Return the error for members after a failed write, in Apache Kafka's words. A share partition that does not own its
+        state is dropped."""
         said = told(KafkaError(error.code, f"Error in write state RPC. {error.message}"))
         if said.code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
             self._let_go(led, said)
@@ -345,7 +356,7 @@ class ShareLeaders:
         share = self.share_of(led)
         if share is None:
             return
-        with suppress(KafkaError):  # It was let go of.
+        with suppress(KafkaError):  # It was dropped.
             self.carry_out_anyway(led, share.expire(self._ground.clock.elapsed_ms(), RUNS_AT_ONCE))
 
     def _wake(self) -> None:
@@ -374,4 +385,4 @@ def _discard(table: dict[Name, set[SharePartitionKey]], name: Name, key: SharePa
 
 
 def _nothing(_now_ms: int) -> None:
-    """Until it is known whose locks end."""
+    """Do nothing: the action of a deadline before its share partition is set."""

@@ -1,8 +1,8 @@
-"""One partition on its way to the members of one share group: which records are offered, to whom, and what became of them.
+"""Delivery of one partition to the members of one share group: the offered records, their members and their states.
 
-The rules are those of Apache Kafka 4.3.1 (KIP-932, KIP-1206, KIP-1222, KIP-1226). It is a table: it knows the time as an argument,
-and fetches and writes nothing. What becomes of records is decided without touching anything (an `Update`), written down by whoever
-asked, and only then carried out; an update whose writing fails leaves no trace, so no record is ever between two states.
+The rules are those of Apache Kafka 4.3.1 (KIP-932, KIP-1206, KIP-1222, KIP-1226). It is a table: the time is an argument, and
+it fetches and writes nothing. A change of records is first computed without any effect (an `Update`), then written by the
+caller, and only then applied. An update that cannot be written has no effect, so no record is ever between two states.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from .in_flight import TERMINAL, Batch, InFlight, State, StateChange, StateRun
 from .state_batches import ShareStateBatch, add
 
 RUNS_AT_ONCE = 500
-"""Of which something becomes in one turn: to decide, write and carry that out takes some milliseconds, with as much in flight as there
-may be."""
-# What the records of `__share_group_state` have room for.
+"""Maximum number of runs that one step changes. To compute, write and apply that takes some milliseconds, with the maximum
+number of records in flight."""
+# Limits of the fields in `__share_group_state`.
 _DELIVERIES_MAX, _COUNT_MAX, _OFFSET_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 _LOCKS_KEPT = 64
-"""So many times are remembered, and twice as many as there were, before those that count no more are looked for."""
+"""Minimum number of lock deadlines before outdated ones are removed; after that it is twice the number of locks, plus this."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareLimits:
-    """What the group's configs say; they may change at any time.
+    """Limits from the group's configs; they may change at any time.
 
     Attributes:
-        in_flight: `share.partition.max.record.locks`. A batch that is begun is finished beyond it.
+        in_flight: `share.partition.max.record.locks`. A batch that has begun is completed beyond it.
         deliveries: `share.delivery.count.limit`.
         lock_ms: `share.record.lock.duration.ms`.
         renews: `share.renew.acknowledge.enable`.
@@ -43,9 +43,9 @@ class ShareLimits:
 
 
 class Update(NamedTuple):
-    """What is to become of records, as `__share_group_state` is to be told before it is carried out (`SharePartition.apply`).
+    """A change of records, which must be written to `__share_group_state` before it is applied (`SharePartition.apply`).
 
-    Nothing needs to be written where there are no state batches: locks were renewed.
+    Without state batches nothing must be written: locks are renewed.
     """
 
     changes: list[StateChange]
@@ -53,12 +53,12 @@ class Update(NamedTuple):
     state_epoch: int
     start_offset: int
     delivery_complete_count: int
-    """Of the records from `start_offset` on, those that nobody gets any more, once this is carried out."""
+    """Number of records from `start_offset` on that are completed, once this is applied."""
 
 
 class Gap(NamedTuple):
-    """Offsets that were in flight when the state was written, and of which it says nothing: they were acquired, and are offered
-    again. Those from `start` to `end` that are not in flight are left of them, while no record after `end` is in flight."""
+    """Offsets without state that were in flight when the state was written: they were acquired, and are offered again. The gap
+    is the offsets from `start` to `end` that are not in flight. It exists as long as no record after `end` is in flight."""
 
     start: int
     end: int
@@ -67,11 +67,11 @@ class Gap(NamedTuple):
 class SharePartition:
     """
     Attributes:
-        start_offset: All records before it are over (SPSO).
-        end_offset: The last record in flight (SPEO); where nothing is in flight, the next record to fetch.
-        state_epoch: With which the state is written.
-        in_flight: The records between the two.
-        limits: Set anew when the group's configs change.
+        start_offset: Offset before which all records are completed (SPSO).
+        end_offset: The last record in flight (SPEO); if none is in flight, the next record to fetch.
+        state_epoch: Epoch with which the state is written.
+        in_flight: Records between these two offsets.
+        limits: Limits from the group's configs; replaced when these change.
         gap: See `Gap`.
     """
 
@@ -83,11 +83,11 @@ class SharePartition:
         state_epoch: int = 0,
         state_batches: Iterable[ShareStateBatch] = (),
     ) -> None:
-        """As it was written down.
+        """Load the share partition from its written state.
 
         Raises:
-            ValueError: A batch before the start offset, or before the batch that it follows, or one that ends before it begins, or in a state
-                that is not written; or numbers so high that what comes after them could not be written.
+            ValueError: A batch is before the start offset or before the previous batch, ends before it begins, or has a state
+                that is never written. Or a number is so high that its successors could not be written.
         """
         self.start_offset = self.end_offset = start_offset
         self.state_epoch = state_epoch
@@ -96,7 +96,7 @@ class SharePartition:
         self.gap: Gap | None = None
         self._may_have_available = False
         self._locks: list[tuple[int, int, int]] = []
-        """When locks from one offset to another may be over; a heap."""
+        """Heap of (time, first, last): locks of records in this range may expire then."""
         self._locks_kept = _LOCKS_KEPT
         before, gap_start = start_offset - 1, None
         for batch in state_batches:
@@ -121,20 +121,20 @@ class SharePartition:
             self.gap = None if gap_start is None else Gap(gap_start, before)
             self._advance()
 
-    # What is offered
+    # Offered records
 
     @property
     def delivery_complete_count(self) -> int:
-        """How many records from the start offset on nobody gets any more."""
+        """Number of records from the start offset on that are completed."""
         return self.in_flight.ended
 
     @property
     def in_flight_count(self) -> int:
-        """Offsets, gaps between batches included."""
+        """Number of offsets in flight, gaps between batches included."""
         return self.end_offset - self.start_offset + 1 if self.in_flight else 0
 
     def next_fetch_offset(self) -> int:
-        """The first record that might be acquired."""
+        """Return the first offset that might be acquired."""
         behind = self.end_offset + 1 if self.in_flight else self.end_offset
         if not self._may_have_available:
             return behind
@@ -151,21 +151,21 @@ class SharePartition:
         return behind
 
     def has_room(self) -> bool:
-        """Whether there is anything that a fetch could acquire, if the log has it."""
+        """Whether a fetch could acquire records, if the log has them."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.room() > 0
 
     def room(self) -> int:
-        """How many more records may come into flight; 0 or less where there is no room.
+        """Return the number of records that may still be acquired; 0 or less if the window is full.
 
-        The start may hold records that were over without an update: of aborted transactions, or of a write that failed. A full
-        window lets go of them, since no acknowledgement would. Apache Kafka keeps them, and the share partition hangs.
+        At the start there may be records that were completed without an update: those of aborted transactions, or of a failed
+        write. A full window drops them, since no acknowledgement would. Apache Kafka keeps them, and the share partition hangs.
         """
         room = self.limits.in_flight - self.in_flight_count
         return self.limits.in_flight - self.in_flight_count if room <= 0 and self._advance() else room
 
     @property
     def gap_start(self) -> int | None:
-        """Where the gap begins; None if there is none."""
+        """First offset of the gap; None without a gap."""
         return self.gap.start if self.gap is not None and self.gap.end == self.end_offset else None
 
     def pass_gap(self, offset: int) -> None:
@@ -173,21 +173,21 @@ class SharePartition:
         if self.gap is not None and offset > self.gap.start:
             self.gap = Gap(offset, self.gap.end) if self.gap_start is not None and offset <= self.gap.end else None
 
-    # What becomes of records
+    # Changes of records
 
     def began(self, first: int, last: int) -> None:
-        """Records from `first` to `last` have come into flight."""
+        """Note that records from `first` to `last` are in flight now."""
         if self.in_flight.first.first == first:
             self.start_offset = first
         self.end_offset = max(self.end_offset, last)
 
     def offer_again(self) -> None:
-        """Some records may be available."""
+        """Note that some records may be available."""
         self._may_have_available = True
 
     def release(self, member_id: str, most: int | None = None) -> Update:
-        """All that a member has acquired is available again, or archived if it was delivered often enough; `most` runs of it, if that
-        is given."""
+        """Return the update that makes a member's acquired records available again, or archives those with enough deliveries.
+        With `most`, it has at most this number of runs."""
         fates = (
             (run, StateChange(run.first, run.last, self.released(run)))
             for batch in self.in_flight
@@ -197,7 +197,8 @@ class SharePartition:
         return self.update(islice(fates, most))
 
     def expire(self, elapsed_ms: int, most: int | None = None) -> Update:
-        """The same for all whose time is over; what is left of them is due at once."""
+        """Return the update that makes records with expired locks available again, or archives those with enough deliveries. If
+        there are more than `most` runs, the rest is due at once."""
         locks = self._locks
         first, last = self.end_offset + 1, self.start_offset - 1
         while locks and locks[0][0] <= elapsed_ms:
@@ -215,11 +216,11 @@ class SharePartition:
         return update
 
     def next_expiry_ms(self) -> int | None:
-        """Not before then need anybody ask for those whose time is over; None while there are none."""
+        """Return the time before which `expire` has nothing to do; None if there are no locks."""
         return self._locks[0][0] if self._locks else None
 
     def lock(self, first: int, last: int, until_ms: int) -> None:
-        """The time of those records from `first` to `last` that are locked until then is over then."""
+        """Note that the locks of records from `first` to `last` may expire at `until_ms`."""
         if len(self._locks) >= self._locks_kept:
             self._locks = [
                 (run.locked_until_ms, run.first, run.last)
@@ -232,11 +233,11 @@ class SharePartition:
         heappush(self._locks, (until_ms, first, last))
 
     def released(self, run: StateRun) -> State:
-        """What records are that a member has given back."""
+        """Return the state of records that a member has returned."""
         return State.ARCHIVED if run.delivery_count >= self.limits.deliveries else State.AVAILABLE
 
     def update(self, fates: Iterable[tuple[StateRun, StateChange]]) -> Update:
-        """What becomes of runs, or parts of them, in order and apart, and what is to be written of it."""
+        """Return the update for changes of runs, or of parts of them, which are in order and do not overlap."""
         changes: list[StateChange] = []
         batches: list[ShareStateBatch] = []
         ended = self.in_flight.ended
@@ -248,10 +249,10 @@ class SharePartition:
         return Update(changes, batches, self.state_epoch, self.start_offset, ended)
 
     def apply(self, update: Update) -> bool:
-        """Carry out what is written down, in the same turn in which it was decided.
+        """Apply an update that was written, in the same step in which it was computed.
 
         Returns:
-            Whether members who wait may find something: records that are available, or room for others.
+            Whether waiting members may find something: available records, or room for new ones.
         """
         self.in_flight.change(update.changes)
         has_available = any(change.state is State.AVAILABLE for change in update.changes)
@@ -262,7 +263,7 @@ class SharePartition:
         return (self._advance() if update.state_batches else False) or has_available
 
     def log_starts_at(self, offset: int) -> None:
-        """The log has no records before `offset` any more: those who have some of them may say of them what they like."""
+        """Drop the records before `offset`, which the log no longer has. Acknowledgements of them are ignored."""
         if offset <= self.start_offset:
             return
         self.in_flight.cut(offset)
@@ -272,10 +273,10 @@ class SharePartition:
             self.pass_gap(offset)
 
     def _advance(self) -> bool:
-        """Let go of records at the start that are over; return whether there were any.
+        """Drop completed records at the start, and return whether there were any.
 
-        The start stops at the first record that is not over, or at the first offset of the gap that is not in flight. Apache Kafka
-        stops at the start of the gap in any case, and waits for ever where all records from there on are over.
+        The start stops at the first record that is not completed, or at the first offset of the gap that is not in flight.
+        Apache Kafka stops at the start of the gap in any case, and waits for ever if all records from there on are completed.
         """
         start, gap_start = self.start_offset, self.gap_start
         for batch in self.in_flight:

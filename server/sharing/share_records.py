@@ -1,8 +1,8 @@
 """Keys and values of `__share_group_state`, in Apache Kafka's format.
 
     key    type i16, then group, topic id, partition     value  version i16 (0), then
-           0  snapshot                                          everything of a share partition
-           1  update                                            what has changed of it
+           0  snapshot                                          whole state of a share partition
+           1  update                                            changes of the state
 
 A snapshot's key without a value deletes the share partition. Unknown types are skipped.
 """
@@ -27,7 +27,7 @@ from .state_batches import ShareStateBatch
 _BLOBS = blob_types(RECORD_TYPES)
 
 Change: TypeAlias = tuple[Any, Any]
-"""Key and value, as messages of `share_state_log`; None deletes the key."""
+"""Key and value, as messages of `share_state_log`; the value None deletes the key."""
 
 _UUID_BYTES, _UUID_CHARS_MAX = 16, 24
 _NUMBER = re.compile(r"[+-]?[0-9]{1,12}")
@@ -41,12 +41,12 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What its coordinator is found by: `FindCoordinator` of key type 2, and the partition of `__share_group_state`."""
+        """Key for `FindCoordinator` (key type 2), which also selects the partition of `__share_group_state`."""
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
 
     @classmethod
     def of_text(cls, text: str) -> SharePartitionKey:
-        """What `text` stands for. KafkaError INVALID_REQUEST: nothing."""
+        """Parse a `text`. Raises KafkaError INVALID_REQUEST if it is not one."""
         *group, topic_id, partition = ["", "", *text.rstrip(":").split(":")]
         group_id = ":".join(group[2:])
         try:
@@ -64,10 +64,10 @@ class SharePartitionKey(NamedTuple):
 
 
 def read_record(key: bytes | None, value: bytes | None) -> Change | None:
-    """What one record says; None for a type that this broker does not know.
+    """Decode one record; None for a type that this broker does not know.
 
     Raises:
-        ProtocolError: Key or value are not of their format.
+        ProtocolError: The key or the value does not have its format.
     """
     if key is None:
         raise ProtocolError("record without a key")
@@ -82,7 +82,7 @@ def read_record(key: bytes | None, value: bytes | None) -> Change | None:
 
 
 write_record = partial(coordinator_records.write_record, _BLOBS)
-"""From key and value."""
+"""Function that encodes a record from key and value."""
 
 
 def key_of(cls: type[Any], key: SharePartitionKey) -> Any:

@@ -1,7 +1,8 @@
-"""Share sessions: which partitions a member of a share group fetches, so that its requests need not name them again (KIP-932).
+"""Share sessions (KIP-932): they store the partitions that a member of a share group fetches, so that its requests need not
+repeat them.
 
-A session has an epoch that grows with each request, so that none is taken twice or left out. It belongs to the connection that began it:
-when that goes, the member has left, and what it has acquired is to be released by whoever is told so.
+A session has an epoch that grows with each request, so that no request is handled twice or lost. It belongs to the connection
+that created it. When that disconnects, the member has left, and the caller must release its acquired records.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ FULL_EPOCH = 0
 FINAL_EPOCH = -1
 _EPOCH_MAX = 2**31 - 1
 PLACES_A_SESSION = 50
-"""All sessions together have so many partitions for each that there may be: a request may name a hundred thousand."""
+"""Average number of partitions per session, which limits the partitions of all sessions together: one request may name a
+hundred thousand."""
 
 
 class SessionKey(NamedTuple):
@@ -25,7 +27,7 @@ class SessionKey(NamedTuple):
 
 
 class SharedPartition(NamedTuple):
-    """A partition."""
+    """Key of a partition in a share session."""
 
     topic_id: bytes
     partition: int
@@ -34,8 +36,8 @@ class SharedPartition(NamedTuple):
 class ShareSession:
     """
     Attributes:
-        epoch: Which the next request has to bring.
-        places: Every partition in it, in order -> whether the next answer has to tell of it even if there is nothing.
+        epoch: Epoch that the next request must have.
+        places: Partition of the session, in order -> whether the next answer must contain it even without records.
     """
 
     __slots__ = ("connection", "epoch", "key", "places")
@@ -47,7 +49,8 @@ class ShareSession:
         self.connection = connection
 
     def must_tell(self, place: SharedPartition, *, has_records: bool, has_error: bool) -> bool:
-        """Whether an answer has to have a row for a partition; it is taken to have it. An error is followed by another row."""
+        """Whether an answer must have a row for a partition; the answer is assumed to have it. A row with an error is followed
+        by another row."""
         is_due = self.places.get(place, True)
         if place in self.places:
             self.places[place] = has_error
@@ -58,14 +61,14 @@ class ShareSession:
 
 
 class ShareSessions:
-    """Those of one node, of which there are so many at most (`group.share.max.share.sessions`)."""
+    """Share sessions of one node, up to `group.share.max.share.sessions`."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._places_most = most * PLACES_A_SESSION
         self._counted: dict[SessionKey, int] = {}
         self.place_count = 0
-        """Partitions of all sessions together."""
+        """Number of partitions of all sessions together."""
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._of_connections: dict[object, set[SessionKey]] = {}
         self._members: dict[str, int] = {}
@@ -83,13 +86,13 @@ class ShareSessions:
         forgotten: Iterable[SharedPartition] = (),
         has_acknowledgements: bool,
     ) -> Steps[ShareSession]:
-        """The session that a fetch belongs to, as it is with it; nothing has changed before the last piece. With the final epoch it is
-        left for `close`.
+        """Return the session of a fetch, updated by it. Nothing is changed before the last piece. With the final epoch the
+        caller must call `close`.
 
         Raises:
-            KafkaError: INVALID_REQUEST (who begins anew has nothing to acknowledge), SHARE_SESSION_LIMIT_REACHED (of sessions, or of
-                partitions in all of them), SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH. One that is begun anew in vain is
-                gone all the same; one that has become too large stays as it was.
+            KafkaError: INVALID_REQUEST (a new session has nothing to acknowledge), SHARE_SESSION_LIMIT_REACHED (of sessions, or
+                of partitions in all of them), SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH. If a session cannot be
+                created again, the old one is still ended. A session that would become too large stays unchanged.
         """
         if epoch == FULL_EPOCH:
             if has_acknowledgements:
@@ -107,7 +110,7 @@ class ShareSessions:
         made = yield from _with(session.places, places, forgotten, is_due=True)
         if self._found(key) is not session:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "the share session was replaced by a new one")
-        self._check(session, epoch)  # With each change it has another one.
+        self._check(session, epoch)  # Each change gives the session another epoch.
         if len(made) > len(session.places):
             self._check_room(len(made) - len(session.places))
         session.grow()
@@ -116,7 +119,7 @@ class ShareSessions:
         return session
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ShareSession:
-        """The session that acknowledgements without a fetch belong to; with the final epoch it is left for `close`.
+        """Return the session of acknowledgements without a fetch. With the final epoch the caller must call `close`.
 
         Raises:
             KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
@@ -130,7 +133,7 @@ class ShareSessions:
         return session
 
     def close(self, key: SessionKey) -> ShareSession:
-        """End a session: what its member has in these partitions is to be released.
+        """End a session. The caller must release its member's records in these partitions.
 
         Raises:
             KafkaError: SHARE_SESSION_NOT_FOUND.
@@ -140,21 +143,21 @@ class ShareSessions:
         return session
 
     def has(self, session: ShareSession) -> bool:
-        """Whether the session stands: it did not end, and its member began no other one."""
+        """Whether the session is in use: it did not end, and its member did not create another."""
         return self._sessions.get(session.key) is session
 
     def disconnected(self, connection: object) -> list[ShareSession]:
-        """End the sessions of a connection that is gone."""
+        """End the sessions of a connection that has disconnected."""
         return [self.close(key) for key in sorted(self._of_connections.get(connection, ()))]
 
     def clear(self) -> None:
-        """There are none any more."""
+        """End all sessions."""
         for table in (self._sessions, self._counted, self._of_connections, self._members):
             table.clear()
         self.place_count = 0
 
     def members(self, group_id: str) -> int:
-        """How many have a session; share partitions of a group without any need not be kept."""
+        """Return the number of members with a session. Share partitions of a group without any need not be kept."""
         return self._members.get(group_id, 0)
 
     def _begin(self, key: SessionKey, places: dict[SharedPartition, bool], connection: object) -> ShareSession:
@@ -181,7 +184,7 @@ class ShareSessions:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, message)
 
     def _count(self, session: ShareSession) -> None:
-        """It has another number of partitions, or is new."""
+        """Update the number of partitions of a session that is new or has changed."""
         self.place_count += len(session.places) - self._counted.get(session.key, 0)
         self._counted[session.key] = len(session.places)
 
@@ -208,7 +211,7 @@ def _with(
     *,
     is_due: bool,
 ) -> Steps[dict[SharedPartition, bool]]:
-    """`ShareSession.places` with others; of new ones an answer has to tell or not."""
+    """Return `ShareSession.places` with some added and some removed; `is_due` is the value of new ones."""
     made = before.copy()
     for at, place in enumerate(more, 1):
         made.setdefault(place, is_due)

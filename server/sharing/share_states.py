@@ -1,9 +1,9 @@
-"""What one partition of `__share_group_state` says: for each share partition, where it begins and what became of its records.
+"""Contents of one partition of `__share_group_state`: the start offset and the states of records of each share partition.
 
-A table as those of the other coordinators: an event becomes a record, computed without touching anything; the record is appended, and
-then applied by `replay`, as at a load. A snapshot has everything of a share partition, an update what has changed since: it has the
-key of the one before it, but does not take its place. So the topic is not compacted, as in Apache Kafka; what lies before the last
-snapshots of all share partitions is deleted instead (`first_needed_offset`).
+It is a table like those of the other coordinators: an event becomes a record, computed without any effect. The record is
+appended, and then applied by `replay`, as at a load. A snapshot has the whole state of a share partition, an update the changes
+since then. An update has the same key as the one before, but does not replace it. So the topic is not compacted, as in Apache
+Kafka; the records before the last snapshots of all share partitions are deleted instead (`first_needed_offset`).
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ from .share_records import Change, SharePartitionKey, key_of, read_batches, read
 from .state_batches import ShareStateBatch, are_apart, merged, seams_of, with_more
 
 WRITTEN_MAX = 2_000
-"""What one write tells at most; leaders tell a quarter of it (`share_partition.RUNS_AT_ONCE`). To take so many takes some milliseconds."""
+"""Maximum number of state batches in one write; leaders write a quarter of it (`share_partition.RUNS_AT_ONCE`). Applying that
+many takes some milliseconds."""
 BATCHES_MAX = 20_000
-"""What is known of a share partition at most: twice what may be in flight, by the highest value of
-`group.share.max.partition.max.record.locks`."""
+"""Maximum number of state batches of a share partition: twice the number of records that may be in flight, with the highest
+value of `group.share.max.partition.max.record.locks`."""
 NOT_SAID = -1
-"""An epoch, an offset or a number that a request leaves as it is."""
+"""Epoch, offset or number that a request leaves unchanged."""
 _EPOCH_MAX = 2**31 - 1
-# In Apache Kafka's words, which members of a share group hear, too (`leaders.told`).
+# In Apache Kafka's words, which members of a share group also get.
 _LATE_LEADER = "The leader epoch in the request is older than the epoch on the broker."
 _LATE_STATE = "The share coordinator rejected the request because the share-group state epoch did not match."
 
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """Of one share partition.
+    """Written state of one share partition.
 
     Attributes:
-        seams: Of `batches` (`state_batches.Combined`).
-        snapshot_offset: Where in the log its last snapshot is.
-        updates: How many there were since the last snapshot that was due for their number.
-        state_fence, leader_fence: The highest epochs that were told; who comes with lower ones is late. These and `updates` may be
-            lower after a load, as in Apache Kafka: what said them may have been pruned.
+        seams: Seams of `batches` (`state_batches.Combined`).
+        snapshot_offset: Offset of its last snapshot in the log.
+        updates: Number of updates since the last snapshot that was made because of their number.
+        state_fence, leader_fence: Highest epochs of requests; a request with a lower epoch is late. These and `updates` may be
+            lower after a load, as in Apache Kafka: their records may have been pruned.
     """
 
     snapshot_epoch: int
@@ -68,11 +69,11 @@ class ShareState:
 
 
 class WrittenState(NamedTuple):
-    """What the leader of a share partition tells (WriteShareGroupState).
+    """Changes that the leader of a share partition writes (WriteShareGroupState).
 
     Attributes:
-        batches: What is told many times over takes less time if it is `merged` before.
-        told: How many there were before.
+        batches: State batches. Many batches for the same records take less time if they are `merged` before.
+        told: Number of batches before that.
     """
 
     state_epoch: int
@@ -84,7 +85,7 @@ class WrittenState(NamedTuple):
 
 
 class ShareStates:
-    """The table, and what each event makes of it."""
+    """The table, and the records that each event makes."""
 
     def __init__(self, updates_per_snapshot: int) -> None:
         self._updates_per_snapshot = updates_per_snapshot
@@ -101,7 +102,7 @@ class ShareStates:
         return iter(self._states)
 
     def drop(self) -> Iterator[None]:
-        """Empty the table, a piece at a time: to free all at once takes long."""
+        """Empty the table in pieces, since freeing everything at once takes long."""
         while self._states:
             self._states.popitem()
             yield
@@ -109,7 +110,7 @@ class ShareStates:
     # Events
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int) -> Change:
-        """Begin, or begin anew, at an offset, which may be one that is not known yet (-1).
+        """Return the record that initializes a state, or resets it, at an offset; -1 if the offset is not known yet.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH.
@@ -133,7 +134,7 @@ class ShareStates:
         )
 
     def write(self, key: SharePartitionKey, written: WrittenState, now_ms: int) -> Change:
-        """Take what the leader tells.
+        """Return the record of a leader's write.
 
         Raises:
             KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
@@ -150,7 +151,7 @@ class ShareStates:
         return self._record(key, state, written, state.leader_epoch, now_ms)
 
     def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int) -> Change | None:
-        """What is to be written before a new leader is told the state; None if it is not new.
+        """Return the record that must be written before a new leader gets the state; None if the leader is not new.
 
         Raises:
             KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH.
@@ -162,19 +163,19 @@ class ShareStates:
         return self._record(key, state, same, leader_epoch, now_ms)
 
     def delete(self, key: SharePartitionKey) -> Change | None:
-        """None where there is nothing to forget."""
+        """Return the record that deletes a share partition; None if it has no state."""
         return (key_of(ShareSnapshotKey, key), None) if key in self._states else None
 
     def cold(self, key: SharePartitionKey, now_ms: int, interval_ms: int) -> Change | None:
-        """A new snapshot of what has had none for so long, so that the log before it can go; or of what was written later than now, by
-        a clock that has been set back."""
+        """Return a new snapshot of a state that was not written for `interval_ms`, so that the log before it can be deleted. A
+        state that was written in the future, by a clock that has been set back, also gets one."""
         state = self._states.get(key)
         if state is None or 0 <= now_ms - state.write_ms < interval_ms:
             return None
         return _snapshot(key, replace(state, snapshot_epoch=_after(state.snapshot_epoch), write_ms=now_ms))
 
     def first_needed_offset(self) -> int | None:
-        """Records before it say nothing that the rest does not; None while there is nothing to say."""
+        """Return the offset before which no record is needed; None if no state exists and none was deleted."""
         return min((state.snapshot_offset for state in self._states.values()), default=self._last_deleted)
 
     def _checked(self, key: SharePartitionKey, leader_epoch: int, what: str) -> ShareState:
@@ -189,7 +190,7 @@ class ShareStates:
     def _record(
         self, key: SharePartitionKey, state: ShareState, written: WrittenState, leader_epoch: int, now_ms: int
     ) -> Change:
-        """An update, or after so many of them a snapshot."""
+        """Return an update, or a snapshot after the configured number of updates."""
         said = written.batches
         if said and (said[0].first_offset < written.start_offset or not are_apart(said)):
             said = tuple(merged(said, written.start_offset))
@@ -219,11 +220,12 @@ class ShareStates:
     # Records
 
     def replay(self, key: Any, value: Any, offset: int) -> None:
-        """Take over what a record says; the same at a load and after an append."""
+        """Apply a record, at a load or after an append."""
         place = SharePartitionKey(key.group_id, key.topic_id, key.partition)
         state = self._states.get(place)
         if isinstance(key, ShareUpdateKey):
-            # Apache Kafka never deletes an update. One whose snapshot is gone cannot be: that goes after it.
+            # Apache Kafka never deletes an update. If the snapshot of an update was pruned, a newer snapshot or a deletion
+            # follows.
             if value is not None and state is not None:
                 self._states[place] = _updated(state, value)
         elif value is None:
@@ -289,7 +291,8 @@ def _check_state_epoch(state: ShareState, state_epoch: int) -> None:
 
 
 def _after(snapshot_epoch: int) -> int:
-    """The next one; behind the last one they begin anew, as a snapshot's place in the log says which is newer."""
+    """Return the next snapshot epoch. After the last one they start again at 0: the order in the log shows which snapshot is
+    newer."""
     return 0 if snapshot_epoch == _EPOCH_MAX else snapshot_epoch + 1
 
 

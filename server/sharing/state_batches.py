@@ -1,9 +1,9 @@
-"""What is written of the records of a share partition, put together from one update after the other.
+"""Written states of a share partition's records, combined from successive updates.
 
-Which batches there are is seen by members: a leader that begins anew has in flight what it reads, batch by batch, and a batch is delivered
-as one. So neighbours that fare alike are one or stay two as in Apache Kafka 4.3.1 (its `PersisterStateBatchCombiner`): what goes behind a
-batch is looked at only after that batch is done with, so a batch that becomes like the one before it stays on its own until the next update
-(a seam).
+Members notice how records are divided into batches: a leader that loads the state has its batches in flight, and each is
+delivered as one. So equal neighbours are merged, or not, as in Apache Kafka 4.3.1 (its `PersisterStateBatchCombiner`). There
+the records after a batch are combined only when that batch is finished. So a batch that becomes equal to the one before it
+stays separate until the next update (a seam).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..coordination.jobs import Steps, to_the_end
 
 
 class ShareStateBatch(NamedTuple):
-    """Records, both ends inclusive, that are in one state; an `in_flight.State`, but never acquired."""
+    """Records in one state, both ends inclusive. The state is an `in_flight.State`, but never ACQUIRED."""
 
     first_offset: int
     last_offset: int
@@ -28,20 +28,20 @@ class ShareStateBatch(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Of two words about one record the higher is the newer."""
+        """Order of two states of one record: the higher is the newer."""
         return self.delivery_count, self.delivery_state
 
 
 _LOOKS_PER_BATCH = 8
-"""More are needed only where a write tells of a record many times, which no leader does."""
+"""Limit of comparisons per batch. More are only needed if a write has many states for one record, which no leader writes."""
 _LOOKS_A_PIECE = 200
 
 
 class Combined(NamedTuple):
     """
     Attributes:
-        batches: One word about each record, in order.
-        seams: Where a batch begins that could be one with the batch before it.
+        batches: Batches in order, with one state for each record.
+        seams: First offsets of batches that could be merged with the batch before them.
     """
 
     batches: list[ShareStateBatch]
@@ -49,9 +49,9 @@ class Combined(NamedTuple):
 
 
 def merged(batches: Iterable[ShareStateBatch], start_offset: int) -> list[ShareStateBatch]:
-    """One word about each record from `start_offset` on, in order; -1 is before all of them.
+    """Return batches in order with one state for each record from `start_offset` on; -1 is before all records.
 
-    Takes n log n of what there are. Where they tell of records many times over they become as few batches as can be.
+    The time is n log n. If records have many states, the result has the smallest possible number of batches.
     """
     return to_the_end(merging(batches, start_offset))
 
@@ -64,7 +64,7 @@ def merging(batches: Iterable[ShareStateBatch], start_offset: int) -> Steps[list
 
 
 def _combined(batches: Sequence[ShareStateBatch]) -> Steps[list[ShareStateBatch] | None]:
-    """From the left: a batch and the next one, until they do not touch; None if that takes long."""
+    """Combine from the left: a batch and the next one, until they do not touch. Return None if that takes long."""
     waiting = [(one.first_offset, one.last_offset, one.rank) for one in batches]
     if not waiting:
         return []
@@ -113,7 +113,7 @@ def _fewest(batches: Iterable[ShareStateBatch], start_offset: int) -> Steps[list
             batch = waiting[at]
             offset = max(offset, batch.first_offset)
             if at + 1 == len(waiting) or batch.last_offset < waiting[at + 1].first_offset:
-                # Nothing else is said of its records, as of most: a third of the time.
+                # Most batches overlap no other: this shortcut takes a third of the time.
                 if offset <= batch.last_offset:
                     add(found, batch._replace(first_offset=offset) if offset > batch.first_offset else batch)
                     offset = batch.last_offset + 1
@@ -137,11 +137,11 @@ def _fewest(batches: Iterable[ShareStateBatch], start_offset: int) -> Steps[list
 def with_more(
     batches: Sequence[ShareStateBatch], more: Sequence[ShareStateBatch], start_offset: int, seams: Sequence[int] = ()
 ) -> Combined:
-    """`merged` of both, where `batches` are in order and apart: only those that `more` says something of are looked at, so what thousands
-    say costs little to whoever adds a few words.
+    """Return `merged` of both, where `batches` are in order and do not overlap. Only batches that `more` touches are handled,
+    so it is fast to add a few to thousands.
 
     Args:
-        seams: Of `batches`.
+        seams: Seams of `batches`.
     """
     left = list(batches[bisect_left(batches, start_offset, key=_last) :])
     if left:
@@ -151,7 +151,7 @@ def with_more(
         return Combined(_without_seams(left, seams), ())
     low = bisect_left(left, min(more).first_offset, key=_last)
     high = bisect_right(left, max(map(_last, more)), low, key=_first)
-    # Neighbours may become one with what is said.
+    # Neighbours may merge with the new batches.
     low, high = max(low - 1, 0), min(high + 1, len(left))
     known = set(seams)
     while low and left[low].first_offset in known:
@@ -172,7 +172,7 @@ def _without_seams(batches: list[ShareStateBatch], seams: Sequence[int]) -> list
 
 
 def seams_of(batches: Sequence[ShareStateBatch]) -> tuple[int, ...]:
-    """See `Combined`."""
+    """Return the seams between these batches, see `Combined`."""
     return tuple(
         behind.first_offset
         for before, behind in pairwise(batches)
@@ -181,12 +181,12 @@ def seams_of(batches: Sequence[ShareStateBatch]) -> tuple[int, ...]:
 
 
 def _from(batch: ShareStateBatch, start_offset: int) -> ShareStateBatch:
-    """What it says of records from there on."""
+    """Return the part of a batch from `start_offset` on."""
     return batch._replace(first_offset=start_offset) if batch.first_offset < start_offset else batch
 
 
 def are_apart(batches: Sequence[ShareStateBatch]) -> bool:
-    """Whether they are in order, none of them empty or overlapping another one."""
+    """Whether the batches are in order, not empty, and do not overlap."""
     return all(one.first_offset <= one.last_offset for one in batches) and all(
         one.last_offset < following.first_offset for one, following in pairwise(batches)
     )
@@ -196,7 +196,7 @@ _first, _last = attrgetter("first_offset"), attrgetter("last_offset")
 
 
 def add(batches: list[ShareStateBatch], batch: ShareStateBatch) -> None:
-    """Neighbours that fare alike are one."""
+    """Append a batch; merge it with the last one if they are equal neighbours."""
     if batches and batches[-1].last_offset + 1 == batch.first_offset and batches[-1].rank == batch.rank:
         batch = batch._replace(first_offset=batches.pop().first_offset)
     batches.append(batch)

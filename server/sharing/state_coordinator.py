@@ -1,9 +1,9 @@
-"""The share coordinator: what each request does to the state of a share partition, in the log and in the tables.
+"""The share coordinator: the effect of each request on the state of a share partition, in the log and in the tables.
 
-Everything it changes is in the log before it is in the tables, and an append that fails changes nothing. Nothing is ever parked.
+Every change is in the log before it is in the tables, and an append that fails changes nothing. No request is parked.
 
-Every method raises KafkaError where the request fails: NOT_COORDINATOR (no such partition, or one that could not be loaded),
-COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION (of the share partition), and what the log did not take the record for.
+Every method raises KafkaError if the request fails: NOT_COORDINATOR (the partition does not exist, or could not be loaded),
+COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION (of the share partition), and the error of the append.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .share_records import Change, SharePartitionKey, write_record
 from .share_states import ShareState, ShareStates, ShareStateShard, WrittenState
 
 ChangeOf: TypeAlias = Callable[[ShareStates, SharePartitionKey], Change | None]
-"""What is to be written of a share partition, if anything."""
+"""Function that returns the record that must be written for a share partition, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareStateSettings:
-    """As they are when the broker starts."""
+    """Settings of the share coordinator, as they are when the broker starts."""
 
     updates_per_snapshot: int
     prune_interval_ms: int
@@ -47,14 +47,15 @@ class ShareStateSettings:
 
 
 class ShareStateCoordinator(Coordinator[ShareStateShard]):
-    """All share partitions, by partition of `__share_group_state`.
+    """The share coordinator: all share partitions, by partition of `__share_group_state`.
 
     Args:
-        exists: Whether there is such a partition of a topic with this id.
-        prune: Deletes what a partition of the topic has before an offset; never raises.
-        when_flushed: Lets the deletion wait for a flush.
-        on_replaced: Called when a state begins, begins again or is deleted: what its leader has of it is not true any more.
-        elapsed_ms: Time that passes; see `Coordinator`.
+        exists: Function that returns whether a topic with this id has this partition.
+        prune: Function that deletes the records of a partition before an offset; never raises.
+        when_flushed: Function that runs the deletion after a flush.
+        on_replaced: Function that is called when a state is initialized, reset or deleted, so that its leader's copy is no
+            longer valid.
+        elapsed_ms: Monotonic time; see `Coordinator`.
     """
 
     topic = SHARE_STATE_TOPIC
@@ -87,7 +88,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         if self._pruning.due_ms is None:
             self._repeat_pruning()
             self._repeat_refreshing()
-        # What was deleted while nobody coordinated it.
+        # Forget states of topics that were deleted while the shard was not served.
         self._tidy_up(shard, self._forgotten, now_ms)
 
     def _unloaded(self, shard: ShareStateShard, error: ErrorCode, now_ms: int) -> Job:
@@ -96,18 +97,21 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
     # Requests
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int) -> None:
-        """Begin, or begin anew; see `ShareStates.initialize`. KafkaError also INVALID_REQUEST, FENCED_STATE_EPOCH."""
+        """Initialize or reset a state; see `ShareStates.initialize`. Raises KafkaError: also INVALID_REQUEST,
+        FENCED_STATE_EPOCH."""
         shard = self._shard(key)
         self._persist(shard, key, shard.states.initialize(key, state_epoch, start_offset, now_ms), now_ms)
         self._on_replaced(key)
 
     def write(self, key: SharePartitionKey, written: WrittenState, now_ms: int) -> None:
-        """Take what the leader of the share partition tells. KafkaError also INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH."""
+        """Write changes of the leader of a share partition. Raises KafkaError: also INVALID_REQUEST, FENCED_LEADER_EPOCH,
+        FENCED_STATE_EPOCH."""
         shard = self._shard(key)
         self._persist(shard, key, shard.states.write(key, written, now_ms), now_ms)
 
     def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int) -> ShareState:
-        """What a leader has to know to go on; the epoch of a new one is written down. KafkaError also INVALID_REQUEST, FENCED_LEADER_EPOCH."""
+        """Return the state for a leader; the epoch of a new leader is written. Raises KafkaError: also INVALID_REQUEST,
+        FENCED_LEADER_EPOCH."""
         shard = self._shard(key)
         change = shard.states.read(key, leader_epoch, now_ms)
         found = shard.states.get(key)
@@ -116,19 +120,19 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         return found
 
     def summary(self, key: SharePartitionKey) -> ShareState | None:
-        """What is known of a share partition; None where nothing is."""
+        """Return the state of a share partition; None if it has none."""
         shard = self._shard(key)
         self._check_exists(key)
         return shard.states.get(key)
 
     def delete(self, key: SharePartitionKey, now_ms: int) -> None:
-        """Forget a share partition; one that is not known is fine."""
+        """Forget a share partition, if it is known."""
         shard = self._shard(key)
         self._persist(shard, key, shard.states.delete(key), now_ms)
         self._on_replaced(key)
 
     def topic_deleted(self, topic_id: bytes, now_ms: int) -> None:
-        """Forget its share partitions, in turns."""
+        """Forget the share partitions of a deleted topic, in pieces."""
         for shard in self.shards:
             self._tidy_up(shard, lambda states, key: states.delete(key) if key.topic_id == topic_id else None, now_ms)
 
@@ -162,7 +166,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
     def _pruned(self, shard: ShareStateShard, now_ms: int) -> Job:
         needed = shard.states.first_needed_offset()
         if needed is not None and needed > self._store.start_offset(shard.partition):
-            # The snapshots that make it superfluous have to be on disk first.
+            # The snapshots that make the older records superfluous must be on disk first.
             go_on = partial(self._prune_flushed, shard, needed)
             self._when_flushed([TopicPartition(self.topic, shard.partition)], go_on, now_ms)
         yield
@@ -179,7 +183,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
             self._tidy_up(shard, partial(self._refreshed, now_ms), now_ms)
 
     def _refreshed(self, now_ms: int, states: ShareStates, key: SharePartitionKey) -> Change | None:
-        # A topic may have been deleted while the log took no records.
+        # A topic may have been deleted while the log refused records.
         return self._forgotten(states, key) or states.cold(key, now_ms, self._settings.cold_interval_ms)
 
     def _forgotten(self, states: ShareStates, key: SharePartitionKey) -> Change | None:
@@ -192,13 +196,14 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         self._deadlines.start(self._refreshing, self._settings.cold_interval_ms)
 
     def _tidy_up(self, shard: ShareStateShard, change_of: ChangeOf, now_ms: int) -> None:
-        """Have written what is to be written of each share partition; what the log does not take is left to the next time."""
+        """Start a job that writes a record for each share partition that needs one; if the log refuses one, it is left to the
+        next time."""
         if shard.state is ShardState.ACTIVE and len(shard.states):
             self._start_job(shard, self._tidied_up(shard, change_of, now_ms))
 
     def _tidied_up(self, shard: ShareStateShard, change_of: ChangeOf, now_ms: int) -> Job:
-        # A change is made when it is written, in a batch of its own: the state may be another one after each piece, and a few
-        # of the largest would not fit into one.
+        # A change is computed when it is written, in a batch of its own: the state may have changed after each piece, and a few
+        # of the largest would not fit into one batch.
         def tidy_up(key: SharePartitionKey) -> Job:
             if (change := change_of(shard.states, key)) is not None:
                 self._write(shard, change, now_ms)

@@ -1,4 +1,4 @@
-"""The share coordinator inside Trio; see `coordination.service`. There is one for all nodes."""
+"""The share coordinator inside Trio; see `coordination.service`. One service serves all nodes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ log = logging.getLogger("ottla.sharing")
 class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShard]):
     """The share coordinator of a broker, for the leaders of share partitions and the group coordinator.
 
-    Both are in the same process, whichever node they act for: they need no connection to the node that coordinates a key. What they are
-    told is applied when they are told it, and on disk, as far as `flush.messages` asks for it, once they have waited for `settle`.
+    Both are in the same process, whichever node they act for: they need no connection to the node that coordinates a key. The
+    results are applied when a method returns, and on disk, as `flush.messages` requires, after `settle`.
 
     Args:
         on_replaced: See `ShareStateCoordinator`.
@@ -45,41 +45,42 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
         )
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """As `ShareStateCoordinator.initialize`; on disk. Creates the topic on first need."""
+        """Initialize a state as `ShareStateCoordinator.initialize`, and wait until it is on disk. The topic is created if it
+        does not exist."""
         await self._have_topic()
         self.coordinator.initialize(key, state_epoch, start_offset, self.ground.clock.now_ms())
         await self.settle(self.coordinator.shard_for(key.text))
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
-        """As `ShareStateCoordinator.read`; what it says is on disk."""
+        """Read a state as `ShareStateCoordinator.read`; the returned state is on disk."""
         await self._have_topic()
         found = self.coordinator.read(key, leader_epoch, self.ground.clock.now_ms())
         await self.settle(self.coordinator.shard_for(key.text))
         return found
 
     def write(self, key: SharePartitionKey, written: WrittenState) -> None:
-        """As `ShareStateCoordinator.write`, in this very turn; `settled` waits for the disk."""
+        """Write as `ShareStateCoordinator.write`, in this same step; `settled` waits for the disk."""
         self.coordinator.write(key, written, self.ground.clock.now_ms())
 
     async def settled(self, key: SharePartitionKey) -> None:
-        """Return once what was written of `key` is on disk; KafkaError as `settle`."""
+        """Return once the written state of `key` is on disk. Raises KafkaError as `settle`."""
         await self.settle(self.coordinator.shard_for(key.text))
 
     async def summary(self, key: SharePartitionKey) -> ShareState | None:
-        """As `ShareStateCoordinator.summary`; what it says is on disk."""
+        """Return a state as `ShareStateCoordinator.summary`; it is on disk."""
         await self._have_topic()
         found = self.coordinator.summary(key)
         await self.settle(self.coordinator.shard_for(key.text))
         return found
 
     async def delete(self, key: SharePartitionKey) -> None:
-        """As `ShareStateCoordinator.delete`; on disk."""
+        """Delete a state as `ShareStateCoordinator.delete`, and wait until that is on disk."""
         await self._have_topic()
         self.coordinator.delete(key, self.ground.clock.now_ms())
         await self.settle(self.coordinator.shard_for(key.text))
 
     def topic_deleted(self, topic_id: bytes) -> None:
-        """Forget what there is of its share partitions."""
+        """Forget the share partitions of a deleted topic."""
         self.coordinator.topic_deleted(topic_id, self.ground.clock.now_ms())
 
     async def _have_topic(self) -> None:
@@ -91,7 +92,8 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
         return topic is not None and partition < len(topic.partitions)
 
     def _prune(self, partition: int, offset: int) -> None:
-        """Retention deletes the segments before it, and the next checkpoint writes it down: until then a start reads some more."""
+        """Advance the log start. Retention deletes the segments before it, and the next checkpoint writes it: before that a
+        start reads some more records."""
         try:
             self.ground.topics.partition(SHARE_STATE_TOPIC, partition).log.advance_log_start(offset)
         except KafkaError as error:

@@ -1,7 +1,7 @@
-"""Records of a share partition from the log to a member: what there is for it, and what it gets.
+"""Records of a share partition on their way from the log to a member: offering and acquiring.
 
-To read and to acquire is one turn of the thread, so no two members read the same records, which Apache Kafka has a fetch lock for.
-Records are slices of files; nothing of them is looked at but the headers of batches.
+Reading and acquiring are one step of the thread, so no two members read the same records; Apache Kafka has a fetch lock for
+that. Records are slices of files; only the headers of batches are read.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ..partitions.waits import WantedPartition
 from .acquiring import Acquired, AcquireWish, OffsetRange, acquire
 from .share_partition import SharePartition, Update
 
-# Batches of one partition that are looked at for one member: some milliseconds. More of them than records it may have at once there
-# are only where the log was compacted.
+# Maximum number of batches of one partition that are read for one member: some milliseconds. Only a compacted log has more
+# batches than the member may get records at once.
 BATCHES_AT_ONCE = 1_000
 
 
 class Offered(NamedTuple):
-    """What there is in a partition, as far as the log knows it.
+    """Records that a partition's log has for an acquisition.
 
     Attributes:
-        fetch_offset: Where the share partition goes on.
-        size_bytes: How many bytes count.
+        fetch_offset: Offset at which the share partition continues.
+        size_bytes: Number of bytes that count towards the minimum of the fetch.
     """
 
     fetch_offset: int
@@ -56,10 +56,10 @@ class _Batch(NamedTuple):
 def offered(
     log: LogReader, share: SharePartition, max_bytes: int, *, first: bool, committed: bool, at_once: bool
 ) -> Offered:
-    """What a fetch would find now.
+    """Return the records that a fetch would find now.
 
     Args:
-        first: Its first batch is given however large it is.
+        first: Whether the first batch is returned whatever its size.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.
@@ -68,7 +68,7 @@ def offered(
     offset = share.next_fetch_offset()
     up_to = log.last_stable_offset if committed else log.high_watermark
     end = log.locate(up_to, at_once=at_once)
-    if offset > log.log_end_offset:  # It has lost some, and says nothing until it has been there again.
+    if offset > log.log_end_offset:  # The log has lost records, and has none for members before this offset.
         nothing = FileSlice(log.segments.active.log_file, 0, 0)
         return Offered(offset, nothing, 0, WantedPartition(log, end._replace(offset=offset), end, max_bytes))
     records, size_bytes, start = log.fetch(
@@ -87,13 +87,13 @@ def take(
     committed: bool,
     at_once: bool,
 ) -> Taken:
-    """Give a member what it may have of what was `offered` in this very turn.
+    """Acquire for a member the records that it may have, of those `offered` in this same step.
 
     Args:
-        carry_out: As for `acquire`.
+        carry_out: Argument of `acquire`.
 
     Raises:
-        KafkaError, WouldWaitError: As `offered`, and what `carry_out` raises. No member has anything more then.
+        KafkaError, WouldWaitError: As `offered`, and the errors of `carry_out`. Then no records were acquired.
     """
     if not found.records or wish.max_records <= 0:
         return NOTHING
@@ -113,7 +113,8 @@ def take(
 
 
 def _batches(log: LogReader, found: Offered, end_offset: int, enough: int, at_once: bool) -> list[_Batch]:
-    """Those of a slice, up to the one that has so many offsets behind what is in flight, or behind where they begin."""
+    """Return the batches of a slice. The last one has the `enough`-th offset after the records in flight, or after the first
+    batch's start."""
     records = found.records
     segments = log.segments.between(found.fetch_offset, log.log_end_offset)
     segment = next((each for each in segments if each.log_file is records.file), None)
@@ -132,7 +133,7 @@ def _batches(log: LogReader, found: Offered, end_offset: int, enough: int, at_on
 
 
 def _aborted(log: LogReader, batches: list[_Batch], at_once: bool) -> list[OffsetRange]:
-    """Batches of transactions that were aborted."""
+    """Return the batches of aborted transactions."""
     first, last = batches[0].offsets.first, batches[-1].offsets.last
     aborted: dict[int, list[AbortedTxn]] = {}
     for one in log.overlapping_aborted(first, last + 1, at_once=at_once):
@@ -140,7 +141,7 @@ def _aborted(log: LogReader, batches: list[_Batch], at_once: bool) -> list[Offse
     found: list[OffsetRange] = []
     for batch in batches:
         of_producer = aborted.get(batch.producer_id) if batch.is_data_of_transaction else None
-        if of_producer is not None:  # one after the other
+        if of_producer is not None:  # a producer's transactions follow each other
             at = bisect_right(of_producer, batch.offsets.first, key=lambda one: one.first_offset)
             if at and batch.offsets.first <= of_producer[at - 1].last_offset:
                 found.append(batch.offsets)

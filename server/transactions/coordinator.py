@@ -1,11 +1,10 @@
-"""The front door of transaction coordination: what each request does to a transactional id.
+"""The entry of transaction coordination: the effect of each request on a transactional id.
 
-Called by the request handlers and by `service`, which feeds it time. Everything it changes is in the log before it is
-in the tables, and an append that fails changes nothing.
+The request handlers and `service`, which supplies the time, call it. Every change is in the log before it is in the tables, and
+an append that fails changes nothing.
 
-Every method raises KafkaError where the whole request fails: INVALID_REQUEST (an empty transactional id),
-NOT_COORDINATOR (no such partition, or one that could not be loaded), COORDINATOR_LOAD_IN_PROGRESS, and what the log
-did not take the record for.
+Every method raises KafkaError if the whole request fails: INVALID_REQUEST (an empty transactional id), NOT_COORDINATOR (the
+partition does not exist, or could not be loaded), COORDINATOR_LOAD_IN_PROGRESS, and the error of the append.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     """All transactional ids, by partition of `__transaction_state`.
 
     Args:
-        write_marker, when_flushed, take_producer_id, transaction_version: as for `Endings`.
-        elapsed_ms: Time that passes; see `Coordinator`.
+        write_marker, when_flushed, take_producer_id, transaction_version: Arguments of `Endings`.
+        elapsed_ms: Monotonic time; see `Coordinator`.
     """
 
     topic = TRANSACTIONS_TOPIC
@@ -72,7 +71,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         )
 
     def shard_for(self, key: str) -> TransactionShard:
-        """INVALID_REQUEST for an empty one."""
+        """Return the shard of a transactional id. Raises INVALID_REQUEST for an empty id."""
         check_id(key)
         return super().shard_for(key)
 
@@ -86,7 +85,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             self._repeat_expiry()
 
     def _unloaded(self, shard: TransactionShard, error: ErrorCode, now_ms: int) -> Job:
-        """Nothing is parked, and deadlines look at the shards that are there."""
+        """Do nothing: no request is parked, and the deadlines use the present shards."""
         yield from ()
 
     # Producers
@@ -102,17 +101,17 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         two_phase: bool = False,
         keep_prepared: bool = False,
     ) -> Producer:
-        """Give the transactional id to a producer, and take it from the one that had it.
+        """Give the transactional id to a producer, and fence the producer that had it before.
 
         Args:
-            expected: Who the producer says it is (KIP-360); None if it says nothing.
-            two_phase: Its transactions never time out, whatever `timeout_ms` says (KIP-939).
-            keep_prepared: The open transaction is to stay, which Apache Kafka 4.3.1 cannot do yet.
+            expected: Id and epoch that the producer claims to have (KIP-360); None if it sends none.
+            two_phase: Whether its transactions never time out, whatever `timeout_ms` is (KIP-939).
+            keep_prepared: Whether to keep the open transaction, which Apache Kafka 4.3.1 does not support yet.
 
         Raises:
-            KafkaError: also INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while the
-                transaction before is not closed (an open one is aborted for that), TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-                for two phases where they are not enabled, and UNSUPPORTED_VERSION to keep what is prepared.
+            KafkaError: also INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while the earlier transaction
+                is not closed (an open one is aborted by this call), TRANSACTIONAL_ID_AUTHORIZATION_FAILED for two phases if
+                they are not enabled, and UNSUPPORTED_VERSION for `keep_prepared`.
         """
         if two_phase and not self._settings.transaction_two_phase_commit_enable:
             raise KafkaError(
@@ -141,7 +140,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             _check_expected(metadata, expected)
         if metadata.state is TransactionState.ONGOING:
             self._endings.fence(shard, metadata, now_ms)
-            # Apache Kafka's clients count on asking twice, though the first time may have been enough.
+            # Apache Kafka's clients expect to ask twice, even if the first request has already aborted the transaction.
             raise KafkaError(
                 ErrorCode.CONCURRENT_TRANSACTIONS, f"the open transaction of {transactional_id} is being aborted"
             )
@@ -166,7 +165,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         client_version: int,
         now_ms: int,
     ) -> None:
-        """Put partitions into the producer's transaction, which begins with the first ones.
+        """Add partitions to the producer's transaction, which begins with the first ones.
 
         Raises:
             KafkaError: also INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
@@ -183,7 +182,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     def verify_partitions(
         self, shard: TransactionShard, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
     ) -> list[TopicPartition]:
-        """Return those of `partitions` that are not in the producer's transaction (KIP-890).
+        """Return the members of `partitions` that are not in the producer's transaction (KIP-890).
 
         Raises:
             KafkaError: also INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
@@ -205,7 +204,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         """Commit or abort the producer's transaction; the decision is final when this returns.
 
         Returns:
-            Whom the producer goes on as: itself up to transaction version 1, with a new epoch from version 2 on.
+            The producer's id and epoch from now on: unchanged up to transaction version 1, with a new epoch from version 2 on.
 
         Raises:
             KafkaError: also INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
@@ -219,16 +218,16 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 metadata = metadata.completed(now_ms)
         return Producer(metadata.producer_id, metadata.producer_epoch)
 
-    # Looking
+    # Queries
 
     def list_transactions(
         self, partitions: Sequence[int], wanted: TransactionFilter, now_ms: int
     ) -> Steps[list[TransactionMetadata]]:
-        """The transactional ids of these partitions that pass the filter.
+        """List the transactional ids of these partitions that pass the filter.
 
         Raises:
-            KafkaError: INVALID_REGULAR_EXPRESSION; COORDINATOR_LOAD_IN_PROGRESS if one of the partitions is loading,
-                or is given up before it has been listed.
+            KafkaError: INVALID_REGULAR_EXPRESSION; COORDINATOR_LOAD_IN_PROGRESS if one of the partitions is loading, or is
+                unloaded before it has been listed.
         """
         shards = [self.shards[partition] for partition in partitions]
         for shard in shards:
@@ -236,11 +235,11 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 raise KafkaError(
                     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{TRANSACTIONS_TOPIC}-{shard.partition} is loading"
                 )
-        # Values: each is as it was at some moment of the search.
+        # The metadata are values: each is as it was at some moment of the search.
         return (yield from wanted.select(self._each_in(shards, lambda shard: shard.transactions), now_ms))
 
     def open_transactions(self, now_ms: int) -> Steps[dict[int, UnclosedTransaction]]:
-        """Every transaction that is not closed, by its producer id; of shards that are being loaded, those known so far."""
+        """Return every transaction that is not closed, by producer id; for shards that are being loaded, those known so far."""
         found: dict[int, UnclosedTransaction] = {}
         for shard in tuple(self.shards):
             for transactional_id in tuple(shard.open):
@@ -250,7 +249,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                     continue
                 aborted_at_ms, elapsed_ms = None, self._deadlines.elapsed_ms()
                 if due_ms is not None:
-                    # Not at its own time, but when it is next looked for such.
+                    # A transaction is aborted not at its time-out, but at the first check after it.
                     aborted_at_ms = now_ms - elapsed_ms + max(due_ms + 1, self._endings.looks_at_ms or elapsed_ms)
                 found[metadata.producer_id] = UnclosedTransaction(
                     transactional_id=transactional_id,
@@ -264,14 +263,14 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     @staticmethod
     def describe(shard: TransactionShard, transactional_id: str) -> DescribedTransaction:
-        """One transactional id. KafkaError: also TRANSACTIONAL_ID_NOT_FOUND."""
+        """Describe one transactional id. Raises KafkaError: also TRANSACTIONAL_ID_NOT_FOUND."""
         shard.check_active()
         metadata = shard.transactions.get(transactional_id)
         if metadata is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"transactional ID {transactional_id} not found")
         return described(metadata)
 
-    # Inside
+    # Helpers
 
     def _persist(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
         value = transaction_value(metadata, self._transaction_version())
@@ -307,7 +306,8 @@ def check_id(transactional_id: str) -> None:
 
 
 def _check_expected(metadata: TransactionMetadata, expected: Producer) -> None:
-    """Raise PRODUCER_FENCED unless the producer has the id, or had it up to its last epoch, or there was none yet."""
+    """Raise PRODUCER_FENCED unless the producer has the id, had it until its epochs were exhausted, or no producer has used the
+    transactional id yet."""
     if metadata.producer_epoch == NO_EPOCH or expected.producer_id == metadata.producer_id:
         return
     if expected.producer_id == metadata.previous_producer_id and is_exhausted(expected.producer_epoch):
@@ -322,9 +322,9 @@ log = logging.getLogger("ottla.transactions")
 
 
 def expire(shard: TransactionShard, store: RecordStore, expiration_ms: int, now_ms: int) -> Job:
-    """Forget the ids without open transaction that have not changed for `expiration_ms`.
+    """Forget the transactional ids without open transaction that have not changed for `expiration_ms`.
 
-    What the log does not take stays for the next time.
+    If the log refuses a tombstone, its id stays until the next run.
     """
     tombstones = Tombstones(store, shard.partition, now_ms, shard.remove)
     ids = tuple(shard.transactions)

@@ -1,8 +1,8 @@
-"""What EndTxn does in each state: two tables, one for each way in which producers count their epochs (KIP-890).
+"""Effects of EndTxn in each state: two tables, for the two ways in which producers count their epochs (KIP-890).
 
-Up to transaction version 1 a producer keeps its epoch when a transaction ends, so whoever asks again for what was done
-is told that it was done. From version 2 on every end brings a new epoch: the epoch before it means that the producer
-asks again, the new one that it begins anew.
+Up to transaction version 1 a producer keeps its epoch when a transaction ends, so a repeated request succeeds. From version 2
+on every end gives the producer a new epoch. A request with the epoch before it is a repetition; one with the new epoch concerns
+a new transaction.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _COMMIT = TransactionState.PREPARE_COMMIT
 _ABORT = TransactionState.PREPARE_ABORT
 
 Decision = TransactionState | None
-"""PREPARE_COMMIT or PREPARE_ABORT; None: what is asked for was done before."""
+"""PREPARE_COMMIT or PREPARE_ABORT; None if the requested end was done before."""
 
 Table = dict[tuple[TransactionState, bool, bool], Decision]
-"""(state, commit?, asked again under the epoch before?) -> decision; INVALID_TXN_STATE where there is none."""
+"""(state, commit?, repeated under the epoch before?) -> decision; INVALID_TXN_STATE for missing keys."""
 
 WITH_ONE_EPOCH: Final[Table] = {
     (_ONGOING, True, False): _COMMIT,
@@ -46,7 +46,7 @@ _ASKED_AGAIN_IN = frozenset({_COMMITTED, _ABORTED})
 
 
 def decide(metadata: TransactionMetadata, producer: Producer, commit: bool, client_version: int) -> Decision:
-    """What becomes of the transaction when `producer`, which speaks `client_version`, asks to end it.
+    """Return the effect of a request of `producer`, with transaction version `client_version`, to end its transaction.
 
     Raises:
         KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
@@ -73,7 +73,7 @@ def decide(metadata: TransactionMetadata, producer: Producer, commit: bool, clie
 
 
 def _asks_again(metadata: TransactionMetadata, producer: Producer) -> bool:
-    """Whether a producer has not heard of its new epoch, or of the producer id that came after its last epoch."""
+    """Whether a producer has missed the answer with its new epoch, or with the producer id that followed its last epoch."""
     if metadata.state not in _ASKED_AGAIN_IN:
         return False
     if producer.producer_id == metadata.producer_id:
@@ -82,7 +82,7 @@ def _asks_again(metadata: TransactionMetadata, producer: Producer) -> bool:
 
 
 def check_producer(metadata: TransactionMetadata, producer: Producer) -> None:
-    """Raise INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED unless `producer` is the one the transactional id has."""
+    """Raise INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED unless `producer` owns the transactional id."""
     if producer.producer_id != metadata.producer_id:
         raise KafkaError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -96,7 +96,7 @@ def check_producer(metadata: TransactionMetadata, producer: Producer) -> None:
 
 
 def check_not_prepared(metadata: TransactionMetadata) -> None:
-    """Raise CONCURRENT_TRANSACTIONS while the transaction before is being closed."""
+    """Raise CONCURRENT_TRANSACTIONS while the earlier transaction is being closed."""
     if metadata.is_prepared:
         raise KafkaError(
             ErrorCode.CONCURRENT_TRANSACTIONS,

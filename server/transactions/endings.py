@@ -1,11 +1,11 @@
-"""How transactions end: the decision is written down, every partition gets its marker, and the transaction is closed.
+"""The end of transactions: the decision is written, every partition gets its marker, and the transaction is closed.
 
-The decision is final. A partition that does not take its marker now (no node leads it, its disk refuses) is asked again
-and again; one that was deleted needs none. Until the last marker is written the transactional id stays prepared, and
-its producer is told CONCURRENT_TRANSACTIONS.
+The decision is final. If a partition does not accept its marker (no node leads it, its disk refuses), the marker is retried; a
+deleted partition needs none. Until the last marker is written, the transactional id stays prepared, and its producer gets
+CONCURRENT_TRANSACTIONS.
 
-Each step waits until the one before is on disk, where `flush.messages` of the topic asks for that: no marker may outlive
-the decision, and no transaction be closed whose markers a power loss could take.
+Each step waits until the one before is on disk, if `flush.messages` of the topic requires that. No marker may survive without
+its decision, and no transaction may be closed while a power loss could remove its markers.
 
     decision in __transaction_state -> flush -> markers in the partitions -> flush of each -> closed
 """
@@ -36,18 +36,19 @@ log = logging.getLogger("ottla.transactions")
 
 UNEXPECTED = "cannot complete the transaction of %s now"
 
-# A transaction may have written to thousands.
+# A transaction may have written to thousands of partitions.
 PARTITIONS_IN_MESSAGE = 5
 
 NEEDS_NO_MARKER = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
-"""Answers of a partition that is gone, or that never took part: an older version let clients name any."""
+"""Errors of a partition that was deleted, or that never took part: an older version let clients name any partition."""
 
 Persist = Callable[[TransactionShard, TransactionMetadata, int], None]
-"""Write metadata down, then put it into the shard's table; raises KafkaError with the table as it was."""
+"""Function that writes metadata, then puts them into the shard's table. Raises KafkaError; then the table is unchanged."""
 
 
 class WriteMarker(Protocol):
-    """Writes one marker. KafkaError: the partition does not take it; one of NEEDS_NO_MARKER: it never will."""
+    """Function that writes one marker. Raises KafkaError: the partition refuses it, for ever if the code is in
+    NEEDS_NO_MARKER."""
 
     def __call__(
         self,
@@ -63,13 +64,14 @@ class WriteMarker(Protocol):
 
 
 class Endings:
-    """Ends transactions: those that a client ends, those that take too long, and those found decided at a load.
+    """Ends transactions: those that a client ends, those that time out, and those that are decided at a load.
 
     Args:
-        shards: All shards there are at present.
-        when_flushed: Lets the next step wait for a flush.
-        take_producer_id: A producer id never given before. Raises KafkaError if none is at hand; may be asked again.
-        transaction_version: The finalized level of the feature at the moment.
+        shards: Function that returns all present shards.
+        when_flushed: Function that runs the next step after a flush.
+        take_producer_id: Function that returns a producer id that was never used. Raises KafkaError if none is available; the
+            caller may retry.
+        transaction_version: Function that returns the present finalized level of the feature.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class Endings:
         client_version: int,
         now_ms: int,
     ) -> None:
-        """Decide a transaction, and write its markers as far as partitions take them: now, or when the decision is on disk.
+        """Decide a transaction, and write the markers that partitions accept: now, or when the decision is on disk.
 
         Raises:
             KafkaError: Nothing was decided.
@@ -131,10 +133,10 @@ class Endings:
             self.end(shard, metadata.fenced(), TransactionState.PREPARE_ABORT, 0, now_ms)
 
     def watch(self, shard: TransactionShard, metadata: TransactionMetadata, now_ms: int) -> None:
-        """A transaction is open: see to it that it does not take too long.
+        """Start the time-out of an open transaction.
 
-        How much of its time went by before a load only the wall clock can tell; from here on a step of that neither
-        ends it nor prolongs it. Apache Kafka asks the wall clock each time.
+        The time before a load can only be measured by the wall clock. After this call a step of the wall clock changes nothing.
+        Apache Kafka reads the wall clock each time.
         """
         if metadata.timeout_ms == NO_TIMEOUT_MS:
             return
@@ -145,7 +147,7 @@ class Endings:
 
     @property
     def looks_at_ms(self) -> int | None:
-        """When it is next looked for transactions that have taken too long, in elapsed time; None while none is open."""
+        """Elapsed time of the next check for transactions that have timed out; None if no check is scheduled."""
         return self._timeouts.due_ms
 
     def _look_again(self) -> None:
@@ -154,7 +156,7 @@ class Endings:
             self._deadlines.start(self._timeouts, interval_ms)
 
     def loaded(self, shard: TransactionShard, now_ms: int) -> Job:
-        """Go on with what is open in a shard that was loaded; requests may have come to some of that before."""
+        """Continue the open transactions of a loaded shard; requests may have reached some of them before."""
 
         def take_up(transactional_id: str) -> Job:
             metadata = shard.transactions.get(transactional_id)
@@ -171,7 +173,7 @@ class Endings:
     def _finish_decided(
         self, shard: TransactionShard, transactional_id: str, now_ms: int, *, is_first: bool = True
     ) -> None:
-        """`_finish`, once the decision is on disk; a partition that cannot be flushed is given up by its coordinator."""
+        """Run `_finish` once the decision is on disk. If it cannot be flushed, the coordinator unloads the partition."""
 
         def go_on(failed: Collection[TopicPartition], now_ms: int) -> None:
             if not failed:
@@ -181,8 +183,8 @@ class Endings:
         self._take_step(shard, transactional_id, decided_in, go_on, now_ms)
 
     def _finish(self, shard: TransactionShard, transactional_id: str, now_ms: int, *, is_first: bool) -> None:
-        """Write the markers of a decided transaction that have not been written; once they are on disk, close it if none
-        is left. Those of a transaction with many partitions are a job; nobody else touches it meanwhile, as it waits."""
+        """Write the missing markers of a decided transaction. Once they are on disk, close it if none is missing. For many
+        partitions this is a job; nothing else handles the transaction during it, as it is in `waiting`."""
         steps = self._write_markers(shard, transactional_id, now_ms, is_first=is_first)
         if len(shard.transactions[transactional_id].partitions) <= MARKERS_A_PIECE:
             to_the_end(steps)
@@ -222,10 +224,10 @@ class Endings:
         step: Flushed,
         now_ms: int,
     ) -> None:
-        """Call `step` once `flushed` are on disk, if the shard is served by then.
+        """Call `step` once `flushed` are on disk, if the shard is still served then.
 
-        What goes wrong as nobody expected is told, and the transaction taken up again later: it is decided, and whoever
-        waits for it would wait for ever.
+        An unexpected exception is logged, and the transaction is retried later: it is decided, and its producer would otherwise
+        wait for ever.
         """
 
         def go_on(failed: Collection[TopicPartition], now_ms: int) -> None:
@@ -248,7 +250,7 @@ class Endings:
     def _close(
         self, shard: TransactionShard, transactional_id: str, unmarked: frozenset[TopicPartition], now_ms: int
     ) -> None:
-        """Write down that a transaction is over, unless there are partitions that have no marker yet."""
+        """Write that a transaction is closed, unless partitions without marker are left."""
         metadata = shard.transactions[transactional_id]
         if unmarked != metadata.partitions:
             metadata = replace(metadata, partitions=unmarked)
@@ -262,11 +264,11 @@ class Endings:
         self._retry_later()
 
     def _is_served(self, shard: TransactionShard) -> bool:
-        """Whether the shard is still the one of its partition: it may have been given up, or loaded anew."""
+        """Whether the shard is still the one of its partition: it may have been unloaded or reloaded."""
         return any(one is shard for one in self._shards())
 
     def _mark(self, shard: TransactionShard, metadata: TransactionMetadata, topic_partition: TopicPartition) -> bool:
-        """Write one marker; False if it has to be tried again."""
+        """Write one marker. Return False if it must be retried."""
         try:
             self._write_marker(
                 topic_partition,
@@ -282,14 +284,14 @@ class Endings:
             log.debug("%s: cannot write the marker of %s: %s", topic_partition, metadata.transactional_id, error)
             return False
         except Exception:
-            # Whatever it is, the other partitions get theirs.
+            # After any exception the other partitions must get their markers.
             log.exception("cannot write the marker of %s to %s", metadata.transactional_id, topic_partition)
             return False
         return True
 
     @staticmethod
     def _tell_of_delay(shard: TransactionShard, transactional_id: str) -> None:
-        """Log a transaction that could not be closed at once; trying again, which goes on for long, says nothing."""
+        """Log a transaction that could not be closed at once. Retries are not logged: they may continue for a long time."""
         metadata = shard.transactions[transactional_id]
         if metadata.is_prepared:
             partitions = [str(one) for one in sorted(metadata.partitions)[:PARTITIONS_IN_MESSAGE]]
@@ -320,7 +322,7 @@ class Endings:
             self._retry_later()
 
     def _retry_later(self) -> None:
-        """At the earliest some time after the last try is over: it may have taken longer than that."""
+        """Schedule a retry. The time starts after the last try has ended, which may have taken longer than that."""
         self._must_retry = True
         if self._retry.due_ms is None and not self._is_trying:
             self._deadlines.start(self._retry, MARKER_RETRY_MS)

@@ -1,4 +1,4 @@
-"""ListTransactions and DescribeTransactions: what is in the tables, as clients see it (KIP-664, KIP-994, KIP-1152)."""
+"""Contents of the tables for ListTransactions and DescribeTransactions (KIP-664, KIP-994, KIP-1152)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .records import partitions_by_topic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionFilter:
-    """Which transactional ids to list; an empty part lets all pass."""
+    """Filter of transactional ids; an empty part lets all pass."""
 
     states: Sequence[str] = ()
-    """Titles of states, spelt as they are shown."""
+    """Titles of states, in the case in which they are shown."""
     producer_ids: Sequence[int] = ()
     duration_ms: int = -1
-    """Only those whose transaction began longer ago than this; negative: all."""
+    """Minimum age of the transaction in ms, exclusive; negative: any age."""
     pattern: str | None = None
-    """RE2, which has to match the whole transactional id."""
+    """RE2 expression that must match the whole transactional id."""
 
     def select(self, transactions: Iterable[TransactionMetadata], now_ms: int) -> Steps[list[TransactionMetadata]]:
-        """Those that pass.
+        """Return the transactions that pass the filter.
 
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION.
@@ -56,16 +56,16 @@ class TransactionFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnclosedTransaction:
-    """A transaction that is not closed, for those who wait for its end. Times in ms since 1970."""
+    """A transaction that is not closed, for callers that wait for its end. Times are in ms since 1970."""
 
     transactional_id: str
     producer_id: int
     state: str
-    """The title of `Ongoing`, or of what was decided and has no marker everywhere yet."""
+    """Title of the state: `Ongoing`, or the decision while markers are missing."""
     started_ms: int
     timeout_ms: int
     aborted_at_ms: int | None
-    """When the coordinator puts an end to it, by the broker's clock; None: it is decided already."""
+    """Time at which the coordinator aborts it, by the broker's clock; None: it is decided, or has no time-out."""
 
 
 def is_unknown(name: str) -> bool:
@@ -74,7 +74,7 @@ def is_unknown(name: str) -> bool:
 
 
 def described(metadata: TransactionMetadata) -> DescribedTransaction:
-    """One transactional id in full; its partitions are those that have no marker yet."""
+    """Describe one transactional id in full; its partitions are those that have no marker yet."""
     return DescribedTransaction(
         transactional_id=metadata.transactional_id,
         transaction_state=metadata.state.title,

@@ -1,7 +1,7 @@
-"""Writing the markers that end transactions, into the partitions that the transactions wrote to.
+"""Writing of the markers that end transactions, into the partitions that the transactions wrote to.
 
-Called by the transaction coordinator for its own transactions, and by the WriteTxnMarkers handler for those of
-administrators. All nodes share one process, so a marker is written at once, whichever node leads the partition.
+The transaction coordinator calls it for its own transactions, and the WriteTxnMarkers handler for administrators. All nodes
+share one process, so a marker is written at once, whichever node leads the partition.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ..partitions.topics import Topics
 log = logging.getLogger("ottla.transactions")
 
 SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Answers of a partition that has seen more than the marker knows of; they do not pass."""
+"""Errors of a partition that has a later epoch of the producer or coordinator; they are permanent."""
 
 
 class OffsetKeeper(Protocol):
-    """Who keeps the offsets that transactions commit: the group coordinator."""
+    """Keeper of the offsets that transactions commit: the group coordinator."""
 
     def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
-        """A transaction's marker was written to a partition of `__consumer_offsets`."""
+        """Apply a transaction's marker that was written to a partition of `__consumer_offsets`."""
 
 
 class Markers:
-    """Of one broker."""
+    """Writer of markers in the partitions of one broker."""
 
     def __init__(self, topics: Topics, appends: Appends, offsets: OffsetKeeper) -> None:
         self._topics = topics
@@ -47,8 +47,8 @@ class Markers:
         commit: bool,
         transaction_version: int,
     ) -> None:
-        """`write`, for a transaction of ours. What has been superseded in a partition where the producer has no
-        transaction open is not needed there: the transactional id would wait for ever."""
+        """Run `write` for a transaction of this coordinator. A superseded marker counts as written if the producer has no open
+        transaction in the partition: otherwise the transactional id would wait for ever."""
         try:
             self.write(
                 topic_partition,
@@ -78,20 +78,20 @@ class Markers:
         commit: bool,
         transaction_version: int,
     ) -> None:
-        """End the producer's transaction in one partition; without one the marker is written all the same.
+        """End the producer's transaction in one partition. The marker is written even if no transaction is open.
 
-        Readers of committed records that wait for it are woken. In `__consumer_offsets` the offsets that the transaction
-        commits become the groups' positions, or are dropped.
+        Readers of committed records that wait for the partition are woken. In `__consumer_offsets` the transaction's offsets
+        become the groups' positions, or are dropped.
 
         Args:
-            producer_epoch: Under transaction version 2 the one after the transaction's own (KIP-890).
-            coordinator_epoch: The leader epoch of the partition of `__transaction_state` whose leader decided.
+            producer_epoch: Epoch of the producer; under transaction version 2 the epoch after the transaction's own (KIP-890).
+            coordinator_epoch: Leader epoch of the partition of `__transaction_state` whose leader decided.
 
         Raises:
-            KafkaError: Nothing was written. UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION: a topic of the broker's own
-                that takes no transactions, whose next load would come upon the marker; NOT_LEADER_OR_FOLLOWER (no live node leads it),
-                NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR: it may be tried again. INVALID_PRODUCER_EPOCH,
-                TRANSACTION_COORDINATOR_FENCED: another coordinator, or a later epoch of the producer, was faster.
+            KafkaError: Nothing was written. UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION: an internal topic that takes
+                no transactions, whose next load would read the marker; NOT_LEADER_OR_FOLLOWER (no live node leads it),
+                NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR: the caller may retry. INVALID_PRODUCER_EPOCH,
+                TRANSACTION_COORDINATOR_FENCED: another coordinator, or a later epoch of the producer, has written before.
         """
         if topic_partition.topic in TAKE_NO_TRANSACTIONS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition} does not support transactions")

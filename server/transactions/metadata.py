@@ -1,11 +1,11 @@
-"""What the coordinator knows of one transactional id, and how that changes.
+"""The coordinator's state of one transactional id, and its transitions.
 
-A `TransactionMetadata` is a value: each method gives the one that is to follow, which is written to the log before it
-takes the old one's place. Apache Kafka's rules on epochs are all here (KIP-98, KIP-360, KIP-890).
+A `TransactionMetadata` is a value: each method returns the next one, which is written to the log before it replaces the old
+one. Apache Kafka's rules on epochs are all here (KIP-98, KIP-360, KIP-890).
 
-A producer gets a new epoch with InitProducerId, and from transaction version 2 on with the end of every transaction as
-well. The largest epoch is never told to a producer, so that there is always one left to fence it with; after the one
-before it comes a new producer id.
+A producer gets a new epoch from InitProducerId, and from transaction version 2 on also at the end of every transaction. No
+producer gets the largest epoch, so that epoch is always left to fence with. The epoch before it is followed by a new producer
+id.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**15 - 1
 NO_TIME: Final = -1
 NO_TIMEOUT_MS: Final = 2**31 - 1
-"""A transaction of this timeout stays open until it is ended: two phases are remembered so (KIP-939)."""
+"""Time-out of a transaction that stays open until it is ended; it is also how two phases are stored (KIP-939)."""
 
 FIRST_VERSION_WITH_EPOCH_BUMP: Final = 2
-"""Transaction version from which on every end of a transaction gives the producer a new epoch (KIP-890)."""
+"""First transaction version in which every end of a transaction gives the producer a new epoch (KIP-890)."""
 
 
 class TransactionState(IntEnum):
-    """The numbers are those in the log."""
+    """States of a transactional id; numbers as in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -42,17 +42,17 @@ class TransactionState(IntEnum):
 
     @property
     def title(self) -> str:
-        """The name that ListTransactions and DescribeTransactions use, e.g. `PrepareCommit`."""
+        """Name in ListTransactions and DescribeTransactions, e.g. `PrepareCommit`."""
         return self.name.title().replace("_", "")
 
 
 BY_TITLE: Final = {state.title: state for state in TransactionState}
 
 PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-"""Decided, and not closed: the markers are being written, and every other request has to wait."""
+"""States of a decided transaction that is not closed: its markers are being written, and every other request must wait."""
 
 CLOSED: Final = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
-"""No transaction is open: one may begin, and the transactional id may expire."""
+"""States without open transaction: one may begin, and the transactional id may expire."""
 
 FOLLOWS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     TransactionState.EMPTY: CLOSED,
@@ -63,10 +63,10 @@ FOLLOWS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
     TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
 }
-"""The states from which a state is reached.
+"""State -> states from which it may be entered.
 
-Apache Kafka passes through the other two in memory alone: DEAD while a tombstone is appended, PREPARE_EPOCH_FENCE
-between fencing a producer and aborting its transaction. Here each is one step, and nothing is ever found in between.
+Apache Kafka uses the other two in memory only: DEAD while a tombstone is appended, PREPARE_EPOCH_FENCE between fencing a
+producer and aborting its transaction. Here each of these is one step without such a state.
 """
 
 
@@ -81,24 +81,24 @@ def is_exhausted(epoch: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionMetadata:
-    """One transactional id; a new one has no epoch yet."""
+    """State of one transactional id; a new one has no epoch yet."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int = NO_EPOCH
     last_producer_epoch: int = NO_EPOCH
-    """The epoch before, with which a producer may ask again; not in the log."""
+    """The epoch before, with which a producer may repeat a request; not in the log."""
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
-    """The producer id that follows once the transaction is closed; -1 if it stays."""
+    """Producer id after the transaction is closed; -1 if it stays the same."""
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
-    """Partitions of the open transaction; once it is decided, those that have no marker yet."""
+    """Partitions of the open transaction; of a decided one, those that have no marker yet."""
     start_ms: int = NO_TIME
     updated_ms: int
     client_version: int = 0
-    """The transaction version that the producer spoke last."""
+    """Transaction version of the producer's last request."""
 
     @property
     def is_prepared(self) -> bool:
@@ -113,11 +113,11 @@ class TransactionMetadata:
         return is_exhausted(self.producer_epoch)
 
     def with_next_epoch(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> TransactionMetadata:
-        """After InitProducerId, with an epoch left.
+        """Return the state after InitProducerId, if an epoch is left.
 
         Args:
-            expected_epoch: The epoch that the producer says it has (KIP-360); None if it says nothing, and then
-                whoever had one is fenced.
+            expected_epoch: Epoch that the producer claims to have (KIP-360); None if it sends none, and then the earlier
+                producer is fenced.
 
         Raises:
             KafkaError: PRODUCER_FENCED.
@@ -127,7 +127,7 @@ class TransactionMetadata:
         elif self.producer_epoch in (NO_EPOCH, expected_epoch):
             epochs = self.producer_epoch + 1, self.producer_epoch
         elif expected_epoch == self.last_producer_epoch:
-            # The answer to the first request was lost. Nobody else came between, who would have cleared the last epoch.
+            # The answer to the first request was lost. No other producer came between, or the last epoch would be cleared.
             epochs = self.producer_epoch, self.last_producer_epoch
         else:
             raise KafkaError(
@@ -140,7 +140,7 @@ class TransactionMetadata:
     def with_producer_id(
         self, producer_id: int, timeout_ms: int, now_ms: int, *, keeps_last_epoch: bool
     ) -> TransactionMetadata:
-        """After InitProducerId, with no epoch left."""
+        """Return the state after InitProducerId, if no epoch is left."""
         last_epoch = self.producer_epoch if keeps_last_epoch else NO_EPOCH
         return self._emptied(
             timeout_ms, now_ms, producer_id=producer_id, producer_epoch=0, last_producer_epoch=last_epoch
@@ -149,7 +149,7 @@ class TransactionMetadata:
     def with_partitions(
         self, partitions: frozenset[TopicPartition], client_version: int, now_ms: int
     ) -> TransactionMetadata:
-        """After partitions were added; the first ones begin a transaction."""
+        """Return the state after partitions were added; the first ones begin a transaction."""
         return self._moved(
             TransactionState.ONGOING,
             partitions=self.partitions | partitions,
@@ -161,10 +161,10 @@ class TransactionMetadata:
     def prepared(
         self, state: TransactionState, client_version: int, next_producer_id: int, now_ms: int
     ) -> TransactionMetadata:
-        """Decided: PREPARE_COMMIT or PREPARE_ABORT.
+        """Return the state after the decision: PREPARE_COMMIT or PREPARE_ABORT.
 
         Args:
-            next_producer_id: What to go on with when this epoch was the last one; -1 otherwise.
+            next_producer_id: Producer id that follows if this epoch was the last one; -1 otherwise.
         """
         changes: dict[str, Any] = {}
         if bumps_epoch(client_version):
@@ -182,11 +182,12 @@ class TransactionMetadata:
         )
 
     def fenced(self) -> TransactionMetadata:
-        """With an epoch that no producer has, as transaction versions below 2 fence a producer before they abort."""
+        """Return the state with an epoch that no producer has: transaction versions below 2 fence a producer this way before
+        they abort."""
         return replace(self, producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH), last_producer_epoch=NO_EPOCH)
 
     def completed(self, now_ms: int) -> TransactionMetadata:
-        """Closed: every partition has its marker."""
+        """Return the state of the closed transaction, after every partition got its marker."""
         changes: dict[str, Any] = {}
         if bumps_epoch(self.client_version) and self.next_producer_id != NO_PRODUCER_ID:
             changes = {"producer_id": self.next_producer_id, "producer_epoch": 0}

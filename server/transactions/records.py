@@ -3,8 +3,8 @@
     key    type i16 (0), transactional id
     value  schema version i16 (0; 1 from transaction version 1 on), metadata
 
-A null value deletes the transactional id. Other types of key and later versions of the value are skipped, as they may
-be left over from a newer broker.
+A null value deletes the transactional id. Other types of key and later versions of the value are skipped: a newer broker may
+have written them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .metadata import FOLLOWS, TransactionMetadata, TransactionState
 _KEY_TYPE = 0
 _KEY = codec(TransactionLogKey, 0, False)
 _VALUES = (codec(TransactionLogValue, 0, False), codec(TransactionLogValue, 1, True))
-"""By schema version."""
+"""Codecs by schema version."""
 _FIRST_TAGGED_VERSION = 1
 
 
@@ -31,7 +31,7 @@ def transaction_key(transactional_id: str) -> bytes:
 
 
 def transaction_value(metadata: TransactionMetadata, transaction_version: int) -> bytes:
-    """The value that stands for `metadata` in a cluster of this transaction version."""
+    """Return the value of the record for `metadata`, in a cluster of this transaction version."""
     is_empty = metadata.state is TransactionState.EMPTY
     version = min(transaction_version, _FIRST_TAGGED_VERSION)
     value = TransactionLogValue(
@@ -50,8 +50,8 @@ def transaction_value(metadata: TransactionMetadata, transaction_version: int) -
 
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
-    """The partitions, sorted, one element a topic."""
-    # A transaction may have thousands, written down with each that is added; to sort pairs takes four times as long.
+    """Group the partitions by topic, sorted."""
+    # A transaction may have thousands, all written with each that is added; sorting pairs takes four times as long.
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -59,17 +59,17 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> list[Partitions
 
 
 class TransactionRecord(NamedTuple):
-    """What one record says; no metadata when it deletes the transactional id."""
+    """Contents of one record; without metadata if it deletes the transactional id."""
 
     transactional_id: str
     metadata: TransactionMetadata | None
 
 
 def read_record(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
-    """What one record says; None for a type or version that this broker does not know.
+    """Decode one record; None for a type or version that this broker does not know.
 
     Raises:
-        ProtocolError: Key or value are not of their format.
+        ProtocolError: The key or the value does not have its format.
     """
     if key is None:
         raise ProtocolError("record without a key")

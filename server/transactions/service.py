@@ -1,7 +1,6 @@
 """Transaction coordination inside Trio; see `coordination.service`.
 
-The only file of this package, with `markers`, that knows more of the broker than its own topic. There is one
-`TransactionService` for all nodes.
+Only this file and `markers` know more of the broker than the package's own topic. One `TransactionService` serves all nodes.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class TransactionService(CoordinatorService[TransactionCoordinator, TransactionS
 
     async def route(self, node: Node, key: str) -> TransactionShard:
         if not self.coordinator.shards:
-            check_id(key)  # No topic is made for none.
+            check_id(key)  # An empty id must not create the topic.
         return await super().route(node, key)
 
     def verify(
@@ -63,16 +62,16 @@ class TransactionService(CoordinatorService[TransactionCoordinator, TransactionS
         *,
         add: bool,
     ) -> dict[TopicPartition, KafkaError]:
-        """See that partitions are in a producer's open transaction before it writes to them (KIP-890).
+        """Check that partitions are in a producer's open transaction before it writes to them (KIP-890).
 
-        Whichever node coordinates the transactional id, as all share this process.
+        Any node may coordinate the transactional id, as all share this process.
 
         Args:
-            add: Put into the transaction what is not in it, as from transaction version 2 on.
+            add: Whether to add the partitions to the transaction, as from transaction version 2 on.
 
         Returns:
-            The partitions that may not be written to, with what to answer: what AddPartitionsToTxn would, or
-            TRANSACTION_ABORTABLE for one that is not in the transaction.
+            The partitions that may not be written to, with the errors to answer: those of AddPartitionsToTxn, or
+                TRANSACTION_ABORTABLE for a partition that is not in the transaction.
         """
         producer = Producer(producer_id, producer_epoch)
         try:

@@ -1,4 +1,4 @@
-"""All transactional ids of one partition of `__transaction_state`, and how they are loaded from it."""
+"""All transactional ids of one partition of `__transaction_state`, and their loading."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ log = logging.getLogger("ottla.transactions")
 
 
 class TransactionShard(Shard):
-    """One partition's transactional ids."""
+    """The transactional ids of one partition."""
 
     topic = TRANSACTIONS_TOPIC
 
     def __init__(self, partition: int) -> None:
         super().__init__(partition)
         self.coordinator_epoch = 0
-        """The epoch of the partition's leader, which markers name; known once the shard is ACTIVE."""
+        """Epoch of the partition's leader, which markers contain; known once the shard is ACTIVE."""
         self.transactions: dict[str, TransactionMetadata] = {}
         self.open: dict[str, None] = {}
-        """The ids whose transaction is not closed, oldest first: all that time-outs and markers are about."""
+        """Ids whose transaction is not closed, oldest first. Only these have time-outs or need markers."""
         self.time_outs: dict[str, int] = {}
-        """The ids whose transaction is not decided -> when it has taken too long, in elapsed time. Kept by `endings`."""
+        """Id of a transaction that is not decided -> elapsed time at which it times out. `endings` keeps the table."""
         self.waiting: set[str] = set()
-        """The decided ones whose next step waits for a sync: of the decision, or of markers."""
+        """Ids of decided transactions whose next step waits for a flush of the decision or of markers."""
 
     def drop(self) -> Job:
         for table in (self.transactions, self.open, self.time_outs):
@@ -38,7 +38,7 @@ class TransactionShard(Shard):
                 yield
 
     def put(self, metadata: TransactionMetadata) -> None:
-        """Take in what the log says now."""
+        """Store the metadata that the log has now."""
         transactional_id = metadata.transactional_id
         self.transactions[transactional_id] = metadata
         if metadata.state is not TransactionState.ONGOING:
@@ -49,14 +49,14 @@ class TransactionShard(Shard):
             self.open[transactional_id] = None
 
     def remove(self, transactional_id: str) -> None:
-        """Forget a transactional id; one that is not known is fine."""
+        """Forget a transactional id, if it is known."""
         self.transactions.pop(transactional_id, None)
         self.open.pop(transactional_id, None)
         self.time_outs.pop(transactional_id, None)
 
     def _replay_batch(self, batch: RecordBatch) -> None:
         if batch.is_control:
-            # No transaction writes here, but versions before this one let a client put a marker into this topic.
+            # No transaction writes to this topic, but earlier versions of this broker let a client write a marker to it.
             log.warning(
                 "%s-%d: ignored an unexpected marker at offset %d", self.topic, self.partition, batch.base_offset
             )

@@ -1,8 +1,8 @@
-"""Whether a partition may take a batch of a transaction: asked of the transaction coordinator before the first one.
+"""Check whether a partition may accept a batch of a transaction: the transaction coordinator is asked before the first batch.
 
-Without the question, a batch that arrives after its transaction was aborted would open one that nobody ends, and hold
-back all readers of committed records. Answer and append belong into one turn of the event loop, so that no marker can
-come between. Once a batch of the transaction is in the partition, its producer state answers.
+Without the check, a batch that arrives after its transaction was aborted would open a transaction without end, which would
+block all readers of committed records. Check and append must run in one step of the event loop, so that no marker can come
+between. Once a batch of the transaction is in the partition, the partition's producer state is checked instead.
 
     ability    its requests                          the coordinator         TRANSACTION_ABORTABLE becomes
     OLD        Produce to 10, TxnOffsetCommit to 3   checks                  INVALID_TXN_STATE
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .service import TransactionService
     from .shard import TransactionShard
 
-# Partitions of a request that are added to its transaction in one turn: 2 us each.
+# Number of partitions of a request that are added to its transaction in one step: 2 us each.
 ASKED_AT_ONCE = 1_000
 
 NOT_NOW = frozenset(
@@ -39,11 +39,11 @@ NOT_NOW = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Answers of the coordinator after which the same batch may be taken later."""
+"""Errors of the coordinator after which the same batch may be accepted later."""
 
 
 class Ability(Enum):
-    """What the version of a request tells of its client; see the module."""
+    """Abilities of a client, as the version of its request shows; see the module."""
 
     OLD = "old"
     ABORTABLE = "abortable"
@@ -51,7 +51,7 @@ class Ability(Enum):
 
 
 def ability_of(version: int, *, abortable_since: int, adding_since: int) -> Ability:
-    """What a request's version tells, from the first versions with the two newer abilities."""
+    """Return the ability that a request's version shows, given the first versions with the two newer abilities."""
     if version >= adding_since:
         return Ability.ADDING
     return Ability.ABORTABLE if version >= abortable_since else Ability.OLD
@@ -61,7 +61,7 @@ class Verification:
     """The transactional batches of one request: one producer, one batch for each partition.
 
     Args:
-        sequences: The batches' base sequences. Other partitions have plain batches, or none.
+        sequences: Base sequences of the batches. Other partitions have plain batches, or none.
     """
 
     def __init__(
@@ -80,17 +80,17 @@ class Verification:
         self._sequences = sequences
         self._unasked = iter(sequences)
         self._asked: set[TopicPartition] = set()
-        """What has been taken of them."""
+        """Partitions that were taken from `_unasked`."""
         self._shard: TransactionShard | None = None
-        """Which knows the transactional id, as it was asked last."""
+        """Shard of the transactional id at the last request to the coordinator."""
         self._told_up_to: int | None = None
-        """Where the coordinator's log ended when it was first asked, or last wrote something down; None: not asked."""
+        """End of the coordinator's log when it was first asked, or last wrote a record; None: it was not asked."""
 
     async def check(self, topic_partition: TopicPartition) -> None:
-        """Return in a turn of the event loop in which what the request has for this partition may be appended.
+        """Return in a step of the event loop in which the request's batch for this partition may be appended.
 
-        The coordinator's word is on disk by then, where `flush.messages` of `__transaction_state` asks for it: records of
-        a transaction that nobody knows of would hold back readers for ever. Errors as for `check_now`.
+        The coordinator's records are on disk then, as `flush.messages` of `__transaction_state` requires: data of a transaction
+        that the coordinator does not know would block readers for ever. Errors as for `check_now`.
         """
         while True:
             self.check_now(topic_partition)
@@ -105,11 +105,11 @@ class Verification:
                 raise self._translate(error) from error
 
     def check_now(self, topic_partition: TopicPartition) -> None:
-        """Return if what the request has for this partition may be appended, in this very turn.
+        """Return if the request's batch for this partition may be appended in this same step.
 
         Raises:
-            EarlyRefusalError: INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE (to old clients
-                INVALID_TXN_STATE), or one of NOT_NOW: until the batch is written, no later one of its producer is.
+            EarlyRefusalError: INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE (for old clients
+                INVALID_TXN_STATE), or one of NOT_NOW. Until the batch is written, no later batch of its producer is.
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         adds = self._ability is Ability.ADDING
@@ -123,7 +123,8 @@ class Verification:
             if error := self._ask(topic_partition, add=adds).get(topic_partition):
                 raise error
         except KafkaError as error:
-            # An error that a frame keeps which it names would leave all of a large request to the collector.
+            # The error must not reference a frame that references it: all of a large request would be left to the garbage
+            # collector.
             raise self._refused(topic_partition, error) from error
 
     def _refused(self, topic_partition: TopicPartition, error: KafkaError) -> EarlyRefusalError:
@@ -134,7 +135,7 @@ class Verification:
         return translated
 
     def _begin(self, topic_partition: TopicPartition) -> bool:
-        """Whether the coordinator must be asked about the partition."""
+        """Return whether the coordinator must be asked about the partition."""
         log = self._ground.topics.partition(*topic_partition).log
         try:
             return log.producers.begin_verification(
@@ -147,8 +148,8 @@ class Verification:
             raise EarlyRefusalError(error.code, error.message) from error
 
     def _ask(self, topic_partition: TopicPartition, *, add: bool) -> dict[TopicPartition, KafkaError]:
-        """Partitions are added together with those that follow in the request: one record in the coordinator's log, not one
-        each."""
+        """Ask the coordinator about a partition. Partitions are added together with the next ones of the request, so the
+        coordinator's log gets one record for all, not one for each."""
         asked = [topic_partition]
         if add and topic_partition not in self._asked:
             some = tuple(islice(self._unasked, ASKED_AT_ONCE))
@@ -167,12 +168,12 @@ class Verification:
         try:
             return self._begin(topic_partition)
         except KafkaError:
-            return False  # It is told when its turn comes.
+            return False  # The error is raised when this partition is checked.
 
     def _translate(self, error: KafkaError) -> EarlyRefusalError:
         code = error.code
         if code is ErrorCode.PRODUCER_FENCED:
-            code = ErrorCode.INVALID_PRODUCER_EPOCH  # the word for it that producers expect in these answers
+            code = ErrorCode.INVALID_PRODUCER_EPOCH  # the code that producers expect in these answers
         elif code is ErrorCode.TRANSACTION_ABORTABLE and self._ability is Ability.OLD:
             code = ErrorCode.INVALID_TXN_STATE
         return EarlyRefusalError(code, error.message)

@@ -1,7 +1,7 @@
-"""The batches of a Produce request that belong to a transaction, and the transaction coordinator's word on them.
+"""The batches of a Produce request that belong to a transaction, and their check by the transaction coordinator.
 
-`verification` says which they are and what it takes to ask; this file knows Produce: what it carries, how long it may
-wait, and which errors its clients understand.
+`verification` runs the check. This file knows Produce: its contents, how long it may wait, and the errors that its clients
+understand.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from .verification import NOT_NOW, Ability, Verification, ability_of
 if TYPE_CHECKING:
     from .service import TransactionService
 
-# First versions that name topics by id, whose clients understand TRANSACTION_ABORTABLE, and that add partitions.
+# First versions that name topics by id, whose clients know TRANSACTION_ABORTABLE, and that add partitions.
 _TOPIC_IDS_SINCE = 13
 _ABORTABLE_SINCE = 11
 _ADDING_SINCE = 12
 
 
 class TransactionalWrites:
-    """What one Produce request writes in a transaction.
+    """The transactional batches of one Produce request.
 
     Args:
-        verification: None if all its batches go to topics that are not there.
-        nowhere: The partitions of those. Who makes such a topic while the request waits must not have a batch in it of
-            which no coordinator knows.
+        verification: Check of the batches; None if all of them are for topics that do not exist.
+        nowhere: Partitions of topics that do not exist. If such a topic is created while the request waits, it must not get a
+            batch that the coordinator does not know.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class TransactionalWrites:
         self._until_ms = clock.elapsed_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
 
     async def check(self, topic_partition: TopicPartition) -> None:
-        """Return in the turn of the event loop in which the batch for this partition may be appended.
+        """Return in the step of the event loop in which the batch for this partition may be appended.
 
-        From version 12 on a producer need not wait for the end of its last transaction before it writes to the next;
-        the request waits instead, a little.
+        From version 12 on, a producer need not wait for the end of its last transaction before it writes in the next. The
+        request waits a short time instead.
 
         Raises:
-            EarlyRefusalError: What to tell the client.
+            EarlyRefusalError: The error for the client.
         """
         if topic_partition in self._nowhere:
             raise EarlyRefusalError(
@@ -73,13 +73,13 @@ class TransactionalWrites:
                 return await self._verification.check(topic_partition)
             except EarlyRefusalError as error:
                 is_waiting = self._waits and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
-                # A clock that stands still would leave the client without an answer.
+                # With a frozen clock the client would get no answer.
                 if not is_waiting or self._clock.is_frozen or self._clock.elapsed_ms() >= self._until_ms:
                     raise self._translated(error) from error
             await self._clock.sleep(self._retry_ms)
 
     def _translated(self, error: EarlyRefusalError) -> EarlyRefusalError:
-        """What clients of this version try again for, or do not, as they should."""
+        """Return the error in a form that clients of this version retry, or do not retry, as they should."""
         if error.code is ErrorCode.INVALID_TXN_STATE:
             return EarlyRefusalError(error.code, f"Partition was not added to the transaction: {error.message}")
         if error.code not in NOT_NOW or (self._waits and error.code is ErrorCode.CONCURRENT_TRANSACTIONS):
@@ -102,18 +102,18 @@ async def transactional_writes(
     may_use: Callable[[str], bool] | None,
     unwritten: Collection[str | bytes],
 ) -> TransactionalWrites | None:
-    """What a request writes in a transaction; None if it has no such batch.
+    """Return the transactional batches of a request; None if it has none.
 
     Args:
-        transactions: Gives the coordinator, which is loaded then: most requests need none.
-        may_use: Whether the client may write with a transactional id; None: everybody may.
-        unwritten: Names or ids of topics, as the request calls them, that the client may not write to: no transaction takes
-            note of them.
+        transactions: Function that returns the coordinator, and creates it at the first call: most requests do not need it.
+        may_use: Whether the client may write with a transactional id; None: every client may.
+        unwritten: Names or ids of topics, as in the request, that the client may not write to. They are not added to the
+            transaction.
 
     Raises:
         KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED (batches of a transaction, and no transactional id, or one that
             the client may not use),
-            INVALID_PRODUCER_ID_MAPPING (of several producers).
+            INVALID_PRODUCER_ID_MAPPING (batches of several producers).
     """
     found = []
     async for topic in time_slice.each(body.topic_data):
@@ -131,7 +131,7 @@ async def transactional_writes(
         known = topics.get(topic.name) if version < _TOPIC_IDS_SINCE else topics.by_id(topic.topic_id)
         if unwritten and (topic.name if version < _TOPIC_IDS_SINCE else topic.topic_id) in unwritten:
             continue
-        # What goes nowhere, or comes from nobody, needs no word of the coordinator.
+        # Batches for unknown topics, or without producer, need no check by the coordinator.
         if known is None:
             nowhere.add(TopicPartition(topic.name, index))
         elif not known.is_internal and batch.has_producer:
@@ -149,7 +149,8 @@ async def transactional_writes(
 
 
 def is_one_plain_batch(body: ProduceRequest) -> bool:
-    """Whether a request is what most are: for one partition, with records of no transaction. Nobody is to be asked about it."""
+    """Whether a request has the common form: one partition, and records without transaction. The coordinator need not be asked
+    about it."""
     topics = body.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         return False
@@ -157,17 +158,17 @@ def is_one_plain_batch(body: ProduceRequest) -> bool:
     return (
         not isinstance(records, memoryview)
         or len(records) < HEADER_BYTES
-        or not records[ATTRIBUTES_LOW_BYTE_POSITION] & TRANSACTIONAL_BIT  # one byte tells, nearly always
+        or not records[ATTRIBUTES_LOW_BYTE_POSITION] & TRANSACTIONAL_BIT  # this byte decides nearly always
         or _transactional_batch(records) is None
     )
 
 
 def _transactional_batch(records: object) -> RecordBatch | None:
-    """The header of the first batch in `records` if it belongs to a transaction. The log says what is wrong with it."""
+    """Return the header of the first batch in `records` if it belongs to a transaction. The log reports invalid batches."""
     if not isinstance(records, memoryview) or len(records) < HEADER_BYTES:
         return None
     if not records[ATTRIBUTES_LOW_BYTE_POSITION] & TRANSACTIONAL_BIT:
-        return None  # Nearly every batch: one byte tells.
+        return None  # Nearly every batch: this byte decides.
     try:
         batch = RecordBatch(records)
     except CorruptRecordError:

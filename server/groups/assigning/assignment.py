@@ -1,7 +1,8 @@
-"""What an assignor is given and what it gives back. The assignors themselves are in `assignors`.
+"""Input and result of an assignor. The assignors are in `assignors`.
 
-An assignor depends on nothing else, and works in pieces: thousands of members and partitions take long. Every partition of every topic that somebody subscribes to goes to exactly one member
-subscribed to it; what a member had before, it keeps as far as that is fair.
+An assignor depends on its input only, and works in pieces: thousands of members and partitions take long. It assigns every
+partition of every subscribed topic to exactly one of the topic's subscribers. A member keeps the partitions that it had, as
+long as the assignment stays fair.
 """
 
 from __future__ import annotations
@@ -19,32 +20,32 @@ Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
 
 
 class MemberSubscription(NamedTuple):
-    """One member as an assignor sees it."""
+    """One member, as an assignor sees it."""
 
     member_id: str
     instance_id: str | None
     rack_id: str | None
     topic_ids: frozenset[bytes]
-    """Of all existing topics that it subscribes to, by name or by regular expression."""
+    """Ids of the existing topics that the member subscribes to, by name or by regular expression."""
     target: Assignment
-    """What it was given last time; may name topics that are gone or no longer subscribed to."""
+    """The member's last assignment; it may contain topics that were deleted or are no longer subscribed to."""
 
 
 class GroupSpec(NamedTuple):
-    """A group as an assignor sees it."""
+    """A group, as an assignor sees it."""
 
     members: Mapping[str, MemberSubscription]
-    """By member id, in the order of joining. A static member's place is kept by whoever took it over."""
+    """Members by member id, in the order of joining. A static member that returns keeps the place of the member it replaces."""
     is_homogeneous: bool
-    """All members subscribe to the same topics."""
+    """Whether all members subscribe to the same topics."""
 
 
 Assignor: TypeAlias = Callable[[GroupSpec, Callable[[bytes], int]], Steps[Mapping[str, Assignment]]]
-"""(group, partition count of a topic id) -> assignment by member id. A member left out gets nothing."""
+"""Function (group, partition count of a topic id) -> assignment by member id. A member that is left out gets no partitions."""
 
 
 def rows_of(row: Callable[..., Row], assignment: Assignment) -> tuple[Row, ...]:
-    """An assignment as rows of a message, in order."""
+    """Return an assignment as rows of a message, by topic id and partition."""
     rows = []
     for topic_id, partitions in sorted(assignment.items()):
         rows.append(row(topic_id=topic_id, partitions=tuple(sorted(partitions))))
@@ -52,7 +53,7 @@ def rows_of(row: Callable[..., Row], assignment: Assignment) -> tuple[Row, ...]:
 
 
 def frozen(by_topic: Mapping[bytes, AbstractSet[int]]) -> Steps[Assignment]:
-    """What a member is given, some topics a piece; no topic without partitions."""
+    """Return an assignment that cannot change, without topics that have no partitions; some topics a piece."""
     found: dict[bytes, frozenset[int]] = {}
     for number, (topic_id, indexes) in enumerate(by_topic.items(), 1):
         if indexes:
@@ -63,7 +64,7 @@ def frozen(by_topic: Mapping[bytes, AbstractSet[int]]) -> Steps[Assignment]:
 
 
 def by_topic(places: Iterable[tuple[bytes, int]]) -> Steps[Assignment]:
-    """What a member is given, of topic ids and partitions; some a piece."""
+    """Return an assignment made from pairs of topic id and partition; some pairs a piece."""
     found: dict[bytes, set[int]] = {}
     for number, (topic_id, index) in enumerate(places, 1):
         found.setdefault(topic_id, set()).add(index)

@@ -3,9 +3,9 @@
 Called by `consumer.targets` and `share.targets` whenever a group needs a new target assignment. They depend on what they are given alone; ties are
 broken by the order of the members and by topic id, so the same group gets the same assignment again.
 
-`range` gives the very assignment that Apache Kafka gives. `uniform` gives as many members as many partitions and moves
-as few (with mixed subscriptions in nearly all cases); which ones differs, as Kafka breaks ties by the order of its hash
-tables.
+`range` makes the same assignment as Apache Kafka. `uniform` makes one with the same numbers of partitions per member and of
+moves (with mixed subscriptions in nearly all cases). The partitions themselves differ: Kafka breaks ties by the order of its
+hash tables.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ PartitionCount = Callable[[bytes], int]
 
 
 def range_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mapping[str, Assignment]]:
-    """Give every subscriber of a topic one run of its partitions, the first ones one more where it does not come out
-    even; topics with equally many partitions and the same subscribers are cut alike, so they can be joined.
+    """Give every subscriber of a topic one consecutive run of its partitions; the first subscribers get one more if the number
+    does not divide evenly. Topics with the same partition count and the same subscribers are divided alike, so they can be
+    joined.
 
     Static members come first, by instance id: they keep their runs while dynamic members come and go.
     """
     ordered = sorted(spec.members.values(), key=_range_order)
     subscriber_counts: dict[bytes, int] = {}
-    # Most members subscribe to the same topics.
+    # Most members subscribe to the same topics, so each set of ids is sorted only once.
     sorted_ids: dict[frozenset[bytes], list[bytes]] = {}
     for member in ordered:
         if member.topic_ids not in sorted_ids:
@@ -63,15 +64,16 @@ def range_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Ma
 
 
 def _range_order(member: MemberSubscription) -> tuple[bool, bytes]:
-    # Java compares UTF-16 units.
+    # Compare as Java does: by UTF-16 code units.
     name = member.member_id if member.instance_id is None else member.instance_id
     return member.instance_id is None, name.encode("utf-16-be", "surrogatepass")
 
 
 def uniform_assignor(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mapping[str, Assignment]]:
-    """Give all members equally many partitions, and move as few as that needs.
+    """Give all members the same number of partitions, with as few moves as possible.
 
-    If all subscribe to the same topics, counts differ by one at most, and only what exceeds a member's share moves.
+    If all members subscribe to the same topics, their counts differ by one at most, and only partitions in excess of a member's
+    share move.
     """
     if not spec.members:
         return {}
@@ -97,7 +99,7 @@ def _share_out(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mappin
                 unassigned[topic_id] -= mine
                 kept[member_id] += [(topic_id, index) for index in sorted(mine)]
             yield
-    # Whoever has more than the even share already keeps one more.
+    # Members that have more than the even share are the first to get one partition more, which they already have.
     by_excess = sorted(members, key=lambda member_id: len(kept[member_id]) <= quota)
     shares = dict.fromkeys(members, quota) | dict.fromkeys(by_excess[:extra], quota + 1)
     for member_id, share in shares.items():
@@ -115,7 +117,7 @@ def _share_out(spec: GroupSpec, partition_count: PartitionCount) -> Steps[Mappin
 
 
 ASSIGNORS: dict[str, Assignor] = {UNIFORM: uniform_assignor, RANGE: range_assignor}
-"""By the names that clients and `group.consumer.assignors` use."""
+"""Assignors by the names that clients and `group.consumer.assignors` use."""
 
 SIMPLE = "simple"
 
@@ -136,7 +138,7 @@ def simple_assignor(spec: GroupSpec, assignable: Assignable) -> Steps[dict[str, 
     topic gets a part of it.
 
     Args:
-        assignable: Topic id -> the partitions that may be given out.
+        assignable: Topic id -> the partitions that may be assigned.
     """
     members = tuple(spec.members.values())
     if not members or not assignable:
@@ -184,9 +186,9 @@ def _each_topic(members: Sequence[MemberSubscription], assignable: Assignable) -
 
 
 def _share_places(places: Sequence[Place], has: list[set[Place]]) -> Job:
-    """Change what each member has until all have their numbers of these places, and of no others."""
+    """Change the places of each member until every member has its number of these places, and has no other places."""
     sharing = ceil(len(has) / len(places)) if places else 0
-    # In floating point, as in Apache Kafka, where a number rounded up may tell.
+    # In floating point, as in Apache Kafka: rounding may change a number.
     share = sharing * len(places) / len(has)
     quotas = [ceil(share * (number + 1)) - ceil(share * number) for number in range(len(has))]
     holders: dict[Place, list[int]] = {}

@@ -1,9 +1,14 @@
-"""Uniform assignment where members subscribe to different topics; `assignors` calls it.
+"""Uniform assignment for groups whose members subscribe to different topics; `assignors` calls it.
 
-Three steps: members keep what they had; what nobody has goes to the subscriber with the fewest partitions, topics with
-many partitions for few subscribers first; then topics are looked at in turn, and partitions move from the member with
-the most to the one with the fewest, until no topic has two subscribers that differ by more than one (or one of them
-has nothing of that topic to give). Members that share some topics only may still differ, as in Apache Kafka.
+The assignment takes three steps:
+
+1. Members keep the partitions that they had.
+2. Each partition without owner goes to the subscriber with the fewest partitions. Topics with many partitions for few
+   subscribers come first.
+3. Topics are balanced in turn: partitions move from the member with the most to the member with the fewest. This ends when no
+   topic has two subscribers that differ by more than one, or the fuller one owns no partition of that topic.
+
+Members that have only some topics in common may still differ, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -15,26 +20,26 @@ from ...coordination.jobs import Job, Steps, in_order
 from .assignment import Assignment, GroupSpec, frozen
 
 MAX_ROUNDS = 16
-"""How often all topics are looked at. Each round about halves what is left of a difference (Apache Kafka's limit)."""
+"""Maximum number of rounds over all topics. Each round about halves the remaining difference (Apache Kafka's limit)."""
 
 _NOBODY = -1
 
 
 def balance(spec: GroupSpec, partition_count: Callable[[bytes], int]) -> Steps[Mapping[str, Assignment]]:
-    """An assignment of every subscribed partition, by member id."""
+    """Return an assignment of every subscribed partition, by member id."""
     return (yield from _Balancing(spec).run(partition_count))
 
 
 class _Balancing:
-    """One run. Members are numbered in the order of joining."""
+    """One run of the assignor. Members are numbered in the order of joining."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self.members = tuple(spec.members.values())
         self.loads = [0] * len(self.members)
-        """Partitions by member."""
+        """Number of partitions by member number."""
         self.subscribers: dict[bytes, list[int]] = {}
         self.owners: dict[bytes, list[int]] = {}
-        """Topic id -> member number by partition."""
+        """Member number by partition, by topic id."""
 
     def run(self, partition_count: Callable[[bytes], int]) -> Steps[Mapping[str, Assignment]]:
         for number, member in enumerate(self.members):
@@ -74,7 +79,7 @@ class _Balancing:
                 yield
 
     def _give_out(self, topic_id: bytes) -> Job:
-        """Assign the partitions that nobody has."""
+        """Assign the partitions that have no owner."""
         loads = self.loads
         least = [(loads[number], number) for number in self.subscribers[topic_id]]
         heapify(least)
@@ -87,7 +92,7 @@ class _Balancing:
             yield
 
     def _level(self, topic_id: bytes) -> Steps[int]:
-        """Move partitions of one topic until its subscribers differ by one at most; the number of moves."""
+        """Move partitions of one topic until its subscribers differ by one at most, and return the number of moves."""
         yield
         loads, owners = self.loads, self.owners[topic_id]
         has_most = {owner: loads[owner] for owner in owners}

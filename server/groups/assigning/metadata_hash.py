@@ -1,9 +1,11 @@
-"""One number for all that an assignment depends on in the topics of a group; a changed number means a new assignment.
+"""One number for all properties of a group's topics that an assignment depends on. A new number means a new assignment.
 
-Called by `consumer.protocol` whenever subscriptions or topics may have changed; written down with the group's epoch (KIP-1101).
-It is the sum of a number for each topic, so a topic is looked at once, and a group of fifty thousand costs some milliseconds.
-Apache Kafka combines XXH3 here. No broker compares its numbers with another's but one that takes over the log, and that
-one would assign again once; so it is a hash that Python has.
+`consumer.protocol` computes it whenever subscriptions or topics may have changed, and writes it with the group's epoch
+(KIP-1101). It is the sum of one number per topic, so each topic is looked up once; a group of fifty thousand topics takes some
+milliseconds.
+
+Apache Kafka combines XXH3 hashes here. Only a broker that takes over the log compares its numbers with those of another broker,
+and it would then assign once more. So a hash that Python has is enough.
 """
 
 from __future__ import annotations
@@ -22,22 +24,23 @@ _BITS = 64
 
 
 def metadata_hash(names: Iterable[str], topics: TopicView) -> int:
-    """A signed 64-bit number made of id, name, partition count and racks of those topics that exist; 0 if none does."""
+    """Return a signed 64-bit number made of id, name, partition count and racks of the topics that exist; 0 if none exists."""
     return to_the_end(hashing(set(names), topics))
 
 
 def hashing(names: Iterable[str], topics: TopicView) -> Steps[int]:
-    """`metadata_hash`, each name once, and each topic as it is when its piece comes.
+    """`metadata_hash` in steps. `names` must not repeat a name. Each topic is read in the state that it has when its piece
+    runs.
 
-    A topic never is again what it was before, as ids are given once and partitions only become more. So a group that finds the number
-    that it knew has seen each topic as it was then.
+    A topic never returns to an earlier state: ids are used once, and partitions are only added. So if a group finds the number
+    that it knew, it has seen each topic in the state of that time.
     """
     total, left = 0, A_PIECE
     for name in names:
         left -= 1
         if (topic_id := topics.id_of(name)) is not None:
             total += _number(topic_id, name, topics)
-            left -= topics.partition_count(topic_id)  # the racks of each are looked at
+            left -= topics.partition_count(topic_id)  # the racks of each partition are looked up
         if left <= 0:
             left = A_PIECE
             yield
@@ -45,18 +48,19 @@ def hashing(names: Iterable[str], topics: TopicView) -> Steps[int]:
 
 
 class MetadataHashes:
-    """`metadata_hash` for all groups, which ask for the same topics with each member that comes."""
+    """Cached `metadata_hash`. All groups share it, since they ask for the same topics with each member that joins."""
 
     def __init__(self, topics: TopicView) -> None:
         self._topics = topics
         self._numbers: dict[str, int] = {}
-        """Of topics that exist; as many as there are, at most."""
+        """Hashes of existing topics, by name; at most one per topic."""
         self._has_racks = False
         self._sums: dict[frozenset[str], int] = {}
         self._changes = 0
 
     def of(self, names: frozenset[str]) -> int:
-        """As it was when somebody asked first since `topics_changed`: 0.1 us a topic that has been asked for, 2 us any other."""
+        """Return the hash of these names, as it was at the first call since `topics_changed`. A known topic takes 0.1 us, any
+        other 2 us."""
         if (known := self._sums.get(names)) is not None:
             return known
         for name in names.difference(self._numbers):
@@ -64,12 +68,12 @@ class MetadataHashes:
         return self._keep(names, sum(map(self._numbers.get, names, repeat(0))))
 
     def existing(self, names: frozenset[str], most: int) -> list[str]:
-        """The first of those of which there is a topic, in order."""
+        """Return the first `most` of these names, in order, that are names of existing topics."""
         self.of(names)
         return nsmallest(most, filter(self._numbers.__contains__, names))
 
     def preparing(self, names: frozenset[str]) -> Job:
-        """Look at each topic that has not been asked for, one a piece, and have the sum, unless topics change again and again."""
+        """Hash each topic that is not known, one a piece, and keep the sum, unless topics change again and again."""
         if names in self._sums:
             return
         for _ in range(TRIES):
@@ -97,8 +101,8 @@ class MetadataHashes:
             self._has_racks |= any(self._topics.racks(topic_id))
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """These were created, deleted or got more partitions. Of partitions that other racks hold nobody tells: that is
-        seen with the next change."""
+        """Forget topics that were created, deleted or got more partitions. A change of the replicas' racks is not notified: it
+        is seen with the next change."""
         self._changes += 1
         self._sums.clear()
         if self._has_racks:
@@ -107,7 +111,7 @@ class MetadataHashes:
             self._numbers.pop(name, None)
 
     def forget(self) -> None:
-        """Look at all topics again."""
+        """Forget all topics."""
         self._changes += 1
         self._sums.clear()
         self._numbers.clear()

@@ -1,7 +1,7 @@
-"""Subscriptions by regular expression (KIP-848): RE2's syntax, matched in linear time against all topic names.
+"""Subscriptions by regular expression (KIP-848), in RE2's syntax and matched in linear time against all topic names.
 
-Called by `protocol` when a member brings a new expression (`check_regex`) and when a group's expressions are to be
-resolved (`resolve`). Nothing is kept between calls: an expression is compiled where it is used.
+`protocol` calls `check_regex` when a member sends a new expression, and `resolve` when a group's expressions must be resolved.
+Nothing is kept between calls: an expression is compiled where it is used.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ...runtime.expressions import Expression
 from ..settings import GROUP_NAMES_MAX
 
 REFRESH_AT_MOST_EVERY_MS = 10_000
-"""How long a group's expressions are left alone at least after they were resolved, whatever happens."""
+"""Minimum time between two resolutions of a group's expressions, whatever happens."""
 
-# An expression may be as long as a request.
+# An expression may be as long as a request, and the message must not be.
 _CHARS_IN_MESSAGE = 8192
 
-# What RE2 calls it -> what RE2/J, which Apache Kafka uses, calls it. Where they agree, or RE2/J fails, RE2's text stays.
+# RE2's error text -> the text of RE2/J, which Apache Kafka uses. RE2's text stays where both agree, or where RE2/J fails.
 _RE2J_NAMES = {
     "bad repetition operator": "invalid nested repetition operator",
     "invalid named capture group": "invalid named capture",
@@ -33,7 +33,7 @@ _RE2J_NAMES = {
 
 
 def check_regex(regex: str) -> None:
-    """Raise KafkaError INVALID_REGULAR_EXPRESSION, with what is wrong, if it is not one."""
+    """Raise KafkaError INVALID_REGULAR_EXPRESSION with the reason if this is not a valid expression."""
     try:
         Expression(regex)
     except KafkaError as error:
@@ -47,16 +47,16 @@ def check_regex(regex: str) -> None:
 def resolve(
     regexes: Collection[str], topics: Iterable[str], sees: Callable[[str], bool] | None = None
 ) -> Steps[dict[str, frozenset[str]]]:
-    """The topics whose whole name each expression matches, internal ones too, as they were at the beginning. An expression
-    that is none, from a log that others wrote, matches nothing.
+    """Return the topics whose whole name each expression matches, internal topics included, as they were at the first step. An
+    invalid expression, from a log that another broker wrote, matches nothing.
 
     Args:
-        sees: Whether a topic may be known to the member that asks; it asks for the whole group, as in Apache Kafka. None:
-            every topic may.
+        sees: Whether the requesting member may know of a topic. It counts for the whole group, as in Apache Kafka. None: every
+            topic is visible.
 
     Raises:
-        KafkaError: UNKNOWN_SERVER_ERROR: all of them together match more than GROUP_NAMES_MAX topics, which is about what one
-            batch can hold, or more.
+        KafkaError: UNKNOWN_SERVER_ERROR: all expressions together match more than GROUP_NAMES_MAX topics, which is at least
+            about as much as one batch can hold.
     """
     names = tuple(topics)
     resolved: dict[str, frozenset[str]] = {}

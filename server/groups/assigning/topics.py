@@ -40,17 +40,17 @@ def ids_of(names: Iterable[str], topics: TopicView) -> Steps[frozenset[bytes]]:
     return frozenset(found)
 
 
-# A group that has not heard of this many changes of topics looks at its topics whichever they were.
+# A group that has missed more changes than this looks up its topics again, whatever changed.
 _CHANGES_KEPT = 1_024
 
 
 class Hearing(Protocol):
-    """A group, as far as it hears of changes."""
+    """The part of a group that follows topic changes."""
 
     refresh_at_ms: int | None
-    """From then on it looks at its topics again; None: at once."""
+    """Time from which the group looks up its topics again; None: at once."""
     topics_known_to: int
-    """How many changes it has heard of."""
+    """Number of changes that the group has taken notice of."""
 
     def subscribes_to(self, topic: str) -> bool: ...
 
@@ -64,15 +64,15 @@ class TopicChanges:
     def __init__(self) -> None:
         self._names: deque[str] = deque(maxlen=_CHANGES_KEPT)
         self.count = 0
-        """How often a topic has changed; the last names are in `_names`."""
+        """Number of changes; the last names are in `_names`."""
 
     def add(self, names: Collection[str]) -> None:
         self._names.extend(names)
         self.count += len(names)
 
     def tell(self, group: Hearing, concerns: Callable[[str], object] | None = None) -> None:
-        """Let the group look at the topics again if one that `concerns` it has changed since it last heard of changes: one that
-        it subscribes to, unless told otherwise."""
+        """Make the group look up its topics again if a relevant topic has changed since its last call. `concerns` decides
+        whether a topic is relevant; by default it is if the group subscribes to it."""
         unheard, group.topics_known_to = self.count - group.topics_known_to, self.count
         if group.refresh_at_ms is None:
             return

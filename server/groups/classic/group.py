@@ -1,11 +1,11 @@
 """One classic consumer group as a table: its members, their votes, its state and generation.
 
-Called by `protocol` (which knows the rules over time), by `groups.descriptions`, and by `groups.coordinator`, which
-expires groups. Nothing here sets a deadline, writes a record or reads a clock.
+Its callers are `protocol` (which has the rules over time), `groups.descriptions`, and `groups.coordinator`, which expires
+groups. This module sets no deadlines, writes no records and reads no clock.
 
     Empty ──────────► PreparingRebalance ◄────────────┐
       ▲                 │           ▲                 │
-      │  nobody joined  │           │ a member joins, │
+      │  no member      │           │ a member joins, │
       └─────────────────┤           │ leaves or fails │
                         ▼           │                 │
               CompletingRebalance ──┘     Stable ─────┘
@@ -34,7 +34,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 def size_of(protocols: Protocols) -> int:
-    """Roughly how many bytes they take."""
+    """Return roughly the number of bytes that these protocols take."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
@@ -52,7 +52,7 @@ class ClassicState(Enum):
     DEAD = "Dead"
 
 
-# State -> states that it may be entered from. Every state may end in DEAD: deleted, or unloaded with its partition.
+# State -> states from which it may be entered. Every state may end in DEAD: deleted, or unloaded with its partition.
 ENTERED_FROM = {
     ClassicState.EMPTY: {ClassicState.PREPARING_REBALANCE},
     ClassicState.PREPARING_REBALANCE: {ClassicState.EMPTY, ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE},
@@ -66,11 +66,11 @@ class ClassicMember:
     """One member of a classic group; static (KIP-345) when it has a `group_instance_id`.
 
     Attributes:
-        assignment: What the leader gave it in this generation; empty while a rebalance runs.
-        is_new: It has never had an answer to a join, so it cannot send heartbeats yet.
-        join_reply: Where the answer of its parked JoinGroup goes; None when none is parked.
+        assignment: The member's part of the leader's assignment in this generation; empty while a rebalance runs.
+        is_new: Whether no JoinGroup of the member has been answered, so it cannot send heartbeats yet.
+        join_reply: Callback for the answer to its parked JoinGroup; None if none is parked.
         sync_reply: The same for SyncGroup.
-        session: Due when the member counts as failed. Whoever makes the member sets it.
+        session: Deadline at which the member counts as failed. The creator of the member must set it.
     """
 
     __slots__ = (
@@ -117,10 +117,10 @@ class ClassicMember:
         self.join_reply: JoinReply | None = None
         self.sync_reply: SyncReply | None = None
         self.written: tuple[str | None, bytes] | None = None
-        """What the group's record says of it for a protocol, all but its assignment (`records.make_ready`)."""
+        """The member's part of the group's record for a protocol, without its assignment (`records.make_ready`)."""
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Its metadata for that protocol; empty if it does not offer the protocol."""
+        """Return the member's metadata for that protocol; empty if the member does not offer it."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -128,27 +128,27 @@ class ClassicMember:
 
     @property
     def awaits_rebalance(self) -> bool:
-        """It waits for our answer, so silence is no sign of failure."""
+        """Whether the member waits for the coordinator's answer, so that silence is no sign of failure."""
         return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
 
 
 class ClassicGroup:
     """The members, votes and state of one classic group.
 
-    A group without protocol type is a "simple" one: it exists only because somebody committed offsets by hand.
+    A group without protocol type is a "simple" one: it exists only because a client without group membership committed offsets.
 
     Attributes:
-        partition: Of `__consumer_offsets`, where its records stand.
-        members: By member id, in the order of joining.
+        partition: Partition of `__consumer_offsets` that contains the group's records.
+        members: Members by member id, in the order of joining.
         static_members: Group instance id -> member id, for members that have one.
-        pending: Member ids given out by KIP-394 and not yet used, each with the deadline of its patience.
-        pending_sync: Members that have been told of this generation and have not sent SyncGroup.
-        previous_state: Tells the first rebalance of an empty group from later ones.
-        new_member_added: Somebody joined during the initial delay, so it is to be extended.
-        delay_ms, delay_left_ms: How long the initial delay is this time, and how much may be added.
-        subscribed_topics: Of all members, for consumer groups whose subscriptions can be read; else None.
-        protocol_bytes: What all members offer, see `size_of`.
-        rejoin: Due when a rebalance waits no longer for members. `sync_by`: likewise for their SyncGroup.
+        pending: Member ids that were returned (KIP-394) and not used yet, each with the deadline until which it is valid.
+        pending_sync: Members that are notified of this generation and have not sent SyncGroup yet.
+        previous_state: State before the present one; it distinguishes the first rebalance of an empty group from later ones.
+        new_member_added: Whether a member joined during the initial delay, so that the delay must be extended.
+        delay_ms, delay_left_ms: Length of the present initial delay, and how much may still be added.
+        subscribed_topics: Topics of all members, for consumer groups whose subscriptions can be read; else None.
+        protocol_bytes: Size of the protocols of all members, see `size_of`.
+        rejoin: Deadline of a rebalance for JoinGroups. `sync_by`: the same for SyncGroups.
     """
 
     type_name: ClassVar[str] = "classic"
@@ -177,20 +177,20 @@ class ClassicGroup:
         self.awaiting_join_count = 0
         self.protocol_bytes = 0
         self.is_completing = False
-        """A job is at removing those who did not join."""
+        """Whether a job is removing the members that did not join."""
         self._supporters: dict[str, int] = {}
 
     # States
 
     def enter(self, state: ClassicState, now_ms: int) -> None:
-        """Change the state; the table of allowed changes guards against our own mistakes."""
+        """Change the state. The table of allowed changes protects against errors of this code."""
         if self.state not in ENTERED_FROM[state]:
             raise RuntimeError(f"{self.group_id}: {self.state} -> {state}")
         self.previous_state, self.state = self.state, state
         self.state_since_ms = now_ms
 
     def is_told_of(self, generation: int) -> bool:
-        """Whether this is the present generation, and no rebalance has begun that will bring the next one."""
+        """Whether this is the present generation, and no rebalance towards the next one has begun."""
         return self.generation == generation and self.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE)
 
     @property
@@ -198,8 +198,8 @@ class ClassicGroup:
         return self.state in ENTERED_FROM[ClassicState.PREPARING_REBALANCE]
 
     def next_generation(self, now_ms: int) -> None:
-        """Close the joining phase: choose the protocol, or become empty if nobody is left. `read_subscriptions` is to
-        follow."""
+        """End the joining phase: choose the protocol, or become empty if no member is left. The caller must run
+        `read_subscriptions` next."""
         self.generation = self.generation + 1 & 0x7FFF_FFFF
         self.pending_sync.clear()
         self.protocol_name = self.select_protocol() if self.members else None
@@ -209,11 +209,11 @@ class ClassicGroup:
     # Members
 
     def has(self, member: ClassicMember) -> bool:
-        """Whether this very member is in the group still."""
+        """Whether this very member object is still in the group."""
         return self.members.get(member.member_id) is member
 
     def add(self, member: ClassicMember, reply: JoinReply | None = None) -> None:
-        """Take in a new member; the first one gives the group its protocol type and leads it."""
+        """Add a new member. The first one gives the group its protocol type and becomes the leader."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader is None:
@@ -225,7 +225,8 @@ class ClassicGroup:
         self.await_join(member, reply)
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Forget a member or pending member id; the next oldest member leads if it was the leader."""
+        """Remove a member or pending member id. If the member was the leader, the member that joined next becomes the
+        leader."""
         self.pending.pop(member_id, None)
         self.pending_sync.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -240,7 +241,7 @@ class ClassicGroup:
         return member
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
-        """Give a static member that came back its new id; it keeps place, leadership and assignment."""
+        """Give a static member that returned its new id; it keeps place, leadership and assignment."""
         assert member.group_instance_id is not None
         if self.leader == member.member_id:
             self.leader = member_id
@@ -255,7 +256,7 @@ class ClassicGroup:
     def update(
         self, member: ClassicMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        """Take over what a rejoining member says now."""
+        """Replace the protocols and time-outs of a member that joins again."""
         self._count_supporters(member, -1)
         member.protocols = protocols
         self._count_supporters(member, 1)
@@ -264,12 +265,12 @@ class ClassicGroup:
         member.written = None
 
     def await_join(self, member: ClassicMember, reply: JoinReply | None) -> None:
-        """Park the member's JoinGroup, or with None take it as no longer parked."""
+        """Park the member's JoinGroup; with None, mark it as no longer parked."""
         self.awaiting_join_count += (reply is not None) - (member.join_reply is not None)
         member.join_reply = reply
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has joined, else choose a member that has; False if nobody has."""
+        """Keep the leader if it has joined, else choose a member that has. Return False if no member has joined."""
         leader = None if self.leader is None else self.members[self.leader]
         if leader is not None and leader.join_reply is None:
             joined = (member.member_id for member in self.members.values() if member.join_reply is not None)
@@ -284,13 +285,13 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest patience that any member asks for."""
+        """The longest rebalance time-out of any member."""
         return max((0, *(member.rebalance_timeout_ms for member in self.members.values())))
 
     # Protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can live with all members there are."""
+        """Whether a member with these protocols is compatible with all present members."""
         if self.state is ClassicState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         size = len(self.members)
@@ -299,7 +300,7 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """The protocol that all members offer and most of them put first (of several, the one voted for earliest)."""
+        """Return the protocol that all members offer and most of them prefer; of several, the one that was voted for first."""
         size = len(self.members)
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -308,7 +309,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def read_subscriptions(self) -> Job:
-        """Learn which topics the members of a consumer group subscribe to; until then no topic is known not to be."""
+        """Read the topics that the members of a consumer group subscribe to. Until then every topic counts as subscribed to."""
         self.subscribed_topics = None
         if self.protocol_type == CONSUMER_PROTOCOL_TYPE:
             if not self.members:
@@ -321,14 +322,15 @@ class ClassicGroup:
                     self.subscribed_topics = topics
 
     def subscribes_to(self, topic: str) -> bool:
-        """True also for a consumer group whose subscriptions cannot be read: its offsets must not be touched."""
+        """Whether a member subscribes to the topic. True also for a consumer group whose subscriptions cannot be read: its
+        offsets must not be deleted."""
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def _count_supporters(self, member: ClassicMember, by: int) -> None:
         self.protocol_bytes += by * size_of(member.protocols)
-        # A set, because a member that names a protocol twice still is one supporter.
+        # A set, because a member that names a protocol twice is still one supporter.
         for name in {name for name, _ in member.protocols}:
             self._supporters[name] = self._supporters.get(name, 0) + by
             if not self._supporters[name]:
@@ -337,8 +339,8 @@ class ClassicGroup:
     # Checks of requests
 
     def member_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """NONE if the request comes from a member, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when a newer member
-        has taken over the instance id."""
+        """Return NONE if the request comes from a member, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when a newer member has
+        taken over the instance id."""
         if group_instance_id is not None:
             current = self.static_members.get(group_instance_id)
             if current is None:
@@ -347,7 +349,7 @@ class ClassicGroup:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    # As `kinds.Group` says
+    # Methods of `kinds.Group`
 
     @property
     def state_name(self) -> str:
@@ -367,7 +369,7 @@ class ClassicGroup:
         """See `kinds.Group`.
 
         Generation -1 with an empty member id is a consumer that assigns partitions by hand, or an admin client; it may
-        commit while the group has no members. A producer that names no member (KIP-447) may always.
+        commit while the group has no members. A producer that names no member (KIP-447) may always commit.
         """
         if error := self._commit_error(member_id, instance_id, epoch, is_transactional=is_transactional):
             raise KafkaError(error, f"group {self.group_id} in generation {self.generation}: {error.name}")
@@ -388,15 +390,15 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Anybody may."""
+        """Allow every caller to fetch."""
 
     def check_offset_delete(self) -> None:
         if self.state is not ClassicState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} has members")
 
     def offsets_age_from(self) -> Callable[[CommittedOffset], int] | None:
-        """Offsets of an empty group age from the moment it became empty (KIP-211); those of a consumer group at work
-        and of a group without members from their commit."""
+        """Offsets of an empty group age from the moment it became empty (KIP-211); offsets of an active consumer group, or of a
+        group without protocol type, age from their commit."""
         if self.protocol_type is not None and self.state is ClassicState.EMPTY:
             since_ms = self.state_since_ms
             return lambda committed: committed.commit_ms if since_ms < 0 else since_ms

@@ -1,8 +1,7 @@
-"""The classic group protocol: what joins, heartbeats, leaves and time-outs do to a group.
+"""The classic group protocol: the effects of joins, heartbeats, leaves and time-outs on a group.
 
-Called by `groups.coordinator` with a group already found; `now_ms` comes in with every call, parked answers go out through
-the callbacks that came with the requests, and anything that must happen later is a deadline. Here it is decided what
-causes a rebalance; how one runs is in `rebalance`.
+`groups.coordinator` calls it with the group. Every call has `now_ms`; parked requests are answered through their callbacks, and
+everything that must happen later is a deadline. This module decides what causes a rebalance; `rebalance` runs it.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from .rebalance import Persist, Rebalancing, StartJob, refuse
 
 log = logging.getLogger("ottla.groups")
 
-# The first version of JoinGroup that makes a new member come back with the id it is given (KIP-394).
+# The first version of JoinGroup in which a new member must join again with the id that it is given (KIP-394).
 KNOWN_MEMBER_ID_VERSION = 4
-# The first version of JoinGroup in which the leader can be told not to assign (KIP-814).
+# The first version of JoinGroup whose answer can ask the leader not to assign (KIP-814).
 _SKIP_ASSIGNMENT_VERSION = 9
 
 
 class Caller(NamedTuple):
-    """Who sends a JoinGroup or a heartbeat, and in which version."""
+    """Sender and version of a JoinGroup or heartbeat."""
 
     client_id: str
     client_host: str
     version: int
     sees: Callable[[str], bool] | None = None
-    """Whether it may know of the topic with a name; None: of every topic."""
+    """Whether the client may know of the topic with this name; None: it may know of every topic."""
 
 
 class Joining(NamedTuple):
-    """A JoinGroup on its way, and where its answer goes."""
+    """A JoinGroup that is being handled, and the callback for its answer."""
 
     request: JoinGroupRequest
     protocols: Protocols
@@ -50,11 +49,11 @@ class Joining(NamedTuple):
 
 
 class ClassicProtocol:
-    """The rules of classic groups over time; the state is all in the groups.
+    """The rules of classic groups over time. All state is in the groups.
 
     Args:
-        is_served: Whether a group is still there. Those that are not are closed one after the other; what comes due in the
-            meantime has no effect.
+        is_served: Whether a group is still served. Groups that are not are closed one after the other; their deadlines have no
+            effect until then.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class ClassicProtocol:
         self.rebalancing = Rebalancing(settings, deadlines, persist, start_job)
 
     def new_group(self, group_id: str, partition: int, now_ms: int) -> ClassicGroup:
-        """An empty group whose deadlines lead here."""
+        """Return an empty group whose deadlines call this object."""
         group = ClassicGroup(
             group_id,
             now_ms,
@@ -89,12 +88,12 @@ class ClassicProtocol:
             act(group, now_ms)
 
     def adopt(self, group: ClassicGroup, member: ClassicMember) -> ClassicMember:
-        """Let the session deadline of a new or loaded member lead here. It is not set yet."""
+        """Give a new or loaded member a session deadline that calls this object. The deadline is not set yet."""
         member.session = Deadline(lambda at_ms: self._session_is_over(group, member, at_ms))
         return member
 
     def loaded(self, group: ClassicGroup, now_ms: int) -> Job:
-        """Take up a group as it was written down: its members have a full session time to show up, unless they have."""
+        """Take over a loaded group: its members have a full session time to send a request, unless they already have."""
         for member in tuple(group.members.values()):
             if group.members.get(member.member_id) is member and member.session.due_ms is None:
                 self.rebalancing.keep_alive(member)
@@ -103,11 +102,12 @@ class ClassicProtocol:
             self.rebalancing.start(group, now_ms)
 
     def take_up(self, group: ClassicGroup, now_ms: int) -> None:
-        """`loaded`, at once if the group is small."""
+        """Run `loaded`, at once if the group is small."""
         self.rebalancing.do(group, self.loaded(group, now_ms))
 
     def close(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> Job:
-        """End a group that is deleted or no longer ours, a member a piece; parked requests are answered with `error`."""
+        """End a group that is deleted or no longer led by this broker, a member a piece. Parked requests are answered with
+        `error`."""
         group.enter(ClassicState.DEAD, now_ms)
         self._deadlines.forget(group.rejoin)
         self._deadlines.forget(group.sync_by)
@@ -125,8 +125,8 @@ class ClassicProtocol:
     ) -> None:
         """Handle a JoinGroup; `reply` is called exactly once, now or when the rebalance completes.
 
-        The answer's error: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED (with the id to
-        come back with), UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or what writing down the group failed with.
+        The answer's error: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED (with the id to join with),
+        UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or the error of writing the group's record.
         """
         member_id, instance_id = request.member_id, request.group_instance_id
         protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
@@ -151,7 +151,7 @@ class ClassicProtocol:
                 self._add(group, new_id, joining)
         elif member_id in group.pending:
             if instance_id is not None:
-                # Ids are only handed out to dynamic members; Apache Kafka fails in the same place.
+                # Ids are only given to dynamic members; Apache Kafka fails in the same place.
                 refuse(reply, ErrorCode.UNKNOWN_SERVER_ERROR, "")
                 return
             self._forget(group, member_id)
@@ -164,8 +164,8 @@ class ClassicProtocol:
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """Whether a join is within `group.max.size`.
 
-        During a rebalance the members that have joined count, so that the last to rejoin of a group that is too
-        large must leave; afterwards all members count, and those that are in may stay.
+        During a rebalance the limit counts the members that have joined, so the last members to rejoin a too large group must
+        leave. Otherwise it counts all members, and present members may stay.
         """
         match group.state:
             case ClassicState.EMPTY | ClassicState.DEAD:
@@ -200,12 +200,12 @@ class ClassicProtocol:
         self.rebalancing.start_or_complete(group, now_ms)
 
     def _rejoin(self, group: ClassicGroup, member: ClassicMember, joining: Joining) -> None:
-        """A member joins again: with news, or as leader of a stable group, it causes a rebalance."""
+        """Handle a JoinGroup of a present member. It causes a rebalance if the member has changed or leads a stable group."""
         request, protocols, _, now_ms, reply = joining
         has_news = member.protocols != protocols
         is_leader = group.leader == member.member_id
         if group.state is ClassicState.COMPLETING_REBALANCE and not has_news:
-            # It may not have received our answer; the generation is still the same.
+            # The member may not have received the coordinator's answer; the generation is still the same.
             self.rebalancing.tell_again(group, member, reply, with_members=is_leader)
         elif group.state is ClassicState.STABLE and not has_news and not is_leader:
             self.rebalancing.tell_again(group, member, reply, with_members=False)
@@ -218,8 +218,8 @@ class ClassicProtocol:
             self.rebalancing.start_or_complete(group, now_ms)
 
     def _replace_static(self, group: ClassicGroup, member: ClassicMember, new_id: str, joining: Joining) -> None:
-        """A static member came back without its member id: it takes its old place under a new id, and whoever
-        still uses the old id is fenced off. A stable group goes on without rebalance unless its protocol changes."""
+        """Handle a static member that returned without its member id: it takes its old place under a new id, and a client that
+        still uses the old id is fenced. A stable group needs no rebalance unless its protocol changes."""
         request, protocols, caller, now_ms, reply = joining
         old_id, old_leader = member.member_id, group.leader
         old_terms = member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms
@@ -229,7 +229,7 @@ class ClassicProtocol:
         group.await_join(member, reply)
         self.rebalancing.keep_alive(member)
         if group.state is ClassicState.COMPLETING_REBALANCE:
-            # The leader may be assigning to the old id just now.
+            # The leader may be assigning to the old id at this moment.
             self.rebalancing.start(group, now_ms)
         elif group.state is not ClassicState.STABLE:
             self.rebalancing.complete_if_all_joined(group, now_ms)
@@ -249,13 +249,14 @@ class ClassicProtocol:
                 is_leader = group.leader == new_id
                 self.rebalancing.tell_again(group, member, reply, with_members=is_leader, skip_assignment=is_leader)
             else:
-                # Told that it leads, a leader of that version would assign anew, and nobody would ask for it.
+                # A leader of that version would assign again if it knew that it leads, and the coordinator would not use the
+                # result.
                 self.rebalancing.tell_again(group, member, reply, with_members=False, leader=old_leader)
 
     # Heartbeat, LeaveGroup, failures
 
     def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Keep a member alive; REBALANCE_IN_PROGRESS tells it to join again."""
+        """Keep a member alive. The answer REBALANCE_IN_PROGRESS asks it to join again."""
         if error := group.member_error(member_id, instance_id):
             return error
         if generation != group.generation:
@@ -266,12 +267,12 @@ class ClassicProtocol:
         return ErrorCode.NONE
 
     def committed(self, group: ClassicGroup, member_id: str) -> None:
-        """A commit is a sign of life too, but while the member should be busy syncing."""
+        """Count a commit as a sign of life, except when the member should be syncing."""
         if group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
             self.rebalancing.keep_alive(group.members[member_id])
 
     def leave(self, group: ClassicGroup, leaving: Sequence[MemberIdentity], now_ms: int) -> tuple[MemberResponse, ...]:
-        """Remove members at their own wish, or static ones by their instance id at an administrator's.
+        """Remove members at their own request, or static members by instance id at an administrator's request.
 
         Returns:
             One answer per member: NONE, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
@@ -316,7 +317,7 @@ class ClassicProtocol:
             self.rebalancing.complete(group, now_ms)
 
     def _patience_is_over(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
-        """Somebody asked for a member id and never used it."""
+        """Remove a member id that a client was given and never used."""
         if not self._is_served(group):
             return
         group.remove(member_id)
@@ -324,7 +325,7 @@ class ClassicProtocol:
             self.rebalancing.complete(group, now_ms)
 
     def _forget(self, group: ClassicGroup, member_id: str) -> None:
-        """Remove a member or pending id, if it is one."""
+        """Remove a member or pending member id, if one has this id."""
         if (patience := group.pending.get(member_id)) is not None:
             self._deadlines.clear(patience)
             group.remove(member_id)

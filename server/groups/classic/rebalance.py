@@ -1,16 +1,16 @@
 """One rebalance of a classic group, from its cause to the assignment.
 
-Called by `protocol`, which decides what causes one. Three steps: members send JoinGroup and are parked
-(PreparingRebalance); once all have, or the time is over, they are told the generation and the leader gets the list of
-members (CompletingRebalance); the leader sends the assignment with its SyncGroup, and every SyncGroup is answered with
-the member's part (Stable).
+`protocol` decides what causes one. It has three steps. Members send JoinGroup and are parked (PreparingRebalance). Once all
+have joined, or the time has expired, the answers contain the generation, and the leader's the list of members
+(CompletingRebalance). The leader sends the assignment with its SyncGroup, and every SyncGroup is answered with the member's
+part (Stable).
 
-In a group of hundreds the members are told one after the other, with others' requests in between. Who has not been told
-of a generation when the next rebalance begins has joined that one; an assignment is the one that there was when the
-answers began.
+In a group of hundreds the members are answered one after the other, with other requests in between. A member whose JoinGroup is
+not answered when the next rebalance begins has joined that one. All answers contain the assignment that was valid when they
+began.
 
-Differs from Apache Kafka: a parked request that can get no answer any more (its member was removed, or has sent the
-request again) is answered with an error instead of left hanging.
+Differs from Apache Kafka: a parked request that can no longer be answered (its member was removed, or has sent the request
+again) gets an error instead of no answer.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from .records import make_ready
 log = logging.getLogger("ottla.groups")
 
 Persist = Callable[[ClassicGroup, Mapping[str, bytes], int], None]
-"""Write down (group, assignments by member id, now_ms). Raises KafkaError with a code fit for the client."""
+"""Function that writes the record of (group, assignments by member id, now_ms). Raises KafkaError with a code fit for the
+client."""
 
 StartJob = Callable[[ClassicGroup, Job], None]
-"""Have a job of the group done, as far as its partition is served."""
+"""Function that runs a job of the group, as long as the group's partition is served."""
 
 
 class Rebalancing:
-    """How groups get from one generation to the next; the state is all in the groups."""
+    """Transitions of groups from one generation to the next. All state is in the groups."""
 
     def __init__(self, settings: GroupSettings, deadlines: Deadlines, persist: Persist, start_job: StartJob) -> None:
         self._settings = settings
@@ -46,21 +47,21 @@ class Rebalancing:
         self._start_job = start_job
 
     def do(self, group: ClassicGroup, steps: Job) -> None:
-        """At once in a group of few members, else piece by piece."""
+        """Run the steps at once in a group of few members, else piece by piece."""
         if len(group.members) <= MEMBERS_A_PIECE:
             to_the_end(steps)
         else:
             self._start_job(group, steps)
 
     def start_or_complete(self, group: ClassicGroup, now_ms: int) -> None:
-        """The group's membership changed: begin a rebalance, or end the one that runs if this was what it waited for."""
+        """Begin a rebalance, as the group's members changed, or end the present one if this was what it waited for."""
         if group.can_rebalance:
             self.start(group, now_ms)
         else:
             self.complete_if_all_joined(group, now_ms)
 
     def start(self, group: ClassicGroup, now_ms: int) -> None:
-        """Begin a rebalance in any state but PreparingRebalance; members learn of it by their next request."""
+        """Begin a rebalance in any state except PreparingRebalance; members learn of it by their next request."""
         if group.state is ClassicState.COMPLETING_REBALANCE:
             self._abandon_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
@@ -68,7 +69,7 @@ class Rebalancing:
         is_initial = group.state is ClassicState.EMPTY
         group.enter(ClassicState.PREPARING_REBALANCE, now_ms)
         if is_initial:
-            # The first member of a group is seldom the only one: give the others time to come.
+            # The first member of a group is seldom the only one: wait for the others.
             group.new_member_added = False
             group.delay_ms = self._settings.group_initial_rebalance_delay_ms
             group.delay_left_ms = max(group.rebalance_timeout_ms - group.delay_ms, 0)
@@ -79,13 +80,13 @@ class Rebalancing:
             self._deadlines.start(group.rejoin, group.rebalance_timeout_ms)
 
     def complete_if_all_joined(self, group: ClassicGroup, now_ms: int) -> None:
-        """End the joining phase if nobody is missing; the first one of a group lasts its time in any case."""
+        """End the joining phase if no member is missing. The initial delay of a group always lasts its full time."""
         is_rebalancing = group.state is ClassicState.PREPARING_REBALANCE
         if is_rebalancing and group.previous_state is not ClassicState.EMPTY and group.all_joined:
             self.complete(group, now_ms)
 
     def rejoin_time_is_over(self, group: ClassicGroup, now_ms: int) -> None:
-        """End the joining phase; the initial delay is extended as long as members keep coming."""
+        """End the joining phase; the initial delay is extended while members keep joining."""
         is_initial = group.previous_state is ClassicState.EMPTY
         if is_initial and group.new_member_added and group.delay_left_ms:
             group.new_member_added = False
@@ -97,7 +98,8 @@ class Rebalancing:
             self.complete(group, now_ms)
 
     def complete(self, group: ClassicGroup, now_ms: int) -> None:
-        """End the joining phase: who has not joined is out (static members stay), the others learn the generation."""
+        """End the joining phase: members that have not joined are removed (static members stay), the others get the
+        generation."""
         self._deadlines.clear(group.rejoin)
         if not group.is_completing:
             group.is_completing = True
@@ -117,7 +119,7 @@ class Rebalancing:
         finally:
             group.is_completing = False
         if group.members and not group.elect_joined_leader():
-            # Only static members are left and none has come; their sessions will end one by one.
+            # Only static members are left and none has joined; their sessions will expire one by one.
             self._deadlines.start(group.rejoin, max(group.rebalance_timeout_ms, REJOIN_RETRY_MS))
             return
         group.next_generation(now_ms)
@@ -127,7 +129,7 @@ class Rebalancing:
             try:
                 self._persist(group, {}, now_ms)
             except KafkaError as error:
-                # After a restart the generation before comes back, and its members time out.
+                # After a restart the previous generation returns, and its members time out.
                 log.warning("group %s: cannot persist that the group is empty: %s", group.group_id, error)
             return
         group.pending_sync.update(group.members)
@@ -138,7 +140,7 @@ class Rebalancing:
         yield from group.read_subscriptions()
 
     def _tell(self, group: ClassicGroup, members: Collection[ClassicMember]) -> Job:
-        """Let members learn of the generation; only the leader is given the list of them all."""
+        """Answer the members' JoinGroups with the generation; only the leader gets the list of members."""
         generation = group.generation
         for member in members:
             if group.is_told_of(generation) and group.has(member):
@@ -149,13 +151,13 @@ class Rebalancing:
                     reply(_generation(group, member))
                 member.is_new = False
                 self.keep_alive(member)
-                make_ready(member, group.protocol_name)  # The assignment will be written for all at once.
+                make_ready(member, group.protocol_name)  # The assignment will be written for all members at once.
             yield
 
     def _tell_leader(self, group: ClassicGroup, member: ClassicMember, *, skip_assignment: bool = False) -> Job:
         generation, reply = group.generation, member.join_reply
         listed = yield from _listed(group)
-        # Else it has joined the next one, or asked again.
+        # Otherwise the member has joined the next generation, or sent the request again.
         if reply is not None and reply is member.join_reply and group.is_told_of(generation):
             group.await_join(member, None)
             reply(_generation(group, member, members=listed, skip_assignment=skip_assignment))
@@ -170,7 +172,7 @@ class Rebalancing:
         skip_assignment: bool = False,
         leader: str | None = None,
     ) -> None:
-        """Answer a JoinGroup in a generation that has begun before."""
+        """Answer a JoinGroup for a generation that began earlier."""
         if not with_members:
             reply(_generation(group, member, leader=leader))
             return
@@ -181,10 +183,10 @@ class Rebalancing:
         self.do(group, self._tell_leader(group, member, skip_assignment=skip_assignment))
 
     def sync(self, group: ClassicGroup, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
-        """Handle a SyncGroup; `reply` is called exactly once, now or when the leader's assignment is written down.
+        """Handle a SyncGroup; `reply` is called exactly once, now or when the leader's assignment is written.
 
         The answer's error: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
-        REBALANCE_IN_PROGRESS, or what writing down the group failed with.
+        REBALANCE_IN_PROGRESS, or the error of writing the group's record.
         """
         error = self._sync_error(group, request)
         if error:
@@ -236,7 +238,7 @@ class Rebalancing:
         self._answer_syncs(group, error)
 
     def _answer_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Answer every SyncGroup that is parked: with what the member is assigned now, or the error."""
+        """Answer every parked SyncGroup with the member's assignment at this moment, or with the error."""
         parked = [
             (member, reply, member.assignment)
             for member in group.members.values()
@@ -252,10 +254,10 @@ class Rebalancing:
         error: ErrorCode,
     ) -> Job:
         for member, reply, assignment in parked:
-            # Else it is out, and knows.
+            # Otherwise the member was removed, and has an answer.
             if member.sync_reply is reply:
                 member.sync_reply = None
-                # Its session may have ended while it waited for us.
+                # Its session may have expired while it waited for the answer.
                 self.keep_alive(member)
                 if error:
                     reply(SyncGroupResponse(error_code=error))
@@ -268,7 +270,7 @@ class Rebalancing:
             yield
 
     def sync_time_is_over(self, group: ClassicGroup, now_ms: int) -> None:
-        """Members that learned of the generation and never sent SyncGroup are out."""
+        """Remove the members that got the generation and never sent SyncGroup."""
         self.do(group, self._remove_silent(group, group.generation, now_ms))
 
     def _remove_silent(self, group: ClassicGroup, generation: int, now_ms: int) -> Job:
@@ -283,17 +285,18 @@ class Rebalancing:
     # Members
 
     def keep_alive(self, member: ClassicMember) -> None:
-        """The member showed a sign of life: its session starts anew."""
+        """Restart the member's session after a sign of life."""
         self._deadlines.start(member.session, member.session_timeout_ms)
 
     def remove(self, group: ClassicGroup, member: ClassicMember, error: ErrorCode) -> None:
-        """Remove a member; if a request of it is parked, `error` makes it look again if it is still there."""
+        """Remove a member. If it has a parked request, that is answered with `error`, so the client checks whether it is still
+        a member."""
         self.answer_parked(group, member, error, "")
         self._deadlines.clear(member.session)
         group.remove(member.member_id)
 
     def answer_parked(self, group: ClassicGroup, member: ClassicMember, error: ErrorCode, member_id: str) -> None:
-        """Answer what the member has parked with an error; `member_id` goes into the answer to a join."""
+        """Answer the member's parked requests with an error; `member_id` is part of the answer to a join."""
         if (join_reply := member.join_reply) is not None:
             group.await_join(member, None)
             refuse(join_reply, error, member_id)
@@ -308,7 +311,7 @@ def refuse(reply: JoinReply, error: ErrorCode, member_id: str) -> None:
 
 
 def _listed(group: ClassicGroup) -> Steps[tuple[JoinGroupResponseMember, ...]]:
-    """The members with what they offer for the protocol that was chosen."""
+    """Return the members with their metadata for the chosen protocol."""
     listed = []
     for one in tuple(group.members.values()):
         metadata = one.metadata(group.protocol_name)
@@ -327,7 +330,7 @@ def _generation(
     skip_assignment: bool = False,
     leader: str | None = None,
 ) -> JoinGroupResponse:
-    """What a member learns of the generation."""
+    """Return the answer that contains the generation for one member."""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,

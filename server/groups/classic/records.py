@@ -15,13 +15,14 @@ _MEMBER = codec(MemberMetadata, GROUP_VALUE_VERSION, False)
 _LENGTH = Struct(">i")
 
 LEAST_MEMBER_BYTES = 40
-"""What a member takes in the group's record at the least; its id alone has nearly as many."""
+"""Minimum size of a member in the group's record. Its id alone has nearly as many bytes."""
 
 
 def group_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
-    """The value of a group record, with `assignments` by member id in place of those in `group`.
+    """Return the value of a group record, with `assignments` by member id instead of those in `group`.
 
-    A group of thousands is written at once, for everybody: so what seldom changes of a member is not encoded each time.
+    A group of thousands is encoded in one piece, during which other requests wait. So the parts of a member that seldom change
+    are encoded once and kept.
     """
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -31,7 +32,7 @@ def group_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
         current_state_timestamp=group.state_since_ms,
         members=(),
     )
-    # Lengths stand before what they are of: that of no members is the last of this.
+    # Lengths come before their values: the last bytes are the number of members, which is 0.
     start = write_blob(GROUP_VALUE_VERSION, value_codec(GroupMetadataValue, GROUP_VALUE_VERSION), value)
     parts = [start[: -_LENGTH.size], _LENGTH.pack(len(group.members))]
     name, pack = group.protocol_name, _LENGTH.pack
@@ -49,7 +50,7 @@ def _written(member: ClassicMember, protocol_name: str | None) -> bytes:
 
 
 def make_ready(member: ClassicMember, protocol_name: str | None) -> None:
-    """Encode what the group's record will say of a member, all but its assignment, and keep it."""
+    """Encode a member's part of the group's record, without its assignment, and keep it."""
     _written(member, protocol_name)
 
 

@@ -1,11 +1,11 @@
 """Members of the classic protocol in a consumer group (KIP-848): JoinGroup, SyncGroup, Heartbeat and LeaveGroup there.
 
-Called by `groups.coordinator`. A classic member's generation is its member epoch, its JoinGroup says what a heartbeat of the
-consumer protocol would, its SyncGroup fetches what it has been assigned. Nobody leads, and nothing is ever parked: a
-member that is to give up or to get partitions is told by REBALANCE_IN_PROGRESS to join again.
+`groups.coordinator` calls it. A classic member's generation is its member epoch. Its JoinGroup contains the same as a heartbeat
+of the consumer protocol, and its SyncGroup fetches its assignment. The group has no leader, and no request is parked:
+REBALANCE_IN_PROGRESS asks a member to join again if it must give up or get partitions.
 
-Differs from Apache Kafka where only classic members are left and the group may not be downgraded: they are told to join
-again as soon as one of them leaves. There the partitions of the one that left stay without owner until somebody joins.
+Differs from Apache Kafka if only classic members are left and the group may not be downgraded. Here they are asked to join
+again as soon as one of them leaves. There the partitions of the member that left have no owner until the next join.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger("ottla.groups")
 
 
 class ClassicMembers:
-    """The rules of classic members in consumer groups; the state is all in the groups."""
+    """The rules of classic members in consumer groups. All state is in the groups."""
 
     def __init__(
         self, settings: GroupSettings, protocol: ConsumerProtocol, migration: Migration, new_id: Callable[[], str]
@@ -52,12 +52,12 @@ class ClassicMembers:
     def join(
         self, shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
     ) -> JoinGroupResponse:
-        """Take in a member, new or known, or the news of one that was told to join again.
+        """Add a new member, or update a known one that joins again.
 
         Raises:
             KafkaError: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
-                UNKNOWN_SERVER_ERROR for a subscription that cannot be read, or what writing it down failed with.
-                Nothing has changed then.
+                UNKNOWN_SERVER_ERROR for a subscription that cannot be read, or the error of writing the records. Then nothing
+                has changed.
         """
         if not self._settings.may_upgrade and not self._settings.may_downgrade:
             raise KafkaError(
@@ -95,17 +95,17 @@ class ClassicMembers:
             shard, ConsumerTransition(group, old, new, replaced, []), claim, caller, now_ms
         )
         self._protocol.timers.unlimit(group, member_id)
-        # It is to send SyncGroup now.
+        # The member must send SyncGroup next.
         self._protocol.timers.limit(shard, group, stepped)
         if must_downgrade or (is_large(group.members) and group.classic_count == len(group.members)):
-            # In the second case it has been tried, and the group did not stay as it was.
+            # In the second case the downgrade was tried before, and the group changed during it.
             self._protocol.start_downgrade(shard, group, now_ms)
         return _joined(member_id, stepped.epoch, request.protocols[0].name)
 
     def _join_downgraded(
         self, shard: GroupShard, group: ConsumerGroup, replaced: ConsumerMember, new: ConsumerMember, now_ms: int
     ) -> JoinGroupResponse:
-        """The last member of the consumer protocol, a static one, comes back with the classic one."""
+        """Downgrade the group: its last member of the consumer protocol, a static one, returned with the classic protocol."""
         is_current = group.assignment_epoch == group.epoch and new.topic_names == replaced.topic_names
         staying = [
             (new if one is replaced else one, group.targets.get(one.member_id, {})) for one in group.members.values()
@@ -116,7 +116,7 @@ class ClassicMembers:
         return _joined(new.member_id, classic.generation, classic.protocol_name)
 
     def sync(self, shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
-        """Tell a member what it has been assigned.
+        """Return the member's assignment.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
@@ -150,7 +150,7 @@ class ClassicMembers:
     def heartbeat(
         self, shard: GroupShard, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """Keep a member alive; REBALANCE_IN_PROGRESS tells it to join again, within its rebalance time-out.
+        """Keep a member alive. The answer REBALANCE_IN_PROGRESS asks it to join again within its rebalance time-out.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
@@ -170,13 +170,13 @@ class ClassicMembers:
     def leave(
         self, shard: GroupShard, group: ConsumerGroup, leaving: Sequence[MemberIdentity], now_ms: int
     ) -> tuple[MemberResponse, ...]:
-        """Remove members at their own wish, or at an administrator's, of either protocol.
+        """Remove members of either protocol, at their own request or at an administrator's.
 
         Returns:
             One answer per member: NONE, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
 
         Raises:
-            KafkaError: The partition cannot be written; nobody has left.
+            KafkaError: The partition cannot be written; no member was removed.
         """
         answers = []
         gone: dict[str, ConsumerMember] = {}
@@ -240,7 +240,7 @@ def _joined(member_id: str, generation: int, protocol_name: str | None) -> JoinG
 def _identified(
     group: ConsumerGroup, member_id: str, instance_id: str | None, *, by_instance: bool = False
 ) -> ConsumerMember:
-    """The member with this id, and with this instance id if there is one, which is enough if `by_instance`.
+    """Return the member with this id, and with this instance id if it is given; with `by_instance` the instance id is enough.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -262,7 +262,8 @@ def _identified(
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, *, generation: int
 ) -> tuple[ConsumerMember, ClassicMemberMetadata]:
-    """The classic member that sends a request, in this generation; KafkaError ILLEGAL_GENERATION, or as `_identified`."""
+    """Return the classic member that sends a request in this generation. Raises KafkaError ILLEGAL_GENERATION, and as
+    `_identified`."""
     member = _identified(group, member_id, instance_id)
     if member.classic is None:
         message = f"Member {member_id} does not use the classic protocol."
@@ -274,14 +275,14 @@ def _classic_member(
 
 
 def _must_assign(group: ConsumerGroup) -> bool:
-    """There is to be another target assignment, and neither a job nor a member of the consumer protocol, by its heartbeat,
-    will bring it."""
+    """Whether the group needs a new target assignment that neither a job nor the heartbeat of a consumer-protocol member will
+    make."""
     is_left = group.epoch > group.assignment_epoch and not group.is_assigning and not group.is_downgrading
     return is_left and group.classic_count == len(group.members)
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Somebody else still has a partition that it should get."""
+    """Whether another member still owns a partition of this member's target."""
     return any(
         index not in member.assigned.get(topic_id, {}) and not group.owners.is_free(topic_id, index)
         for topic_id, indexes in group.targets.get(member.member_id, {}).items()

@@ -1,7 +1,7 @@
-"""One consumer group as a table: what its records say, and what follows from it.
+"""One consumer group as a table: the contents of its records, and values derived from them.
 
-Changed only by `replay`, with records that are in the log, so that a reload finds the same table. What is not in
-the log (deadlines, whether topics are to be looked at again) is kept by `protocol` and starts anew with a load.
+Only `replay` changes it, with records that are in the log, so a reload makes the same table. `protocol` keeps the state that is
+not in the log, which a load resets: deadlines, and whether topics must be looked up again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .records import tombstones
 
 Counted = TypeVar("Counted", str, frozenset[str])
 
-# From this version of OffsetCommit on the generation may be a member epoch (KIP-848).
+# From this version of OffsetCommit on, the generation may be a member epoch (KIP-848).
 _MEMBER_EPOCH_VERSION = 9
 
 
@@ -33,18 +33,18 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
     """
     Attributes:
         static_members: Instance id -> member id.
-        regexes: Every regular expression in use that has been resolved.
-        regex_subscribers: Every regular expression in use -> how many members use it.
-        name_subscribers: Every set of topic names -> how many members name just these.
-        classic_count: How many members speak the classic protocol.
-        owners: Which member has which partition, if only to give it up.
-        version: Grows with all that a member's step depends on beside the member and its target: who has which partition, and
-            what an expression matches.
-        has_old_metadata: A record of type 4 is there, which brokers before 4.1 wrote.
-        resolved_at_ms: When the expressions were resolved, in elapsed time; None: never.
-        is_resolving, is_downgrading: A job is at that.
-        cannot_downgrade: Its members, as they are, cannot be those of a classic group.
-        resolve_again_ms: Not before then, in elapsed time: it has failed.
+        regexes: Regular expressions in use that have been resolved.
+        regex_subscribers: Regular expression in use -> number of members that use it.
+        name_subscribers: Set of topic names -> number of members that name exactly these.
+        classic_count: Number of members that use the classic protocol.
+        owners: Owner of each partition, including partitions that must still be given up.
+        version: Number that grows with each change of the other inputs of a member's step: the owners of partitions, and the
+            topics that an expression matches. The member and its target are not counted.
+        has_old_metadata: Whether the log has a record of type 4, which brokers before 4.1 wrote.
+        resolved_at_ms: Elapsed time at which the expressions were resolved; None: never.
+        is_resolving, is_downgrading: Whether a job is resolving the expressions, or downgrading the group.
+        cannot_downgrade: Whether the present members cannot form a classic group.
+        resolve_again_ms: Elapsed time before which the expressions are not resolved again, after a failure.
     """
 
     type_name: ClassVar[str] = "consumer"
@@ -67,7 +67,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
         self.owners = Owners()
         self._subscribed_topics: frozenset[str] | None = None
 
-    # Group, as all kinds have it
+    # Methods that all kinds of groups have
 
     @property
     def protocol_type(self) -> str:
@@ -86,7 +86,8 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool
     ) -> PartitionCheck | None:
-        """See `kinds.Group`. A member may commit with an older epoch what it has had ever since (KIP-1251)."""
+        """See `kinds.Group`. A member may commit with an older epoch if it has owned the partition since that epoch
+        (KIP-1251)."""
         if epoch < 0 and not self.members:
             return None
         if is_transactional and epoch == -1 and not member_id and instance_id is None:
@@ -112,20 +113,20 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
             raise _stale(member, f"epoch {epoch} does not match {member.epoch}, the epoch of member {member_id}")
 
     def check_offset_delete(self) -> None:
-        """Any time: only what is subscribed to is protected."""
+        """Allow it at any time: only offsets of subscribed topics are protected."""
 
     def subscribes_to(self, topic: str) -> bool:
         return topic in self.subscribed_topics
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """By name or by regular expression, by any member."""
+        """Topics that any member subscribes to, by name or by regular expression."""
         if self._subscribed_topics is None:
             self._subscribed_topics = all_topics(self.name_subscribers, self.regexes.values())
         return self._subscribed_topics
 
     def subscribed_without(self, leaving: Collection[ConsumerMember]) -> frozenset[str]:
-        """What `subscribed_topics` will be when these are gone, and the expressions that only they use."""
+        """Return the future `subscribed_topics` without these members, and without the expressions that only they use."""
         names = Counter(member.topic_names for member in leaving)
         dropped = self.regexes_dropped_with(leaving)
         stay = [one for one, count in self.name_subscribers.items() if count > names[one]]
@@ -134,7 +135,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
         return all_topics(stay, [one for pattern, one in self.regexes.items() if pattern not in dropped])
 
     def regexes_dropped_with(self, leaving: Collection[ConsumerMember]) -> frozenset[str]:
-        """The expressions that only these members use."""
+        """Return the expressions that only these members use."""
         used = Counter(member.topic_regex for member in leaving if member.topic_regex)
         return frozenset(pattern for pattern, count in used.items() if self.regex_subscribers.get(pattern) == count)
 
@@ -150,7 +151,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
     # For `replay`
 
     def put(self, member: ConsumerMember) -> None:
-        """Take over what a record says of a member, old or new."""
+        """Add or replace a member, as its record says."""
         before = self.members.get(member.member_id)
         said = None if before is None else (before.topic_names, before.topic_regex, before.classic)
         if said != (member.topic_names, member.topic_regex, member.classic):
@@ -174,7 +175,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
             del self.static_members[member.instance_id]
 
     def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """Take over what a regular expression matches, or forget it."""
+        """Set the topics that a regular expression matches, or forget the expression."""
         self.version += 1
         self._subscribed_topics = None
         if resolved is None:
@@ -183,7 +184,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
             self.regexes[regex] = resolved
 
     def _count(self, member: ConsumerMember, by: int) -> None:
-        """Note that there is one member more, or one less, that says what this one does."""
+        """Count one member more, or one less, with this subscription and protocol."""
         self._subscribed_topics = None
         self.classic_count += by * (member.classic is not None)
         _add(self.name_subscribers, member.topic_names, by)
@@ -192,9 +193,9 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
 
 
 def all_topics(names: Iterable[frozenset[str]], regexes: Iterable[ResolvedRegex]) -> frozenset[str]:
-    """The topics that are in any of these lists, or match any of the regular expressions."""
+    """Return the topics that are in any of these lists, or match any of the regular expressions."""
     lists = list(filter(None, chain(names, map(attrgetter("topics"), regexes))))
-    # Mostly there is one, which may be long.
+    # Usually there is one list, which may be long: it is not copied.
     return lists[0] if len(lists) == 1 else frozenset().union(*lists)
 
 
@@ -225,7 +226,7 @@ def _check_assignment_epoch(member: ConsumerMember, epoch: int, _topic: str, top
 
 _NONE: Mapping[int, int] = {}
 UNSETTLED_MAX = 16
-"""Changes that are kept for later. Each holds what a member had before."""
+"""Maximum number of changes that wait to be applied. Each contains the member's earlier assignment."""
 
 
 class Owners:
@@ -239,24 +240,24 @@ class Owners:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no change waits to be brought into the table."""
+        """Whether all changes are applied to the table."""
         return not self._unsettled
 
     @property
     def table(self) -> Mapping[bytes, Mapping[int, str]]:
-        """Topic id -> partition -> member id, for all that is assigned or being revoked."""
+        """Topic id -> partition -> member id, for all partitions that are assigned or being revoked."""
         if self._unsettled:
             to_the_end(self.settling())
         return self._table
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
-        """Whether no member has the partition, nor has still to give it up."""
+        """Whether no member has the partition or must still give it up."""
         if self._unsettled:
             to_the_end(self.settling())
         return partition not in self._table.get(topic_id, _NONE)
 
     def note(self, before: ConsumerMember, after: ConsumerMember) -> None:
-        """Take over what a member has now."""
+        """Note a member's new assignment."""
         owned = before.assigned, before.revoking, after.assigned, after.revoking
         if not any(owned) or (before.assigned is after.assigned and before.revoking is after.revoking):
             return
@@ -269,7 +270,7 @@ class Owners:
             self._settle_first()
 
     def settling(self) -> Job:
-        """Bring the table up to date, a topic a piece. Several may do so at once."""
+        """Apply the waiting changes to the table, a topic a piece. Several such jobs may run at the same time."""
         while self._unsettled:
             if self._settling is None:
                 self._settling = self._taking(*self._unsettled[0])
@@ -281,7 +282,7 @@ class Owners:
             yield
 
     def _settle_first(self) -> None:
-        """Bring the oldest change into the table alone: all at once take as long as they are many."""
+        """Apply only the oldest change: the time for all of them grows with their number."""
         left, settling = len(self._unsettled) - 1, self.settling()
         while len(self._unsettled) > left:
             next(settling)
@@ -289,7 +290,7 @@ class Owners:
     def _taking(self, before: ConsumerMember, after: ConsumerMember) -> Job:
         pairs = (before.assigned, after.assigned), (before.revoking, after.revoking)
         changed = [(owned, owns) for owned, owns in pairs if owned is not owns]
-        # All that has gone goes first: what is being revoked now was assigned before.
+        # Remove all that is gone first: partitions that are being revoked now were assigned before.
         for owned, owns in changed:
             for topic_id, had in owned.items():
                 if (has := owns.get(topic_id, _NONE)) is not had:

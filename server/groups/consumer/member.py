@@ -1,4 +1,4 @@
-"""One member of a consumer group, as it was written down last. Members are values: a change makes another one."""
+"""One member of a consumer group, as it was last written. Members are values: a change makes a new object."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ..settings import OWNED_MAX
 from ..subscription import NAMES_MAX
 
 LEAVE_EPOCH = -1
-"""A member that sends this epoch leaves for good."""
+"""Epoch of a member that leaves for good."""
 STATIC_LEAVE_EPOCH = -2
-"""A static member that sends this epoch will be back; nobody else gets its partitions until its session ends."""
+"""Epoch of a static member that leaves for a while. Its partitions stay its own until its session expires."""
 
 Owned: TypeAlias = Mapping[bytes, Mapping[int, int]]
-"""Topic id -> partition -> the member epoch in which it was assigned; commits from before it are stale."""
+"""Topic id -> partition -> the member epoch in which it was assigned. Commits with an earlier epoch are stale."""
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that matched a regular expression at `resolved_ms`; `version` orders what is known of topics."""
+    """The topics that matched a regular expression at `resolved_ms`; `version` orders the states of the topics."""
 
     topics: frozenset[str]
     version: int
@@ -32,28 +32,28 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerMemberState(IntEnum):
-    """How far a member is with the target assignment; numbers as in its records."""
+    """Progress of a member towards the target assignment; numbers as in its records."""
 
     STABLE = 0
-    """It has what it should have in its epoch."""
+    """The member has its target of its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It must give up partitions, and has not said yet that it did."""
+    """The member must give up partitions, and has not confirmed that it did."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have not given up yet."""
+    """The member waits for partitions that other members have not given up yet."""
     UNKNOWN = 127
-    """Written by a newer coordinator; the member has to begin anew."""
+    """State that a newer coordinator wrote; the member must start from the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
     """
     Attributes:
-        epoch: The target assignment's epoch that it has arrived in; 0 before the first, -2 while it is away.
-        previous_epoch: The one before, which it still may name if our last answer was lost.
-        topic_regex: None or empty while it has none.
-        assigned: What it may use.
-        revoking: What it must give up; still its own until it says so.
-        classic: Set if it speaks the classic protocol.
+        epoch: Epoch of the target assignment that the member has reached; 0 before the first, -2 while it is away.
+        previous_epoch: The epoch before, which the member may still send if the last answer was lost.
+        topic_regex: Regular expression that the member subscribes to; None or empty without one.
+        assigned: Partitions that the member may use.
+        revoking: Partitions that the member must give up, and owns until it confirms that.
+        classic: Set if the member uses the classic protocol.
     """
 
     member_id: str
@@ -76,19 +76,19 @@ class ConsumerMember:
         return self.state is ConsumerMemberState.STABLE and self.epoch == epoch
 
     def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
-        """Since when it has the partition; None if it has not."""
+        """Return the epoch since which the member has the partition; None if it does not have it."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if epoch is None else epoch
 
 
 def away(member: ConsumerMember) -> ConsumerMember:
-    """A static member that leaves for a while. What it has stays with it, and whoever takes its place may commit there
-    in any epoch."""
+    """Return a static member that leaves for a while. Its partitions stay with it, and the member that replaces it may commit
+    them in any epoch."""
     assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
     return replace(member, epoch=STATIC_LEAVE_EPOCH, assigned=assigned, revoking={})
 
 
-# From this version on the client makes the member id (KIP-1082).
+# From this version on, the client makes the member id (KIP-1082).
 _CLIENT_MADE_ID_VERSION = 1
 _TOO_MANY = "Too many {1} in the request ({0}, limit {2})."
 

@@ -1,4 +1,5 @@
-"""Who sends a heartbeat: the member is found or made, and its news are taken. Nothing here changes a group."""
+"""Members and heartbeats: find or make the member that sends a heartbeat, and apply its changes. No function changes a
+group."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from .reconciliation import Claim
 
 
 def consumer_group(group_id: str, group: object) -> ConsumerGroup:
-    """The group, if there is one and it is a consumer group; else raises KafkaError GROUP_ID_NOT_FOUND."""
+    """Return the group if it is a consumer group; else raise KafkaError GROUP_ID_NOT_FOUND."""
     if isinstance(group, ConsumerGroup):
         return group
     message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
@@ -25,7 +26,7 @@ def consumer_group(group_id: str, group: object) -> ConsumerGroup:
 def member_for(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, new_id: Callable[[], str]
 ) -> tuple[ConsumerMember, ConsumerMember | None]:
-    """The member that sends this, as it is known or as it joins, and the static member whose place it takes.
+    """Return the member that sends this, known or new, and the static member that it replaces.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID.
@@ -53,12 +54,12 @@ def _joining(
 
 
 def taking_over(known: ConsumerMember, member_id: str) -> ConsumerMember:
-    """A static member that comes back, perhaps under another id: it has what it had, and begins anew."""
+    """Return a static member that returned, perhaps under another id: it keeps its partitions, and its epoch starts again."""
     return replace(known, member_id=member_id, epoch=0, previous_epoch=0)
 
 
 def identified(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-    """The member that says who it is; KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if it is not."""
+    """Return the member that sends this. Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     instance_id = request.instance_id
     if instance_id is None:
         return group.member(request.member_id)
@@ -74,8 +75,8 @@ def identified(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> 
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """Raise FENCED_MEMBER_EPOCH for a member that knows another epoch than we do, unless our last answer may have been
-    lost: then it names the epoch before, and owns nothing but what it may have."""
+    """Raise FENCED_MEMBER_EPOCH for a member whose epoch is not the coordinator's. The epoch before is allowed if the last
+    answer may have been lost: then the member may own only partitions that it is assigned."""
     epoch = request.member_epoch
     if epoch == member.epoch:
         return
@@ -96,7 +97,7 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
 
 
 def with_news(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
-    """The member with what the request says; what it leaves out has not changed."""
+    """Return the member with the fields of the request; fields that it leaves out have not changed."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     has_timeout = request.rebalance_timeout_ms != -1
     return replace(
@@ -114,7 +115,7 @@ def with_news(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, ca
 
 
 def claim_of(request: ConsumerGroupHeartbeatRequest) -> Claim:
-    """What the member says it owns."""
+    """Return the partitions that the member claims to own."""
     return to_the_end(claiming(request))
 
 

@@ -1,11 +1,11 @@
-"""A group with members changes between the classic and the consumer protocol, and back (KIP-848, online migration).
+"""Migration of a group with members between the classic and the consumer protocol (KIP-848, online migration).
 
-Called by `protocol` when a member of the consumer protocol joins a classic group, and when the last of them leaves;
-`group.consumer.migration.policy` says which of the two may happen. Members of the other protocol stay where they are
-(`classic_members`). Groups without members change without this: their records are deleted, and a new group begins.
+`protocol` calls it when a member of the consumer protocol joins a classic group, and when the last such member leaves;
+`group.consumer.migration.policy` says which of the two is allowed. Members of the other protocol stay in the group
+(`classic_members`). A group without members does not need it: its records are deleted, and a new group begins.
 
-The change is one batch, and one moment for everybody. In a group of hundreds it is made ready before, in pieces; if the group
-is another one by then, that begins anew.
+The change is one batch, and takes effect for all members at once. For a group of hundreds it is prepared in pieces; if the
+group changes during that, the preparation restarts.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ log = logging.getLogger("ottla.groups")
 
 
 def is_large(members: Sized) -> bool:
-    """Whether what is done to all of so many is done in pieces."""
+    """Whether a job over this many members is done in pieces."""
     return len(members) > MEMBERS_A_PIECE
 
 
-# A group that is another one whenever it has been made ready; a client that is told so asks again.
+# Attempts to prepare a group that changes each time. After that the client gets an error and asks again.
 TRIES = 3
 
 CUSTOM_ASSIGNOR = (
     "an unsupported custom assignor is in use."
     " Please refer to the documentation or switch to a default assignor before re-attempting the upgrade"
 )
-"""Why a group whose assignments carry user data stays as it is, in Apache Kafka's words, which clients show."""
+"""Reason why a group whose assignments carry user data is not upgraded, in Apache Kafka's words, which clients show."""
 
 
 class Upgrade(NamedTuple):
-    """A classic group, the consumer group that it is to become, and the records that say so."""
+    """A classic group, the consumer group that will replace it, and the records of the change."""
 
     old: ClassicGroup
     group: ConsumerGroup
@@ -65,14 +65,14 @@ class Upgrade(NamedTuple):
 
 
 class Downgrade(NamedTuple):
-    """The classic group that a consumer group is to become, and the records that say so."""
+    """The classic group that will replace a consumer group, and the records of the change."""
 
     group: ClassicGroup
     records: Records
 
 
 class Migration:
-    """The rules of changing over; the state is all in the groups."""
+    """The rules of migration. All state is in the groups."""
 
     def __init__(
         self, settings: GroupSettings, store: RecordStore, topics: TopicView, classic: ClassicProtocol
@@ -83,13 +83,13 @@ class Migration:
         self._classic = classic
 
     def upgrade(self, old: ClassicGroup) -> Steps[Upgrade]:
-        """The consumer group that a classic group with members becomes; nothing has changed yet.
+        """Return the consumer group that will replace a classic group with members. Nothing is changed yet.
 
-        Its members are in the epoch that was their generation, with the partitions that their leader gave them.
+        Its members are in an epoch equal to their generation, with the partitions that their leader assigned.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND: it may not, or cannot, change. COORDINATOR_LOAD_IN_PROGRESS: it did not stay as
-                it was for long enough. UNKNOWN_SERVER_ERROR: it would be too large for a batch.
+            KafkaError: GROUP_ID_NOT_FOUND: the upgrade is not allowed or not possible. COORDINATOR_LOAD_IN_PROGRESS: the group
+                changed during each attempt. UNKNOWN_SERVER_ERROR: the new group would be too large for a batch.
         """
         for _ in range(TRIES):
             seen = _seen(old)
@@ -132,7 +132,7 @@ class Migration:
     ) -> Steps[Upgrade]:
         new = ConsumerGroup(old.group_id, old.partition)
         new.epoch = new.assignment_epoch = old.generation
-        # No protocol is chosen before the first rebalance is over.
+        # No protocol is chosen before the first rebalance has ended.
         protocol_name = old.protocol_name or old.select_protocol()
         taken: set[tuple[bytes, int]] = set()
         has: list[dict[bytes, dict[int, int]]] = []
@@ -146,7 +146,7 @@ class Migration:
             subscriptions.append(read_subscription(member.metadata(protocol_name)))
             yield
         for member, subscription, assigned in zip(members, subscriptions, has, strict=True):
-            # In the middle of a rebalance members may still have what they are not given again (KIP-429).
+            # During a rebalance, members may still own partitions that they are not assigned again (KIP-429).
             self._claim(taken, assigned, subscription.owned_partitions, new.epoch)
             new.put(
                 ConsumerMember(
@@ -189,7 +189,7 @@ class Migration:
         topics: Iterable[TopicPartition],
         epoch: int,
     ) -> None:
-        """Give a member those of these partitions that have no owner yet."""
+        """Give a member the partitions, of these, that have no owner yet."""
         for topic_id, indexes in self.by_id(topics).items():
             for index in indexes:
                 if (topic_id, index) not in taken:
@@ -197,11 +197,11 @@ class Migration:
                     assigned.setdefault(topic_id, {})[index] = epoch
 
     def close(self, old: ClassicGroup, now_ms: int) -> Job:
-        """A classic group is a consumer group now; members that wait for an answer find out by joining again."""
+        """End a classic group that is a consumer group now; its parked members get an error and join again."""
         return self._classic.close(old, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
 
     def may_downgrade(self, old: ConsumerGroup, staying: Collection[ConsumerMember]) -> bool:
-        """Whether the group has to become a classic one when only these members are left."""
+        """Whether the group must become a classic one when only these members are left."""
         if not staying or any(member.classic is None for member in staying):
             return False
         if not self._settings.may_downgrade:
@@ -217,13 +217,13 @@ class Migration:
     def downgrade(
         self, old: ConsumerGroup, staying: Sequence[tuple[ConsumerMember, Assignment]], now_ms: int
     ) -> Steps[Downgrade]:
-        """A stable classic group of some members, in the generation that was the group's epoch; nothing has changed yet.
+        """Return a stable classic group of some members, in a generation equal to the group's epoch. Nothing is changed yet.
 
         Args:
-            staying: The members of the new group, all of them classic, and what each should have.
+            staying: The members of the new group, all of them classic, each with its target.
 
         Raises:
-            KafkaError: UNKNOWN_SERVER_ERROR: what a member brought along is not of the consumer protocol.
+            KafkaError: UNKNOWN_SERVER_ERROR: a member's metadata is not of the consumer protocol.
         """
         new = self._classic.new_group(old.group_id, old.partition, now_ms)
         new.generation = old.epoch
@@ -262,10 +262,10 @@ class Migration:
         return Downgrade(new, written)
 
     def install(self, shard: GroupShard, made: Downgrade, now_ms: int, *, must_rebalance: bool) -> ClassicGroup:
-        """Put the classic group in the place of the consumer group that it was made of.
+        """Replace the consumer group with the classic group that was made of it.
 
         Args:
-            must_rebalance: What its members have is out of date.
+            must_rebalance: Whether the members' assignments are out of date.
 
         Raises:
             KafkaError: The partition cannot be written; nothing has changed.
@@ -280,7 +280,7 @@ class Migration:
         return new
 
     def assignment(self, subscription: bytes, partitions: Mapping[bytes, Collection[int]]) -> bytes:
-        """Partitions by topic id, as the classic consumer that sent `subscription` is told them; KafkaError
+        """Return partitions by topic id in the form for the classic consumer that sent `subscription`. Raises KafkaError
         UNKNOWN_SERVER_ERROR if that is not of the consumer protocol."""
         by_name = {
             name: indexes
@@ -293,7 +293,7 @@ class Migration:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
     def by_id(self, topics: Iterable[TopicPartition]) -> dict[bytes, frozenset[int]]:
-        """What a classic consumer names, by topic id; topics that are gone are left out."""
+        """Return the partitions that a classic consumer names, by topic id; topics that do not exist are left out."""
         known: dict[bytes, frozenset[int]] = {}
         for topic in topics:
             if topic.partitions and (topic_id := self._topics.id_of(topic.topic)) is not None:
@@ -302,7 +302,7 @@ class Migration:
 
 
 def _seen(group: ClassicGroup) -> tuple[object, ...]:
-    """What an upgrade is made of."""
+    """Return the properties of a group that its upgrade is made of."""
     members = [
         (one, one.member_id, one.protocols, one.assignment, one.rebalance_timeout_ms, one.session_timeout_ms)
         for one in group.members.values()
@@ -311,7 +311,7 @@ def _seen(group: ClassicGroup) -> tuple[object, ...]:
 
 
 def whole_group(group: ConsumerGroup) -> Iterator[Steps[Pair]]:
-    """All that there is to know of a group, for one that came into being otherwise than by heartbeats; each record in pieces."""
+    """Return all records of a group, for one that was not made by heartbeats; each record in pieces."""
     group_id, members = group.group_id, group.members.values()
     yield from (_pair_of(records.writing_member(group_id, member)) for member in members)
     yield _made(records.group_epoch(group_id, group.epoch, group.metadata_hash))

@@ -1,8 +1,8 @@
-"""The consumer group protocol: what heartbeats, leaves, time-outs and changed topics do to a group (KIP-848).
+"""The consumer group protocol (KIP-848): the effects of heartbeats, leaves, time-outs and topic changes on a group.
 
-Called by `groups.coordinator` with an active shard. Every event becomes a list of records, computed without touching anything
-(`transition` for heartbeats); they are appended as one batch and only then applied, by the same code that applies them
-at a load. An event that fails leaves no trace.
+`groups.coordinator` calls it with an active shard. Every event becomes a list of records, computed without changing the group
+(`transition` for heartbeats). They are appended as one batch and only then applied, by the same code that applies them at a
+load. An event that fails changes nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.groups")
 
-# Topics are looked at again after this time even if nobody said that they changed.
+# Topics are looked up again after this time even without a notified change.
 _REFRESH_AFTER_MS = 2**31 - 1
 
 
@@ -64,25 +64,26 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         self._migration = migration
         self._new_id = new_id
         self._topics_version = 0
-        """Grows with every new topic, beyond a restart: what regular expressions match may have changed."""
+        """Version of the topics. It grows with every new topic, also beyond a restart: regular expressions may match other
+        topics now."""
 
     # Groups
 
     def activated(self, now_ms: int) -> None:
-        """Groups are about to be taken up: which topics came since they were written down nobody knows."""
+        """Prepare for loaded groups: topics may have been created since they were written, so the topics get a new version."""
         self._topics_version = max(self._topics_version, now_ms)
 
     def loaded(self, shard: GroupShard, group: ConsumerGroup, now_ms: int) -> Job:
         """See `ReconciledProtocol.loaded`."""
         for regex in group.regexes.values():
             group.resolved_at_ms = self._elapsed_ms() - max(0, now_ms - regex.resolved_ms)
-            # Versions were given by the wall clock, which may have been set back too.
+            # Versions come from the wall clock, which may have been set back.
             self._topics_version = max(self._topics_version, regex.version + 1)
         yield from super().loaded(shard, group, now_ms)
         self._settle(shard, group)
 
     def _settle(self, shard: GroupShard, group: object) -> None:
-        """Have who has what ready soon: members of the classic protocol ask for it at once."""
+        """Apply the waiting changes of owners soon: members of the classic protocol read them at once."""
         if isinstance(group, ConsumerGroup) and not group.owners.is_settled:
             self._start_job(shard, group.owners.settling())
 
@@ -94,7 +95,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             to_the_end(loading)
 
     def keep_alive(self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """The member has sent something: its session starts again. One of the classic protocol says itself how long that is."""
+        """Restart the member's session, as it has sent something. A classic member has set its own session time-out."""
         if member.classic is None:
             super().keep_alive(shard, group, member)
         else:
@@ -106,14 +107,14 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             self.timers.limit(shard, group, member)
 
     def take_leave(self, group: ClassicGroup | ConsumerGroup, closing: Job) -> None:
-        """`close` what has another group in its place now: at once if it is small."""
+        """Run the job that closes a replaced group: at once if the group is small."""
         if is_large(group.members):
             self._start_farewell(closing)
         else:
             to_the_end(closing)
 
     def topics_are_new(self, now_ms: int) -> None:
-        """Topics were created."""
+        """Give the topics a new version, as some were created."""
         self._topics_version = max(self._topics_version + 1, now_ms)
 
     # Heartbeats
@@ -121,8 +122,8 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
     def unchanged(
         self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> ConsumerGroupHeartbeatResponse | None:
-        """The answer to a heartbeat that changes nothing but the member's session; None if there may be more to do for `heartbeat`, which
-        would answer the same."""
+        """Return the answer to a heartbeat that changes nothing but the member's session; None if `heartbeat` may have more to
+        do. `heartbeat` would return the same answer."""
         group = shard.groups.get(request.group_id)
         if not isinstance(group, ConsumerGroup) or (member := group.members.get(request.member_id)) is None:
             return None
@@ -146,15 +147,15 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
     def preparing(
         self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Steps[PreparedHeartbeat]:
-        """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will; make what is to be
-        written of a member that names as many, and the step of one that has or gets as many."""
+        """Look up the topics that the group will subscribe to, which may be thousands, as `heartbeat` will. Also prepare the
+        records of a member that names thousands, and the step of a member that has or gets as many partitions."""
         group, named = shard.groups.get(request.group_id), frozenset(request.subscribed_topic_names or ())
         names, old = named, None
         if isinstance(group, ConsumerGroup):
             old = group.members.get(request.member_id)
             is_other = old is not None and (request.member_epoch == LEAVE_EPOCH or (named and named != old.topic_names))
             others = group.subscribed_without([old]) if old is not None and is_other else group.subscribed_topics
-            names = named | others if named else others  # No copy of thousands for a heartbeat without news.
+            names = named | others if named else others  # No copy of thousands of names without changes.
         yield from self._hashes.preparing(names)
         claim, member_id, made = (
             (yield from claiming(request)),
@@ -187,12 +188,12 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
     def _preparing_step(
         self, group: object, request: ConsumerGroupHeartbeatRequest, caller: Caller, claim: Claim
     ) -> Steps[tuple[list[ReadyChange], StepAhead | None]]:
-        """As `heartbeat` has it while the group's target stays as it is; a small group's may become another one in the same turn.
-        Also the records of what a static member has that comes back."""
+        """Prepare the step that `heartbeat` makes while the group's target stays the same; a small group's target may change in
+        that same call. Also prepare the records of a static member that returned."""
         made = list[ReadyChange]()
         if not isinstance(group, ConsumerGroup) or request.member_epoch == LEAVE_EPOCH:
             return made, None
-        # Also for a member that has little: its step asks who has a partition, and would settle all in one piece.
+        # Also for a member with few partitions: its step looks up owners, and would apply all changes in one piece.
         if not group.owners.is_settled:
             yield from group.owners.settling()
         known = group.static_member(request.instance_id) or group.members.get(request.member_id)
@@ -216,7 +217,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             subscribes_to = targets.subscribing(new, group.regexes, self._topics)
             target = Target(epoch, assignment, subscribes_to, has_new_subscription, group.owners.is_free)
             return made, (yield from step_ahead(group, new, target, claim))
-        except KafkaError:  # `heartbeat` says it
+        except KafkaError:  # `heartbeat` raises it again
             return made, None
 
     def heartbeat(
@@ -231,14 +232,13 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         """Let a member join, stay or leave.
 
         Args:
-            upgrade: Of the classic group that is to become a consumer group with this member.
-            prepared: As `preparing` made it for the request.
+            upgrade: Upgrade of the classic group that will become a consumer group with this member.
+            prepared: Result of `preparing` for the request.
 
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
-                COORDINATOR_LOAD_IN_PROGRESS (a classic group, and no upgrade of it),
-                FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, or what writing it down failed with.
-                Nothing has changed then.
+                COORDINATOR_LOAD_IN_PROGRESS (a classic group without an upgrade), FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
+                FENCED_INSTANCE_ID, or the error of writing the records. Then nothing has changed.
         """
         prepared = prepared or PreparedHeartbeat(claim_of(request))
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
@@ -273,16 +273,16 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         now_ms: int,
         upgrade: Upgrade | None = None,
     ) -> ConsumerMember:
-        """Take a member's news, and let it do one step towards its target; its session begins anew.
+        """Apply a member's changes, make its next step towards its target, and restart its session.
 
         Args:
-            upgrade: Of the transition's group, if that is not in the tables yet.
+            upgrade: Upgrade of the transition's group, if that is not in the tables yet.
 
         Returns:
             The member as it is now.
 
         Raises:
-            KafkaError: As `Transition.run`, or what writing it down failed with. Nothing has changed then.
+            KafkaError: As `Transition.run`, or the error of writing the records. Then nothing has changed.
         """
         elapsed_ms = self._elapsed_ms()
         self._changes.tell(transition.group)
@@ -311,7 +311,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         return member
 
     def check_size(self, group: ConsumerGroup, member_id: str) -> None:
-        """Raise KafkaError GROUP_MAX_SIZE_REACHED if there is no room for this member."""
+        """Raise KafkaError GROUP_MAX_SIZE_REACHED if the group is full and does not have this member."""
         limit = self._settings.group_consumer_max_size
         if len(group.members) >= limit and member_id not in group.members:
             message = f"The consumer group has reached its maximum capacity of {limit} members."
@@ -324,13 +324,14 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         changes: list[Change | ReadyChange],
         upgrade: Upgrade | None,
     ) -> tuple[ConsumerGroup, Upgrade | None]:
-        """The group; a new one, or one in place of a classic group, for a member that joins, and then the upgrade."""
+        """Return the group and the upgrade used for it. For a member that joins, the group may be new, or replace a classic
+        group."""
         group_id = request.group_id
         known = shard.groups.get(group_id)
         group, used = known, None
         if request.member_epoch == 0 and (known is None or isinstance(known, ClassicGroup)):
             group = ConsumerGroup(group_id, shard.partition)
-            # Not `is_empty`: all may have left a rebalance that still waits for others.
+            # Not `is_empty`: all members may have left a rebalance that still waits for others.
             if known is not None and known.members:
                 used = self._upgrade_of(known, upgrade)
                 group = used.group
@@ -348,7 +349,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
     def _resolve_regexes(
         self, shard: GroupShard, group: ConsumerGroup, sees: Callable[[str], bool] | None, now_ms: int
     ) -> Job:
-        """Match the group's regular expressions with all topics; members get what is new at their next heartbeats."""
+        """Match the group's regular expressions with all topics; members get the new matches at their next heartbeats."""
         version = self._topics_version
         made: dict[str, tuple[ResolvedRegex, ReadyChange]] = {}
         try:
@@ -364,7 +365,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             group.is_resolving = False
         if shard.groups.get(group.group_id) is not group:
             return
-        # One that came meanwhile has its turn with the next heartbeat, one that went needs nothing.
+        # An expression that was added during the job is matched at the next heartbeat; a removed one needs nothing.
         in_use = {pattern: both for pattern, both in made.items() if pattern in group.regex_subscribers}
         resolved = {pattern: one for pattern, (one, _) in in_use.items()}
         changes: list[Change | ReadyChange] = [ready for _, ready in in_use.values()]
@@ -383,15 +384,16 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             self._not_resolved(group, error)
 
     def _not_resolved(self, group: ConsumerGroup, error: KafkaError) -> None:
-        """The next heartbeat finds the expressions unresolved, or old; what is too large is not tried with each."""
+        """Note a failure: the next heartbeat finds the expressions unresolved, or old. If they match too much, heartbeats wait
+        before they try again."""
         log.warning("group %s: cannot resolve regular expressions: %s", group.group_id, error)
         if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
             group.resolve_again_ms = self._elapsed_ms() + REFRESH_AT_MOST_EVERY_MS
 
     def _assign(self, shard: GroupShard, group: ConsumerGroup, now_ms: int) -> Job:
-        """Make a target assignment for the group as it is now; members get their parts at their next heartbeats.
+        """Make a target assignment for the group in its present state; members get their parts at their next heartbeats.
 
-        Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
+        Any change of the group during the job brings it to a later epoch, for which another target is made.
         """
         epoch, members, before, regexes = group.epoch, dict(group.members), dict(group.targets), dict(group.regexes)
         name = targets.preferred_assignor(members.values(), self._settings.group_consumer_assignors[0])
@@ -427,15 +429,15 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         self.remove(shard, group, [group.members[member_id]], now_ms)
 
     def remove(self, shard: GroupShard, group: ConsumerGroup, leaving: Collection[ConsumerMember], now_ms: int) -> None:
-        """Take members out of the group; what they had is free at once. If only members of the classic protocol are
-        left, it becomes a classic group.
+        """Remove members from the group; their partitions are free at once. If only members of the classic protocol are left,
+        the group becomes a classic group.
 
         Raises:
-            KafkaError: The partition cannot be written; they are still in.
+            KafkaError: The partition cannot be written; the members are still in the group.
         """
         gone = {member.member_id for member in leaving}
         classic_left = group.classic_count - sum(member.classic is not None for member in leaving)
-        # Not all members are looked at for each that goes: thousands may go one after the other.
+        # The members are not counted for each removal: thousands may leave one after the other.
         is_mixed = classic_left < len(group.members) - len(gone)
         stay = [] if is_mixed else [one for one in group.members.values() if one.member_id not in gone]
         must_downgrade = self._migration.may_downgrade(group, stay)
@@ -447,7 +449,8 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
                     raise
-                # It cannot be one, or is too large for one record, and never will: who leaves must not stay for that.
+                # The group cannot be a classic one, or is too large for one record, and never will. That must not keep a member
+                # from leaving.
                 log.warning("group %s: cannot be downgraded: %s", group.group_id, error)
             else:
                 self.take_leave(group, self.close(group))
@@ -467,8 +470,8 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             self.start_downgrade(shard, group, now_ms)
 
     def start_downgrade(self, shard: GroupShard, group: ConsumerGroup, now_ms: int) -> None:
-        """Make a classic group of one of many members, all of them classic, if it may be one; until then they stay as they
-        are."""
+        """Start the downgrade of a group of many members, all of them classic, if it is possible; until it is done, they stay
+        in this group."""
         if self._settings.may_downgrade and not group.is_downgrading and not group.cannot_downgrade:
             group.is_downgrading = True
             self._start_job(shard, self._downgrade(shard, group, now_ms))
@@ -508,7 +511,8 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`.
 
         Args:
-            upgrade: What is written before them; its group takes its place then. Not to be used again.
+            upgrade: Upgrade whose records are written before the changes, and whose group then replaces the classic one. It
+                must not be used again.
         """
         if not changes and upgrade is None:
             return
@@ -523,5 +527,5 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         if isinstance(before, ClassicGroup):
             after = consumer_group(group_id, shard.groups.get(group_id))
             self.take_leave(before, self._migration.close(before, now_ms))
-            # Members that were in it have their session times here from now on.
+            # The members of the classic group have their session time-outs here from now on.
             self._take_up(shard, after, now_ms)

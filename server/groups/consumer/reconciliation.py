@@ -1,7 +1,8 @@
-"""How a member gets from what it has to what it should have: one step at each heartbeat.
+"""Reconciliation of a member with its target assignment: one step at each heartbeat.
 
-First it gives up what it should not have any more, and says so by naming what it still owns; only then it goes on to
-the target's epoch, and gets what nobody else has. What others have not given up yet, it gets later.
+First the member gives up the partitions that are not in its target, and confirms that by naming the partitions that it still
+owns. Only then it enters the target's epoch, and gets the partitions that are free. It gets the others later, once their owners
+have given them up.
 
     STABLE ──► UNREVOKED_PARTITIONS ──► UNRELEASED_PARTITIONS ──► STABLE
        └──────────────────────────────────────▲─────────────────────▲
@@ -26,7 +27,7 @@ from .group import ConsumerGroup
 from .member import ConsumerMember, ConsumerMemberState, Owned
 
 Claim: TypeAlias = Mapping[bytes, AbstractSet[int]] | None
-"""Topic id -> partitions that a member says it owns; None: it did not say."""
+"""Topic id -> partitions that a member says it owns; None if the member did not say."""
 
 _NONE: Mapping[int, int] = {}
 _NOTHING: frozenset[int] = frozenset()
@@ -36,11 +37,12 @@ _NOTHING: frozenset[int] = frozenset()
 class Target:
     """
     Attributes:
-        epoch: Of the target assignment.
-        assignment: What the member should have.
-        subscribes_to: Whether the member subscribes to the topic of an id now; others are taken from it in any case.
-        has_new_subscription: It subscribes to other topics than before.
-        is_free: Whether nobody has a partition, not even to give it up.
+        epoch: Epoch of the target assignment.
+        assignment: The member's target partitions.
+        subscribes_to: Whether the member now subscribes to the topic with this id; partitions of other topics are revoked in
+            any case.
+        has_new_subscription: Whether the member subscribes to other topics than before.
+        is_free: Whether a partition has no owner, not even one that must give it up.
     """
 
     epoch: int
@@ -51,16 +53,17 @@ class Target:
 
 
 def next_step(member: ConsumerMember, target: Target, claim: Claim) -> ConsumerMember:
-    """The member after one step, which may be the same.
+    """Return the member after one step; it may be unchanged.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH if its state is unknown to us and it still has partitions.
+        KafkaError: FENCED_MEMBER_EPOCH if this coordinator does not know the member's state, and the member still has
+            partitions.
     """
     return to_the_end(stepping(member, target, claim))
 
 
 def stepping(member: ConsumerMember, target: Target, claim: Claim) -> Steps[ConsumerMember]:
-    """`next_step`, a topic a piece; nobody is to get or give up a partition meanwhile."""
+    """`next_step`, a topic a piece. No partition may be assigned or given up during it."""
     match member.state:
         case ConsumerMemberState.STABLE if member.epoch != target.epoch:
             return (yield from _advance(member, member.epoch, target, claim))
@@ -93,7 +96,7 @@ def _enter(
 
 
 def _unsubscribe(member: ConsumerMember, subscribes_to: Callable[[bytes], bool], claim: Claim) -> Steps[ConsumerMember]:
-    """Take away at once what the member subscribes to no longer, without waiting for the next target."""
+    """Revoke at once the partitions of topics that the member no longer subscribes to, without waiting for the next target."""
     assigned: dict[bytes, Mapping[int, int]] = {}
     revoking: dict[bytes, Mapping[int, int]] = dict(member.revoking)
     for topic_id, epochs in member.assigned.items():
@@ -110,7 +113,7 @@ def _unsubscribe(member: ConsumerMember, subscribes_to: Callable[[bytes], bool],
 
 
 def _advance(member: ConsumerMember, epoch: int, target: Target, claim: Claim) -> Steps[ConsumerMember]:
-    """Go on towards the target; `epoch` is kept as long as there is something to give up."""
+    """Advance the member towards its target; its epoch stays `epoch` as long as it has partitions to give up."""
     kept: dict[bytes, Mapping[int, int]] = {}
     granted: dict[bytes, Mapping[int, int]] = {}
     revoking: dict[bytes, Mapping[int, int]] = {}
@@ -121,7 +124,7 @@ def _advance(member: ConsumerMember, epoch: int, target: Target, claim: Claim) -
         wanted = target.assignment.get(topic_id, _NOTHING)
         if wanted and not target.subscribes_to(topic_id):
             wanted = _NOTHING
-        if has.keys() == wanted:  # so it is with most topics of a member that has thousands
+        if has.keys() == wanted:  # true of most topics of a member that has thousands
             if has:
                 kept[topic_id] = has
             continue
@@ -146,24 +149,24 @@ def _advance(member: ConsumerMember, epoch: int, target: Target, claim: Claim) -
 
 
 PARTITIONS_AT_ONCE = 2_000
-"""A millisecond."""
+"""Partitions that take about a millisecond."""
 
 
 class PreparedHeartbeat(NamedTuple):
-    """What a heartbeat may find made. With a group that has become another one meanwhile it is of no use."""
+    """Work prepared for a heartbeat. It is of no use if the group changes before the heartbeat."""
 
     claim: Claim = None
-    """What the member says it owns."""
+    """Partitions that the member claims to own."""
     member_id: str = ""
-    """Of a member that has none."""
+    """New id for a member that has none."""
     made: tuple[ReadyChange, ...] = ()
-    """Records of what the member says of itself, and of what it has when it comes back."""
+    """Records of the member's metadata, and of the partitions of a member that returned."""
     away: tuple[ConsumerMember, ReadyChange] | None = None
-    """The record of what a static member has that leaves for a while; and the member, as it was."""
+    """A static member that leaves for a while, as it was before, and the record of its partitions then."""
     step: StepAhead | None = None
 
     def told_of(self, member: ConsumerMember) -> Answered:
-        """What the member has, for the answer; made at once unless that is the step's outcome."""
+        """Return the member's partitions for the answer; computed here unless the member is the result of the prepared step."""
         if self.step is not None and self.step.told is not None and self.step.after is member:
             return self.step.told
         return to_the_end(telling(member.assigned))
@@ -172,12 +175,12 @@ class PreparedHeartbeat(NamedTuple):
 class StepAhead(NamedTuple):
     """
     Attributes:
-        before: The member with its news, before its step.
-        target: What it steps towards.
-        version: Of the group, when the step began to be made.
-        after: The member after its step; `before` itself where it waits for others.
-        made: The record of that; None where nothing is to be written.
-        told: What it has then, for the answer; None where that has not changed.
+        before: The member with its changes, before its step.
+        target: The target of the step.
+        version: Version of the group when the preparation began.
+        after: The member after its step; `before` itself if it waits for others.
+        made: The record of the step; None if nothing must be written.
+        told: The member's partitions after the step, for the answer; None if they have not changed.
     """
 
     before: ConsumerMember
@@ -196,8 +199,8 @@ class StepAhead(NamedTuple):
         *,
         has_new_subscription: bool,
     ) -> bool:
-        """Whether the group is still as it was, and this is the member's step towards its target. Topics that came or went
-        meanwhile count with the next heartbeat."""
+        """Whether the group is unchanged, and this is the member's step towards its target. Topics that were created or deleted
+        since then count at the next heartbeat."""
         target = self.target
         return (
             (self.version, target.epoch, target.has_new_subscription) == (group.version, epoch, has_new_subscription)
@@ -207,7 +210,7 @@ class StepAhead(NamedTuple):
 
 
 def has_many(member: ConsumerMember, assignment: Mapping[bytes, Sized]) -> bool:
-    """Whether a member has so many topics or partitions, or is to have, that its step is worth making ahead."""
+    """Whether a member has or will have enough topics or partitions to prepare its step ahead."""
     for one in (assignment, member.assigned, member.revoking):
         if len(one) > AT_ONCE or sum(map(len, one.values())) > PARTITIONS_AT_ONCE:
             return True
@@ -215,7 +218,7 @@ def has_many(member: ConsumerMember, assignment: Mapping[bytes, Sized]) -> bool:
 
 
 def step_ahead(group: ConsumerGroup, member: ConsumerMember, target: Target, claim: Claim) -> Steps[StepAhead]:
-    """The member's step, a topic a piece.
+    """Return the member's step, made a topic a piece.
 
     Raises:
         KafkaError: As `next_step`.
@@ -229,7 +232,7 @@ def step_ahead(group: ConsumerGroup, member: ConsumerMember, target: Target, cla
 
 
 def telling(assigned: Owned) -> Steps[Answered]:
-    """What a member has, in the form of an answer; a topic a piece."""
+    """Return a member's partitions in the form of an answer; a topic a piece."""
     topic_ids, rows = (yield from in_order(assigned)), list[TopicPartitions]()
     for topic_id in topic_ids:
         rows.append(TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(assigned[topic_id]))))

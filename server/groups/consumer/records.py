@@ -1,7 +1,6 @@
-"""The records of consumer groups, from the tables and in the order in which Apache Kafka writes them.
+"""The records of consumer groups, made from the tables, in the order in which Apache Kafka writes them.
 
-A change is a key and a value as messages. It is written down, and then applied to the tables (`replay`), as it will be
-when it is read again.
+A change is a key and a value as messages. It is written, and then applied to the tables (`replay`), as at a load.
 """
 
 from __future__ import annotations
@@ -37,7 +36,8 @@ EPOCH_MAX = 2**31 - 1
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
-    """Raises KafkaError UNKNOWN_SERVER_ERROR behind the last epoch: one that begins anew would let members of long ago in."""
+    """Return the record of a group epoch. Raises KafkaError UNKNOWN_SERVER_ERROR after the last epoch: if epochs started again,
+    old members would be accepted."""
     if epoch > EPOCH_MAX:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group_id} has reached the maximum epoch {EPOCH_MAX}")
     return ConsumerGroupMetadataKey(group_id=group_id), ConsumerGroupMetadataValue(
@@ -46,7 +46,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
 
 
 def classic_tombstone(group_id: str) -> Change:
-    """Deletes the classic group of that name."""
+    """Return the record that deletes the classic group of that name."""
     return GroupMetadataKey(group=group_id), None
 
 
@@ -133,7 +133,7 @@ def _rows(owned: Owned) -> Steps[tuple[TopicPartitions, ...]]:
 
 
 def regex(group_id: str, pattern: str, resolved: ResolvedRegex | None) -> Change:
-    """None deletes it."""
+    """Return the record of a regular expression; None deletes it."""
     key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
     if resolved is None:
         return key, None
@@ -167,7 +167,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Change]:
 
 
 def tombstones(group_id: str, member_ids: Collection[str], regexes: Iterable[str]) -> Iterator[Change]:
-    """What deletes a group with all its members."""
+    """Return the records that delete a group with all its members."""
     yield from (current_tombstone(group_id, member_id) for member_id in member_ids)
     yield from (target_tombstone(group_id, member_id) for member_id in member_ids)
     yield ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None
@@ -187,7 +187,7 @@ def _topic_partitions(owned: Owned) -> tuple[TopicPartitions, ...]:
 
 
 def owned_of(topics: Iterable[TopicPartitions], member_epoch: int) -> Owned:
-    """Read back what `current_assignment` has written; brokers before 4.3 left the epochs out."""
+    """Return the partitions that `current_assignment` has written; brokers before 4.3 left the epochs out."""
     owned: dict[bytes, Mapping[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs or ()

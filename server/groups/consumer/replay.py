@@ -1,4 +1,4 @@
-"""What each record of a consumer group does to its table: at a load, and right after it was written."""
+"""Effects of each record of a consumer group on its table, at a load and right after the record was written."""
 
 from __future__ import annotations
 
@@ -107,7 +107,8 @@ APPLY: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
     ConsumerGroupCurrentMemberAssignmentKey: _current_assignment,
     ConsumerGroupRegularExpressionKey: _regex,
 }
-"""Changes the table as the record says; a value of None deletes what the key names, but for the whole group: that is the shard's to do."""
+"""Functions that change the table as the record says. A value of None deletes what the key names, except the whole group: the
+shard deletes that."""
 
 TAKE: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
     ConsumerGroupMemberMetadataKey: lambda group, _, member: group.put(member),
@@ -115,4 +116,5 @@ TAKE: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
     ConsumerGroupCurrentMemberAssignmentKey: lambda group, _, member: group.put(member),
     ConsumerGroupRegularExpressionKey: lambda group, key, resolved: group.resolve(key.regular_expression, resolved),
 }
-"""What is done with what a record was made of in pieces (`records.writing_member` and its like): it is not read again."""
+"""Functions that apply the object that a record was made of in pieces (`records.writing_member` and the like), so the record is
+not decoded again."""

@@ -1,8 +1,8 @@
-"""What all members of a group should have: the group as the assignors see it, and what comes back as records.
+"""The target assignment of a group: it makes the assignors' view of the group, and the records of their result.
 
-A group of few members and partitions is given its target in the turn of the heartbeat that brings it to its next epoch. In
-a larger one a job makes it, from the members as they were at its beginning, while they go on with the target before: as
-Apache Kafka is to do it (KIP-1263). Who came meanwhile gets something with the next one.
+For a group of few members and partitions, the heartbeat that brings it to its next epoch makes the target. For a larger one a
+job makes it, from the members at its start, which keep their earlier targets until then, as planned for Apache Kafka
+(KIP-1263). Members that joined during the job get partitions with the next target.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .group import ConsumerGroup
 from .member import ConsumerMember, ResolvedRegex
 
 ASSIGNED_AT_ONCE = 4_000
-"""Partitions, and members times topics: some milliseconds."""
+"""Limit for partitions, and for members times topics; assigning that many takes some milliseconds."""
 TOPICS_AT_ONCE = 500
-"""Each is a row of what a member should have, of what it has, and of the answer."""
+"""Limit for topics whose target is made in one piece. Each is a row in the target, the partitions and the answer."""
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], default: str) -> str:
-    """The assignor that most members ask for; `default` if none asks."""
+    """Return the assignor that most members ask for; `default` if no member asks for one."""
     votes: dict[str, int] = {}
     for member in members:
         if member.assignor is not None:
@@ -37,7 +37,7 @@ def preferred_assignor(members: Iterable[ConsumerMember], default: str) -> str:
 
 
 def names_of(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
-    """All topics that the member subscribes to, as far as its regular expression has been resolved."""
+    """Return all topics that the member subscribes to. A regular expression counts once it has been resolved."""
     resolved = regexes.get(member.topic_regex or "")
     return member.topic_names if resolved is None else member.topic_names | resolved.topics
 
@@ -45,13 +45,14 @@ def names_of(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> fr
 def subscribing(
     member: ConsumerMember, regexes: Mapping[str, ResolvedRegex], topics: TopicView
 ) -> Callable[[bytes], bool]:
-    """Whether the member subscribes to the topic of an id now; the topics may come and go."""
+    """Return a test whether the member subscribes to the topic with some id; it sees topics that are created or deleted
+    later."""
     names, name_of = names_of(member, regexes), topics.name_of
     return lambda topic_id: name_of(topic_id) in names
 
 
 def are_many(members: int, names: Collection[str], topics: TopicView) -> bool:
-    """Whether it takes long to assign the partitions of these topics to so many members."""
+    """Whether it takes long to assign the partitions of these topics to this many members."""
     if members > MEMBERS_A_PIECE or len(names) > TOPICS_AT_ONCE or members * len(names) > ASSIGNED_AT_ONCE:
         return True
     ids = filter(None, map(topics.id_of, names))
@@ -65,9 +66,9 @@ def new_targets(
     assignor: Assignor,
     topics: TopicView,
 ) -> Steps[dict[str, Assignment]]:
-    """What each of `members` should have; `before` is what they should have had until now. All are to stay as they are
-    meanwhile, but for the topics."""
-    # Most members subscribe to the same topics.
+    """Return the target of each of `members`, where `before` has the targets until now. The arguments must not change during
+    the job, except the topics."""
+    # Most members subscribe to the same topics, so each set of names is resolved only once.
     known: dict[tuple[frozenset[str], str | None], frozenset[bytes]] = {}
     subscribing = {}
     for number, (member_id, member) in enumerate(members.items(), 1):
@@ -83,7 +84,7 @@ def new_targets(
         )
         if number % A_PIECE == 0:
             yield
-    # All subscribe to the same topics by name, or all by one regular expression and to none by name.
+    # All members subscribe to the same topics by name, or all to one regular expression and to no names.
     is_homogeneous = len(known) <= 1 and not any(map(all, known))
     spec = GroupSpec(subscribing, is_homogeneous)
     assigned = yield from assignor(spec, topics.partition_count)
@@ -91,20 +92,19 @@ def new_targets(
 
 
 class ConsumerWholeTarget(NamedTuple):
-    """A new target assignment on its way into a group."""
+    """A new target assignment that is not written yet."""
 
     records: Records
-    """What is to be written of the members for whom it is another."""
+    """Records of the members whose targets change."""
     given: dict[str, Assignment]
-    """The same as a table."""
+    """Targets of these members, as a table."""
 
 
 def written(group: ConsumerGroup, targets: Mapping[str, Assignment], max_bytes: int) -> Steps[ConsumerWholeTarget]:
-    """The records of a new target assignment, but for what has to be said of members who go or come meanwhile
-    (`amended`).
+    """Return the records of a new target assignment. `amended` adds those of members that leave or join during the job.
 
     Raises:
-        KafkaError: UNKNOWN_SERVER_ERROR, as for any batch that is too large.
+        KafkaError: UNKNOWN_SERVER_ERROR: the batch is too large, or a member would get too many topics and partitions.
     """
     whole = ConsumerWholeTarget(Records(), {})
     for member_id, assignment in targets.items():
@@ -133,11 +133,11 @@ def amended(
     targets: Mapping[str, Assignment],
     members: Mapping[str, ConsumerMember],
 ) -> None:
-    """Let `whole` say of the group's present members alone what they should have.
+    """Change `whole` so that it has the targets of the group's present members only.
 
     Args:
-        members: Those that `targets` were made for. One that was replaced by another of its instance id leaves it what
-            it should have.
+        members: Members that `targets` were made for. A member that was replaced by another with its instance id passes its
+            target to that one.
     """
     for member_id in members.keys() - group.members.keys():
         instance_id = members[member_id].instance_id
@@ -150,7 +150,7 @@ def amended(
 
 
 def changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoch: int, now_ms: int) -> list[Change]:
-    """The records of a new target assignment; members for whom nothing changes have none."""
+    """Return the records of a new target assignment, without those of members whose targets stay the same."""
     changed = [
         records.target(group.group_id, member_id, assignment)
         for member_id, assignment in targets.items()

@@ -1,8 +1,8 @@
-"""A member's news on their way into its group: everything is computed and put down as records, nothing is touched.
+"""The effects of a member's changes on its group, computed as records. The group itself is not changed here.
 
-Made by `protocol` for each heartbeat. The steps, in this order: what the member says of itself; if subscriptions or
-topics changed, the group's epoch grows; if that is above the target assignment's, there is another one; the member does
-one step towards it.
+`protocol` makes one for each heartbeat. Its steps, in this order: the member's metadata is updated. If subscriptions or topics
+changed, the group's epoch grows. If that is above the target assignment's epoch, a new target is made. The member makes one
+step towards its target.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ log = logging.getLogger("ottla.groups")
 
 
 class ConsumerSurroundings(NamedTuple):
-    """`topics_version` grows with every new topic: what regular expressions match may have changed. `now_ms` is written,
-    intervals go by `elapsed_ms`."""
+    """The state outside the group. `topics_version` grows with every new topic: regular expressions may match other topics now.
+    `now_ms` is written to records; intervals are measured by `elapsed_ms`."""
 
     settings: GroupSettings
     topics: TopicView
@@ -48,21 +48,21 @@ class ConsumerSurroundings(NamedTuple):
 class ConsumerTransition:
     """
     Args:
-        old: The member before, as the group knows it, or as one that has just come.
-        new: The member with its news.
-        replaced: The static member whose place it takes (`membership.taking_over`).
-        changes: What is to be written before all else.
-        made: Changes that may have been made already.
-        ahead: Its step, if that may have been made.
+        old: The member before the heartbeat, as the group knows it, or a new member.
+        new: The member with the heartbeat's changes.
+        replaced: The static member that it replaces (`membership.taking_over`).
+        changes: Changes that must be written first.
+        made: Changes that were prepared.
+        ahead: The member's step, if it was prepared.
 
     Attributes:
-        changes: What is to be written; complete after `run`.
+        changes: Changes that must be written; complete after `run`.
         member: The member after its step.
-        has_stepped: Its assignment, state or epoch changed.
-        has_assigned: There is another target assignment.
-        must_assign: There is to be one, which takes too long to make it here.
-        has_seen_topics: The group need not look at its topics again unless they change.
-        must_resolve: The group's regular expressions are to be matched again, once this is written.
+        has_stepped: Whether the member's assignment, state or epoch changed.
+        has_assigned: Whether a new target assignment was made.
+        must_assign: Whether a job must make a new one, since it takes too long here.
+        has_seen_topics: Whether the group's topics were looked up, so that it need not be done again unless they change.
+        must_resolve: Whether the group's regular expressions must be matched again once the changes are written.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class ConsumerTransition:
         """Do all the steps, once.
 
         Raises:
-            KafkaError: INVALID_REGULAR_EXPRESSION, GROUP_MAX_SIZE_REACHED (names), FENCED_MEMBER_EPOCH (a state that we do
-                not know).
+            KafkaError: INVALID_REGULAR_EXPRESSION, GROUP_MAX_SIZE_REACHED (names), FENCED_MEMBER_EPOCH (a state that this
+                coordinator does not know).
         """
         self._around = around
         new = self.member
@@ -124,7 +124,7 @@ class ConsumerTransition:
             self.changes.append(records.current_assignment(self.group.group_id, self.member))
 
     def _take_place_of(self, replaced: ConsumerMember) -> None:
-        """The static member has come back as `old`, which takes over what it had."""
+        """Replace a static member by `old`, its successor, which takes over its target and its partitions."""
         group_id, heir, held = self.group.group_id, self.old, self.group.targets.get(replaced.member_id, {})
         self.changes += records.member_tombstones(group_id, replaced.member_id)
         self._put_member(heir)
@@ -138,7 +138,7 @@ class ConsumerTransition:
         self.changes.append(made or records.member_metadata(self.group.group_id, member))
 
     def _ready(self, key: type, made_of: object) -> ReadyChange | None:
-        """The change whose key is of this class and that was made of that, if it has been made."""
+        """Return the prepared change with a key of this class that was made of this object, if there is one."""
         for one in self._made:
             if type(one.change[0]) is key and one.made_of == made_of:
                 return one
@@ -150,9 +150,9 @@ class ConsumerTransition:
             self.changes.append(ahead.made)
 
     def _take_subscription(self) -> bool:
-        """Whether the member subscribes to something else than before.
+        """Check the member's subscription, and return whether it differs from the one before.
 
-        A regular expression that was not matched with the topics yet brings the group to its next epoch only then.
+        A new regular expression brings the group to its next epoch only once it has been matched with the topics.
         """
         group, old, new = self.group, self.old, self.member
         has_new_names = new.topic_names != old.topic_names
@@ -177,14 +177,15 @@ class ConsumerTransition:
         return subscribes_anew(old, new)
 
     def _subscribed_topics(self) -> frozenset[str]:
-        """By any member, with its news."""
+        """Return the topics that any member subscribes to, with this member's changes."""
         group = self.group
         before = self.replaced or group.members.get(self.old.member_id)
         others = group.subscribed_topics if before is None else group.subscribed_without([before])
         return others | targets.names_of(self.member, group.regexes)
 
     def _check_names(self) -> None:
-        """Raise GROUP_MAX_SIZE_REACHED if the group would name too many topics; members that name the same count once."""
+        """Raise GROUP_MAX_SIZE_REACHED if the group would name too many topics. Members that name the same topics count
+        once."""
         lists = self.group.name_subscribers
         count = sum(map(len, lists)) + (0 if self.member.topic_names in lists else len(self.member.topic_names))
         if count > GROUP_NAMES_MAX:
@@ -219,7 +220,7 @@ class ConsumerTransition:
             return
         self.has_seen_topics = True
         if group.refresh_at_ms is not None and not is_refreshed:
-            self._around.hashes.forget()  # It is time to look whether nobody said so.
+            self._around.hashes.forget()  # The interval has ended: look up all topics, also without a notified change.
         names = self._subscribed_topics() if has_new_subscription else group.subscribed_topics
         topics_hash = self._around.hashes.of(names)
         if self._must_bump or topics_hash != group.metadata_hash:
@@ -230,8 +231,8 @@ class ConsumerTransition:
             self.changes.append(records.old_metadata_tombstone(group.group_id))
 
     def _take_target(self) -> tuple[int, Mapping[bytes, frozenset[int]]]:
-        """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, the
-        last one is old enough, and it does not take long."""
+        """Return the target assignment's epoch and the member's part of it. A new target is made if the group's epoch is ahead,
+        the last target is old enough, and the work does not take long."""
         group, new, settings = self.group, self.member, self._around.settings
         holder = self.replaced or new
         held = group.targets.get(holder.member_id, {})
@@ -254,7 +255,7 @@ class ConsumerTransition:
         return self._epoch, assigned[new.member_id]
 
     def _members(self) -> Mapping[str, ConsumerMember]:
-        """The members as they will be."""
+        """Return the members after this heartbeat."""
         members = dict(self.group.members)
         if self.replaced is not None:
             del members[self.replaced.member_id]

@@ -1,7 +1,8 @@
-"""What needs the share coordinator: states that are begun, moved and forgotten, each with what the group says of it before and after.
+"""Operations of share groups that need the share coordinator: states are initialized, moved and forgotten. The group's records
+note each before and after.
 
-An answer may come when the group, or its coordinator, has changed: whoever takes it looks the group up again. What nobody could write
-down is asked for again, by the next heartbeat or the next request.
+The group or its coordinator may change before the answer, so each handler of an answer looks the group up again. If a record
+cannot be written, the next heartbeat or request repeats the operation.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ log = logging.getLogger("ottla.groups")
 class ShareFlows:
     """
     Args:
-        keeper: Gives the share coordinator, which is made with the first request that needs it.
+        keeper: Function that returns the share coordinator, which the first request that needs it creates.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class ShareFlows:
         self._now_ms = now_ms
 
     async def grant(self, wish: StatesToBegin) -> None:
-        """Have the states begun that a group asks for, all of them or none. Raises nothing."""
+        """Initialize the states that a group requests, all or none. Raises nothing."""
         offsets = {
             topic_id: dict.fromkeys(partitions, UNKNOWN_OFFSET) for topic_id, partitions in wish.partitions.items()
         }
@@ -55,14 +56,14 @@ class ShareFlows:
             self._coordinator.share_states_answered(wish.group_id, wish.partitions)
 
     async def move(self, group_id: str, offsets: Offsets) -> Refusals:
-        """Begin a group without members at these offsets; the group is made if there is none. A partition for
-        which that failed keeps the state that it had; where it had none, whoever joins asks for one.
+        """Set the start offsets of a group without members, which is created if it does not exist. A partition for which this
+        fails keeps its state; if it has none, the next member that joins requests one.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_SERVER_ERROR (too many), or what writing it down failed with; for
-                all of them.
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_SERVER_ERROR (too many), or the error of writing the
+                record; for all partitions.
         """
-        check_size(len(offsets), sum(map(len, offsets.values())))  # Of too many not even the table is made.
+        check_size(len(offsets), sum(map(len, offsets.values())))  # Before the table is made.
         partitions = {topic_id: frozenset(one) for topic_id, one in offsets.items()}
         state_epoch = self._coordinator.share_states_to_move(group_id, partitions, self._now_ms())
         if not any(partitions.values()):
@@ -74,7 +75,7 @@ class ShareFlows:
             except KafkaError:
                 self._refused(group_id, partitions)
                 raise
-            # What was told to be done must not be asked for anew with the rest, and lose its offsets.
+            # Partitions that were initialized must not be requested again with the others, or they would lose their offsets.
             begun, refused = _divided(partitions, refusals)
             if begun:
                 self._coordinator.share_states_begun(group_id, begun, self._now_ms())
@@ -85,15 +86,14 @@ class ShareFlows:
             self._coordinator.share_states_answered(group_id, partitions)
 
     def _refused(self, group_id: str, partitions: Topics) -> None:
-        """Note that these have no states. Where that cannot be written down, they are asked for again all the same."""
+        """Note that these partitions have no states. They are requested again even if that cannot be written."""
         try:
             self._coordinator.share_states_refused(group_id, partitions, self._now_ms())
         except KafkaError as error:
             log.warning("group %s: cannot persist rejected partition states: %s", group_id, error)
 
     async def forget(self, group_id: str, topic_ids: Collection[bytes]) -> tuple[Topics, Refusals]:
-        """Let a group without members begin anew in these topics: the partitions that it had states of, and those for which
-        that failed.
+        """Reset a group without members in these topics. Return the partitions that had states, and those for which it failed.
 
         Raises:
             KafkaError: As `move`.
@@ -108,11 +108,11 @@ class ShareFlows:
         return partitions, refusals
 
     async def forget_all(self, group_id: str) -> None:
-        """Have all states of a group forgotten that is to be deleted; nothing, if it is no share group. Nobody joins it
-        meanwhile.
+        """Forget all states of a group that will be deleted, if it is a share group. No member can join during that.
 
         Raises:
-            KafkaError: NON_EMPTY_GROUP, COORDINATOR_LOAD_IN_PROGRESS (it is being deleted), or why it failed.
+            KafkaError: NON_EMPTY_GROUP, COORDINATOR_LOAD_IN_PROGRESS (it is already being deleted), or the reason of the
+                failure.
         """
         with self._coordinator.going(group_id) as shard:
             partitions = self._coordinator.all_share_states_to_forget(shard, group_id, self._now_ms())
@@ -123,7 +123,7 @@ class ShareFlows:
 
 
 def _divided(partitions: Topics, refusals: Refusals) -> tuple[Topics, Topics]:
-    """Those partitions that were not refused, and those that were."""
+    """Return the partitions that were not refused, and those that were."""
     begun, refused = dict[bytes, frozenset[int]](), dict[bytes, frozenset[int]]()
     for topic_id, indexes in partitions.items():
         left_out = frozenset(index for index in indexes if (topic_id, index) in refusals)

@@ -1,6 +1,6 @@
-"""One share group as a table: members, the target assignment, and which partitions have states (`states`).
+"""One share group as a table: members, the target assignment, and the partitions that have states (`states`).
 
-Nothing here decides or writes anything; `replay` changes it, as records say.
+This module makes no decisions and writes no records; `replay` changes the table, as the records say.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from .states import StateTable, TopicStates
 class ShareGroup(ReconciledGroup[ShareMember, Assignment]):
     """
     Attributes:
-        name_subscribers: Every set of topic names -> how many members name just these.
-        states: Which partitions have states; None before the first.
-        looked_for: Names, states and `topics_known_to` for which nothing, or what `states` says, was left to be asked for.
+        name_subscribers: Set of topic names -> number of members that name exactly these.
+        states: Partitions that have states; None before the first.
+        looked_for: Names, states and `topics_known_to` at the last check for missing states. With equal values no further
+            states need to be requested.
     """
 
     type_name: ClassVar[str] = "share"
@@ -38,7 +39,7 @@ class ShareGroup(ReconciledGroup[ShareMember, Assignment]):
         self._subscribed_topics: frozenset[str] | None = None
         self._is_pending: bool | None = None
 
-    # Group, as all kinds have it
+    # Methods that all kinds of groups have
 
     @property
     def protocol_type(self) -> str:
@@ -51,11 +52,11 @@ class ShareGroup(ReconciledGroup[ShareMember, Assignment]):
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool
     ) -> PartitionCheck | None:
-        """See `kinds.Group`: there are no committed offsets."""
+        """See `kinds.Group`. A share group has no committed offsets."""
         raise self._no_consumers()
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Anybody: nothing is committed in any partition."""
+        """Allow every caller to fetch: no partition has a committed offset."""
 
     def check_offset_delete(self) -> None:
         raise self._no_consumers()
@@ -68,13 +69,13 @@ class ShareGroup(ReconciledGroup[ShareMember, Assignment]):
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """By any member."""
+        """Topics that any member subscribes to."""
         if self._subscribed_topics is None:
             self._subscribed_topics = _all_of(self.name_subscribers)
         return self._subscribed_topics
 
     def subscribed_without(self, leaving: ShareMember) -> frozenset[str]:
-        """What `subscribed_topics` will be when this member is gone."""
+        """Return the future `subscribed_topics` without this member."""
         if self.name_subscribers[leaving.topic_names] > 1:
             return self.subscribed_topics
         return _all_of(names for names in self.name_subscribers if names != leaving.topic_names)
@@ -84,7 +85,7 @@ class ShareGroup(ReconciledGroup[ShareMember, Assignment]):
 
     @property
     def may_expire(self) -> bool:
-        """Never: a group without members still says where the next ones go on."""
+        """Always False: a group without members still stores where the next members continue."""
         return False
 
     def tombstone_keys(self) -> list[bytes]:
@@ -98,7 +99,8 @@ class ShareGroup(ReconciledGroup[ShareMember, Assignment]):
 
     @property
     def has_unassigned_states(self) -> bool:
-        """Partitions that somebody subscribes to are initialized, and nobody has them; or the other way round."""
+        """Whether subscribed partitions are initialized and have no member, or members have partitions that are not
+        initialized."""
         if self._is_pending is None:
             self._is_pending = bool(self.members) and self._find_unassigned()
         return self._is_pending
@@ -116,7 +118,7 @@ class ShareGroup(ReconciledGroup[ShareMember, Assignment]):
     # For `replay`
 
     def put(self, member: ShareMember) -> None:
-        """Take over what a record says of a member, old or new."""
+        """Add or replace a member, as its record says."""
         before = self.members.get(member.member_id)
         if before is None or before.topic_names != member.topic_names:
             self._take_out(member.member_id)
@@ -128,7 +130,7 @@ class ShareGroup(ReconciledGroup[ShareMember, Assignment]):
         self.members.pop(member_id, None)
 
     def set_target(self, member_id: str, assignment: Assignment | None) -> None:
-        """What a member should have; None: nobody of that id."""
+        """Set a member's target; None removes it."""
         self._is_pending = None
         if assignment is None:
             self.targets.pop(member_id, None)
@@ -151,5 +153,5 @@ class ShareGroup(ReconciledGroup[ShareMember, Assignment]):
 
 def _all_of(names: Iterable[frozenset[str]]) -> frozenset[str]:
     lists = list(names)
-    # Mostly there is one, which may be long.
+    # Usually there is one set, which may be long: it is not copied.
     return lists[0] if len(lists) == 1 else frozenset().union(*lists)

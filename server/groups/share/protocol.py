@@ -1,8 +1,8 @@
-"""The share group protocol: what heartbeats, leaves, time-outs and changed topics do to a group (KIP-932).
+"""The share group protocol (KIP-932): the effects of heartbeats, leaves, time-outs and topic changes on a group.
 
-Called by `groups.coordinator` with an active shard. Every event becomes a list of records, computed without touching anything
-(`transition` for heartbeats); they are appended as one batch and only then applied, by the same code that applies them
-at a load. An event that fails leaves no trace.
+`groups.coordinator` calls it with an active shard. Every event becomes a list of records, computed without changing the group
+(`transition` for heartbeats). They are appended as one batch and only then applied, by the same code that applies them at a
+load. An event that fails changes nothing.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.groups")
 
-# Topics are looked at again after this time even if nobody said that they changed.
+# Topics are looked up again after this time even without a notified change.
 _REFRESH_AFTER_MS = 2**31 - 1
 
 
 class StatesToBegin(NamedTuple):
-    """States that the share coordinator is to begin; `ShareProtocol.begun` or `refused` is called with what came of it."""
+    """Request to the share coordinator to initialize states. Its result goes to `ShareProtocol.begun` or `refused`."""
 
     group_id: str
     state_epoch: int
@@ -55,7 +55,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
     """See `ReconciledProtocol`.
 
     Args:
-        wish: Have the states begun; returns at once.
+        wish: Function that requests the initialization of states, and returns at once.
     """
 
     session_timeout = "share.session.timeout.ms"
@@ -73,20 +73,21 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         self._start_job = start_job
         self._wish = wish
         self._asking: dict[str, list[Topics]] = {}
-        """Group id -> questions to the share coordinator that are under way. It outlives a shard that is loaded again."""
+        """Group id -> requests to the share coordinator that are not answered yet. A reload of the shard does not change
+        them."""
 
     # Groups
 
     def loaded(self, shard: GroupShard, group: ShareGroup, now_ms: int) -> Job:
         """See `ReconciledProtocol.loaded`."""
         yield from super().loaded(shard, group, now_ms)
-        # Topics may have been deleted while nobody could write it down here.
+        # Topics may have been deleted while this partition could not be written.
         if group.states is not None and shard.groups.get(group.group_id) is group:
             gone = frozenset(one for one in group.states.topic_ids() if self._topics.name_of(one) is None)
             self.forget_topics(shard, group, gone, now_ms)
 
     def forget_topics(self, shard: GroupShard, group: ShareGroup, topic_ids: Collection[bytes], now_ms: int) -> None:
-        """These topics are gone; errors as `RecordStore.append`."""
+        """Forget the states of deleted topics. Errors as `RecordStore.append`."""
         if group.states is not None and not group.states.topic_ids().isdisjoint(topic_ids):
             self._write_states(shard, group, group.states.without(topic_ids), now_ms)
 
@@ -95,8 +96,8 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
     def unchanged(
         self, shard: GroupShard, request: ShareGroupHeartbeatRequest, caller: Caller
     ) -> ShareGroupHeartbeatResponse | None:
-        """The answer to a heartbeat that changes nothing but the member's session; None if there may be more to do for `heartbeat`, which
-        would answer the same."""
+        """Return the answer to a heartbeat that changes nothing but the member's session; None if `heartbeat` may have more to
+        do. `heartbeat` would return the same answer."""
         group = shard.groups.get(request.group_id)
         if not isinstance(group, ShareGroup) or (member := group.members.get(request.member_id)) is None:
             return None
@@ -122,15 +123,15 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
     def preparing(
         self, shard: GroupShard, request: ShareGroupHeartbeatRequest, caller: Caller
     ) -> Steps[ReadyChange | None]:
-        """Look at the topics that the group will subscribe to, which may be thousands, as `heartbeat` will; what is to be written
-        of a member that names as many."""
+        """Look up the topics that the group will subscribe to, which may be thousands, as `heartbeat` will. Return the prepared
+        record of a member that names thousands."""
         group, named = shard.groups.get(request.group_id), frozenset(request.subscribed_topic_names or ())
         names, old = named, None
         if isinstance(group, ShareGroup):
             old = group.members.get(request.member_id)
             is_other = old is not None and (request.member_epoch == LEAVE_EPOCH or (named and named != old.topic_names))
             others = group.subscribed_without(old) if old is not None and is_other else group.subscribed_topics
-            names = named | others if named else others  # No copy of thousands for a heartbeat without news.
+            names = named | others if named else others  # No copy of thousands of names without changes.
         yield from self._hashes.preparing(names)
         if len(named) <= AT_ONCE:
             return None
@@ -148,11 +149,11 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         """Let a member join, stay or leave.
 
         Args:
-            ready: As `preparing` made it for the request.
+            ready: Result of `preparing` for the request.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, or what writing it
-                down failed with. Nothing has changed then.
+            KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, or the error of
+                writing the records. Then nothing has changed.
         """
         group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
         known = shard.groups.get(group_id)
@@ -188,7 +189,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         )
 
     def _after(self, shard: GroupShard, transition: ShareTransition, now_ms: int, elapsed_ms: int) -> None:
-        """What follows from a member's news, once they are written."""
+        """Apply the effects of a member's changes once they are written."""
         group = transition.group
         if transition.has_seen_topics:
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
@@ -210,9 +211,9 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
     def _assign(self, shard: GroupShard, group: ShareGroup, now_ms: int) -> Job:
-        """Make a target assignment for the group as it is now; members get their parts at their next heartbeats.
+        """Make a target assignment for the group in its present state; members get their parts at their next heartbeats.
 
-        Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
+        Any change of the group during the job brings it to a later epoch, for which another target is made.
         """
         epoch, members, before, initialized = group.epoch, dict(group.members), dict(group.targets), group.initialized
         max_bytes = self._store.max_batch_bytes(shard.partition)
@@ -231,10 +232,10 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
                 shard.apply([last])
 
     def remove(self, shard: GroupShard, group: ShareGroup, member_id: str, now_ms: int) -> None:
-        """Take a member out of the group.
+        """Remove a member from the group.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, or the partition cannot be written; it is still in.
+            KafkaError: UNKNOWN_MEMBER_ID, or the partition cannot be written. Then the member is still in the group.
         """
         leaving = group.member(member_id)
         log.info("group %s: member %s leaves", group.group_id, member_id)
@@ -248,11 +249,11 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
     # States of partitions
 
     def begun(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> None:
-        """The share coordinator has the states; members get the partitions by their next heartbeats. Errors as
+        """Note that the share coordinator has the states; members get the partitions by their next heartbeats. Errors as
         `RecordStore.append`."""
         group = shard.groups.get(group_id)
         if isinstance(group, ShareGroup) and group.states is not None:
-            # A topic, or the group, may have been deleted meanwhile.
+            # A topic or the group may have been deleted since the request.
             asked = {
                 topic_id: partitions[topic_id] & one.partitions
                 for topic_id, one in group.states.initializing.items()
@@ -261,8 +262,8 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
             self._write_states(shard, group, group.states.begun(asked, self._topics.name_of), now_ms)
 
     def refused(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> None:
-        """It could not begin them: the next heartbeat asks again, unless another question is about them. Errors as
-        `RecordStore.append`."""
+        """Note that the share coordinator could not initialize the states. The next heartbeat requests them again, except those
+        that are in another open request. Errors as `RecordStore.append`."""
         group = shard.groups.get(group_id)
         if isinstance(group, ShareGroup) and group.states is not None and group.states.initializing:
             if len(questions := self._asking.get(group_id, ())) > 1:
@@ -274,18 +275,20 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
             self._write_states(shard, group, group.states.refused(partitions), now_ms)
 
     def asked(self, group_id: str, partitions: Topics) -> None:
-        """A question to the share coordinator for states of the group begins; `answered` ends it."""
+        """Note the start of a request to the share coordinator for states of the group; `answered` ends it."""
         self._asking.setdefault(group_id, []).append(partitions)
 
     def answered(self, group_id: str, partitions: Topics) -> None:
-        """A question for states of the group has ended, whatever came of it: what is initializing without one is asked for again."""
+        """Note that a request for states of the group has ended, whatever its result. States that are still initializing
+        without a request are then requested again."""
         questions = self._asking[group_id]
         questions.remove(partitions)
         if not questions:
             del self._asking[group_id]
 
     def to_move(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> int:
-        """The states of these partitions are to begin again; the state epoch for that. A group is made if there is none.
+        """Prepare to initialize the states of these partitions again, and return the state epoch for that. The group is created
+        if it does not exist.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_SERVER_ERROR (too many), or as `RecordStore.append`.
@@ -301,7 +304,8 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         return group.epoch
 
     def to_forget(self, shard: GroupShard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> Topics:
-        """The group is to begin anew in these topics: the states to delete, of those of them that have any.
+        """Prepare to reset the group in these topics, and return the states that must be deleted; topics without states are
+        left out.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or as `RecordStore.append`.
@@ -320,7 +324,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         return found
 
     def all_to_forget(self, shard: GroupShard, group_id: str, now_ms: int) -> Topics:
-        """The group is to go: all states to delete; none, if it is no share group.
+        """Prepare the deletion of the group, and return all states that must be deleted; none if it is not a share group.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP, or as `RecordStore.append`.
@@ -340,14 +344,14 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
                 self._whole(topic_id) if topic_id in states.deleting else none,
             )
             for topic_id in states.topic_ids()
-            # A deleted topic's states the share coordinator forgets by itself.
+            # The share coordinator forgets the states of a deleted topic by itself.
             if self._topics.name_of(topic_id) is not None
         }
         self._write_states(shard, group, StateTable().to_delete(found.keys(), self._topics.name_of), now_ms)
         return found
 
     def forgotten(self, shard: GroupShard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> None:
-        """The states of these topics are deleted. Errors as `RecordStore.append`."""
+        """Note that the states of these topics were deleted. Errors as `RecordStore.append`."""
         group = shard.groups.get(group_id)
         if isinstance(group, ShareGroup) and group.states is not None:
             self._write_states(shard, group, group.states.deleted(topic_ids), now_ms)
@@ -364,7 +368,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
     def _write(
         self, shard: GroupShard, group: ShareGroup, changes: Collection[Change | ReadyChange], now_ms: int
     ) -> None:
-        """Append changes of the group, which may be new, as one batch, then apply them; errors as `RecordStore.append`."""
+        """Append changes of a group, which may be new, as one batch, then apply them; errors as `RecordStore.append`."""
         if changes:
             self._store.append(shard.partition, records_of(changes), now_ms)
             shard.groups.setdefault(group.group_id, group)
@@ -372,7 +376,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
 
 
 def share_group(group_id: str, group: object, word: str = "Group") -> ShareGroup:
-    """The group, if there is one and it is a share group; else raises KafkaError GROUP_ID_NOT_FOUND."""
+    """Return the group if it is a share group; else raise KafkaError GROUP_ID_NOT_FOUND."""
     if isinstance(group, ShareGroup):
         return group
     message = f"{word} {group_id} not found." if group is None else f"Group {group_id} is not a share group."
@@ -385,8 +389,8 @@ def _check_empty(group: ShareGroup) -> None:
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:
-    """Raise FENCED_MEMBER_EPOCH for a member that knows another epoch than we do, unless our last answer may have been
-    lost: then it names the epoch before."""
+    """Raise FENCED_MEMBER_EPOCH for a member whose epoch is not the coordinator's. The epoch before is allowed, since the last
+    answer may have been lost."""
     if epoch in (0, member.epoch, member.previous_epoch) and epoch <= member.epoch:
         return
     if epoch > member.epoch:
@@ -403,7 +407,7 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 
 def _with_news(member: ShareMember, request: ShareGroupHeartbeatRequest, caller: Caller) -> ShareMember:
-    """The member with what the request says; what it leaves out has not changed."""
+    """Return the member with the fields of the request; fields that it leaves out have not changed."""
     names = request.subscribed_topic_names
     return replace(
         member,

@@ -1,7 +1,6 @@
-"""The records of share groups, from the tables and in the order in which Apache Kafka writes them.
+"""The records of share groups, made from the tables, in the order in which Apache Kafka writes them.
 
-A change is a key and a value as messages. It is written down, and then applied to the tables (`replay`), as it will be
-when it is read again.
+A change is a key and a value as messages. It is written, and then applied to the tables (`replay`), as at a load.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ EPOCH_MAX = 2**31 - 1
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
-    """Raises KafkaError UNKNOWN_SERVER_ERROR behind the last epoch: one that begins anew would let members of long ago in."""
+    """Return the record of a group epoch. Raises KafkaError UNKNOWN_SERVER_ERROR after the last epoch: if epochs started again,
+    old members would be accepted."""
     if epoch > EPOCH_MAX:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group_id} has reached the maximum epoch {EPOCH_MAX}")
     return log.ShareGroupMetadataKey(group_id=group_id), log.ShareGroupMetadataValue(
@@ -63,7 +63,7 @@ def target(group_id: str, member_id: str, assignment: Assignment) -> Change:
 
 
 def writing_target(group_id: str, member_id: str, assignment: Assignment) -> Steps[Pair]:
-    """The record of `target`, in pieces."""
+    """Return the record of `target`, made in pieces."""
     if len(assignment) <= AT_ONCE:
         return write_record(*target(group_id, member_id, assignment))
     topic_ids = yield from in_order(assignment)
@@ -125,7 +125,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Change]:
 
 
 def tombstones(group_id: str, member_ids: Collection[str]) -> Iterator[Change]:
-    """What deletes a group with all its members."""
+    """Return the records that delete a group with all its members."""
     yield from (current_tombstone(group_id, member_id) for member_id in member_ids)
     yield from (target_tombstone(group_id, member_id) for member_id in member_ids)
     yield log.ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None

@@ -1,4 +1,4 @@
-"""What each record of a share group does to its table: at a load, and right after it was written."""
+"""Effects of each record of a share group on its table, at a load and right after the record was written."""
 
 from __future__ import annotations
 
@@ -106,9 +106,10 @@ APPLY: dict[type, Callable[[ShareGroup, Any, Any], None]] = {
     log.ShareGroupCurrentMemberAssignmentKey: _current_assignment,
     log.ShareGroupStatePartitionMetadataKey: _states,
 }
-"""Changes the table as the record says; a value of None deletes what the key names, but for the whole group: that is the shard's to do."""
+"""Functions that change the table as the record says. A value of None deletes what the key names, except the whole group: the
+shard deletes that."""
 
 TAKE: dict[type, Callable[[ShareGroup, Any, Any], None]] = {
     log.ShareGroupMemberMetadataKey: lambda group, _, member: group.put(member),
 }
-"""What is done with what a record was made of in pieces: it is not read again."""
+"""Functions that apply the object that a record was made of in pieces, so the record is not decoded again."""

@@ -1,5 +1,5 @@
-"""Which partitions of a share group have states at the share coordinator, as it was written down last. Tables are values: a change makes
-another one."""
+"""Partitions of a share group with states at the share coordinator, as last written. Tables are values: a change makes a new
+table."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
 
-# What one record says of all partitions of a group is made, written and read in one turn: some milliseconds.
+# Limits of a group's record of states, which is made, written and read in one piece: some milliseconds.
 TOPICS_MAX = 500
 PARTITIONS_MAX = 20_000
 
 UNKNOWN_TOPIC = "<UNKNOWN>"
-"""What Apache Kafka calls a topic that is gone."""
+"""Apache Kafka's name for a topic that was deleted."""
 
 Topics: TypeAlias = Mapping[bytes, frozenset[int]]
 """Topic id -> partitions."""
 NameOf: TypeAlias = Callable[[bytes], str | None]
-"""Name of a topic id; None: there is none."""
+"""Function that returns the name of a topic id; None if no such topic exists."""
 
 SharePlace: TypeAlias = tuple[bytes, int]
 """Topic id, partition."""
 Refusals: TypeAlias = Mapping[SharePlace, KafkaError]
-"""The partitions for which it failed, and why."""
+"""Partitions for which the operation failed, with the errors."""
 Offsets: TypeAlias = Mapping[bytes, Mapping[int, int]]
 """Topic id -> partition -> offset."""
 
 UNKNOWN_OFFSET = -1
-"""Where a group begins in a partition is known with the first fetch only."""
+"""Start offset that is not known before the first fetch."""
 
 
 class StateSummary(NamedTuple):
     """
     Attributes:
-        start_offset: The first record that is not done with; UNKNOWN_OFFSET, nobody has fetched.
-        delivery_complete_count: How many after it are done with; -1: nobody has said.
-        error: Why nothing is known.
+        start_offset: The first record that is not completed; UNKNOWN_OFFSET before the first fetch.
+        delivery_complete_count: Number of completed records after it; -1 if unknown.
+        error: Reason why the state is not known.
     """
 
     start_offset: int
@@ -53,26 +53,26 @@ class StateKeeper(Protocol):
     """
 
     async def initialize(self, group_id: str, state_epoch: int, offsets: Offsets) -> Refusals:
-        """Begin the states of these partitions at these offsets, or begin them anew."""
+        """Initialize the states of these partitions at these offsets, also if they exist."""
 
     async def delete(self, group_id: str, partitions: Topics) -> Refusals:
-        """Forget these states; there may be none."""
+        """Forget these states; they need not exist."""
 
     async def summaries(
         self, group_id: str, partitions: Mapping[bytes, Collection[int]]
     ) -> dict[SharePlace, StateSummary]:
-        """How far the group is in these partitions; the table is the caller's."""
+        """Return the group's progress in these partitions. The caller owns the table."""
 
 
 class TopicStates(NamedTuple):
-    """Partitions of one topic; the name is the one that it had when this was written."""
+    """Partitions of one topic, with the name that it had when this was written."""
 
     name: str
     partitions: frozenset[int]
 
 
 def check_size(topics: int, partitions: int) -> None:
-    """Raise KafkaError UNKNOWN_SERVER_ERROR for more than can be written down, and read, in one turn."""
+    """Raise KafkaError UNKNOWN_SERVER_ERROR for more states than can be written and read in one piece."""
     if topics > TOPICS_MAX or partitions > PARTITIONS_MAX:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -83,12 +83,13 @@ def check_size(topics: int, partitions: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StateTable:
-    """Which partitions have states at the share coordinator, by topic id.
+    """Partitions with states at the share coordinator, by topic id.
 
     Attributes:
-        initializing: It was asked to begin them, and has not answered yet.
-        initialized: It has them, so members may have the partitions.
-        deleting: It was asked to forget all of a topic, and has not answered yet; with the topic's name.
+        initializing: States that were requested, and that the share coordinator has not confirmed yet.
+        initialized: States that the share coordinator has, so members may get the partitions.
+        deleting: Topics whose states the share coordinator was asked to forget, and has not confirmed yet; with the topics'
+            names.
     """
 
     initializing: Mapping[bytes, TopicStates] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class StateTable:
     deleting: Mapping[bytes, str] = field(default_factory=dict)
 
     def asked_for(self, partitions: Topics, name_of: NameOf) -> StateTable:
-        """The share coordinator is asked to begin these."""
+        """Return the table after a request to initialize these states."""
         return StateTable(
             _together(self.initializing, partitions, name_of),
             self.initialized,
@@ -104,17 +105,17 @@ class StateTable:
         )
 
     def begun(self, partitions: Topics, name_of: NameOf) -> StateTable:
-        """It has begun them."""
+        """Return the table after these states were initialized."""
         return StateTable(
             _without(self.initializing, partitions), _together(self.initialized, partitions, name_of), self.deleting
         )
 
     def refused(self, partitions: Topics) -> StateTable:
-        """It could not begin them."""
+        """Return the table after the initialization of these states failed."""
         return StateTable(_without(self.initializing, partitions), self.initialized, self.deleting)
 
     def to_delete(self, topics: Collection[bytes], name_of: NameOf) -> StateTable:
-        """It is asked to forget all that is initialized of these."""
+        """Return the table after a request to forget the initialized states of these topics."""
         return StateTable(
             self.initializing,
             {topic_id: one for topic_id, one in self.initialized.items() if topic_id not in topics},
@@ -122,12 +123,12 @@ class StateTable:
         )
 
     def deleted(self, topics: Collection[bytes]) -> StateTable:
-        """It has forgotten them."""
+        """Return the table after the states of these topics were forgotten."""
         left = {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in topics}
         return StateTable(self.initializing, self.initialized, left)
 
     def without(self, topics: Container[bytes]) -> StateTable:
-        """These topics are gone."""
+        """Return the table without these topics, which were deleted."""
         return StateTable(
             {topic_id: one for topic_id, one in self.initializing.items() if topic_id not in topics},
             {topic_id: one for topic_id, one in self.initialized.items() if topic_id not in topics},

@@ -1,7 +1,7 @@
-"""What all members of a share group should have: the group as the assignor sees it, and what comes back as records.
+"""The target assignment of a share group: it makes the assignor's view of the group, and the records of its result.
 
-A small group is given its target in the turn of the heartbeat that brings it to its next epoch; for a larger one a job makes it, from
-the members as they were at its beginning, while they go on with the target before.
+For a small group, the heartbeat that brings it to its next epoch makes the target. For a larger one a job makes it, from the
+members at its start, which keep their earlier targets until then.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .member import ShareMember
 from .states import TopicStates
 
 ASSIGNED_AT_ONCE = 2_000
-"""Partitions, and members times topics: some milliseconds."""
+"""Limit for partitions, and for members times topics; assigning that many takes some milliseconds."""
 _PARTITION_BYTES = 4
 
 
 def are_many(members: int, names: Collection[str], initialized: Mapping[bytes, TopicStates]) -> bool:
-    """Whether it takes long to assign these partitions to so many members that subscribe to so many topics."""
+    """Whether it takes long to assign these partitions to this many members, which subscribe to these topics."""
     if members > MEMBERS_A_PIECE or members * len(names) > ASSIGNED_AT_ONCE:
         return True
     return sum([len(one.partitions) for one in initialized.values()]) > ASSIGNED_AT_ONCE
@@ -40,11 +40,11 @@ def new_targets(
     topics: TopicView,
     max_bytes: int,
 ) -> Steps[dict[str, Assignment]]:
-    """What each of `members` should have of the partitions that are initialized; `before` is what they should have had until
-    now. All are to stay as they are meanwhile, but for the topics.
+    """Return the target of each of `members`, made of the initialized partitions; `before` has the targets until now. The
+    arguments must not change during the job, except the topics.
 
     Raises:
-        KafkaError: UNKNOWN_SERVER_ERROR: it could not be written into a batch of so many bytes.
+        KafkaError: UNKNOWN_SERVER_ERROR: the targets would not fit into a batch of `max_bytes`.
     """
     ids: dict[frozenset[str], frozenset[bytes]] = {}
     counts: dict[frozenset[str], int] = {}
@@ -61,7 +61,7 @@ def new_targets(
             yield
     assignable = {topic_id: one.partitions for topic_id, one in initialized.items()}
     if len(ids) > 1:
-        # Each subscriber of a topic gets a part of it.
+        # Each subscriber of a topic gets a part of it, so this is the least number of assigned partitions.
         subscribers: dict[bytes, int] = {}
         for names, count in counts.items():
             for topic_id in ids[names]:
@@ -79,7 +79,7 @@ def new_targets(
 
 
 def changes(group: ShareGroup, targets: Mapping[str, Assignment], epoch: int, now_ms: int) -> list[Change]:
-    """The records of a new target assignment; members for whom nothing changes have none."""
+    """Return the records of a new target assignment, without those of members whose targets stay the same."""
     changed = [
         records.target(group.group_id, member_id, assignment)
         for member_id, assignment in targets.items()
@@ -89,10 +89,10 @@ def changes(group: ShareGroup, targets: Mapping[str, Assignment], epoch: int, no
 
 
 def written(group: ShareGroup, targets: Mapping[str, Assignment], max_bytes: int) -> Steps[Records]:
-    """The records of those in a new target assignment who have another one than before, and are members still.
+    """Return the records of a new target assignment, for the members whose targets change.
 
     Raises:
-        KafkaError: UNKNOWN_SERVER_ERROR, as for any batch that is too large.
+        KafkaError: UNKNOWN_SERVER_ERROR: the batch is too large.
     """
     made = Records()
     for member_id, assignment in targets.items():

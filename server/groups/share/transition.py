@@ -1,8 +1,8 @@
-"""A member's news on their way into its group: everything is computed and put down as records, nothing is touched.
+"""The effects of a member's changes on its group, computed as records. The group itself is not changed here.
 
-The steps, in this order: what the member says of itself; if subscriptions, topics or initialized partitions changed, the group's epoch
-grows; if that is above the target assignment's, there is another one; the member has at once what it should have; the states of
-partitions that are new to the group are asked for.
+The steps, in this order: the member's metadata is updated. If subscriptions, topics or initialized partitions changed, the
+group's epoch grows. If that is above the target assignment's epoch, a new target is made. The member gets its target at once.
+The states of partitions that are new to the group are requested.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ log = logging.getLogger("ottla.groups")
 
 
 class ShareSurroundings(NamedTuple):
-    """`now_ms` is written, intervals go by `elapsed_ms`; `max_bytes` fit into a batch.
+    """The state outside the group. `now_ms` is written to records, intervals are measured by `elapsed_ms`, and `max_bytes` is
+    the limit of a batch.
 
     Attributes:
-        is_asking: The share coordinator was asked to begin states of the group, and has not answered yet.
+        is_asking: Whether a request for states of the group is open at the share coordinator.
     """
 
     settings: GroupSettings
@@ -47,19 +48,19 @@ class ShareSurroundings(NamedTuple):
 class ShareTransition:
     """
     Args:
-        old: The member before, as the group knows it, or as one that has just come.
-        new: The member with its news.
-        ready: What may have been written of it already.
+        old: The member before the heartbeat, as the group knows it, or a new member.
+        new: The member with the heartbeat's changes.
+        ready: The member's record, if it was prepared.
 
     Attributes:
-        changes: What is to be written; complete after `run`.
+        changes: Changes that must be written; complete after `run`.
         member: The member after its step.
-        epoch: Of the group.
-        names: All topics that are subscribed to.
-        has_assigned: There is another target assignment.
-        must_assign: There is to be one, which takes too long to make it here.
-        has_seen_topics: The group need not look at its topics again unless they change.
-        asked_for: Partitions whose states are to be begun, once this is written.
+        epoch: Epoch of the group.
+        names: All topics that members subscribe to.
+        has_assigned: Whether a new target assignment was made.
+        must_assign: Whether a job must make a new one, since it takes too long here.
+        has_seen_topics: Whether the group's topics were looked up, so that it need not be done again unless they change.
+        asked_for: Partitions whose states must be requested once the changes are written.
     """
 
     def __init__(self, group: ShareGroup, old: ShareMember, new: ShareMember, ready: ReadyChange | None = None) -> None:
@@ -100,7 +101,7 @@ class ShareTransition:
         self._ask_for_states()
 
     def _take_news(self) -> bool:
-        """Whether the member subscribes to something else than before."""
+        """Apply the member's changes, and return whether its subscription differs from the one before."""
         group, old, new = self.group, self.old, self.member
         if new != old or new.member_id not in group.members:
             if self._ready is not None and self._ready.made_of == new:
@@ -122,14 +123,14 @@ class ShareTransition:
         return True
 
     def _take_topics(self, *, must_bump: bool) -> bool:
-        """Bring the group to its next epoch if there is a reason; whether there was."""
+        """Bring the group to its next epoch if there is a reason, and return whether there was."""
         group = self.group
         is_refreshed = group.refresh_at_ms is not None and self._around.elapsed_ms < group.refresh_at_ms
         if is_refreshed and not must_bump:
             return False
         self.has_seen_topics = True
         if group.refresh_at_ms is not None and not is_refreshed:
-            self._around.hashes.forget()  # It is time to look whether nobody said so.
+            self._around.hashes.forget()  # The interval has ended: look up all topics, also without a notified change.
         topics_hash = self._around.hashes.of(self.names)
         if not must_bump and topics_hash == group.metadata_hash:
             return False
@@ -139,8 +140,8 @@ class ShareTransition:
         return True
 
     def _take_target(self) -> tuple[int, Assignment]:
-        """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, the
-        last one is old enough, and it does not take long."""
+        """Return the target assignment's epoch and the member's part of it. A new target is made if the group's epoch is ahead,
+        the last target is old enough, and the work does not take long."""
         group, new, around = self.group, self.member, self._around
         held = group.targets.get(new.member_id, {})
         since_ms = inf if group.assigned_at_ms is None else around.elapsed_ms - group.assigned_at_ms
@@ -160,13 +161,13 @@ class ShareTransition:
         return self.epoch, assigned[new.member_id]
 
     def _subscribed(self, assignment: Assignment) -> Assignment:
-        """Without topics that the member subscribes to no longer."""
+        """Return the assignment without topics that the member no longer subscribes to."""
         names, name_of = self.member.topic_names, self._around.topics.name_of
         return {topic_id: partitions for topic_id, partitions in assignment.items() if name_of(topic_id) in names}
 
     def _ask_for_states(self) -> None:
         group, around = self.group, self._around
-        # Its question has ended with the process that asked, or the answer could not be written down.
+        # States without an open request: the process that sent it has ended, or the answer could not be written.
         is_left = group.states is not None and bool(group.states.initializing) and not around.is_asking
         if group.looked_for == (self.names, group.states, group.topics_known_to) and not is_left:
             return
@@ -181,8 +182,8 @@ class ShareTransition:
 def _missing(
     known: StateTable, names: Iterable[str], topics: TopicView, *, is_left: bool
 ) -> dict[bytes, frozenset[int]]:
-    """The partitions of these topics, which go by their order, whose states are to be asked for; `is_left`: those
-    that are initializing as well."""
+    """Return the partitions of these topics, in their order, whose states must be requested; with `is_left` also those that are
+    initializing."""
     found: dict[bytes, frozenset[int]] = {}
     ids = known.topic_ids()
     topics_left = TOPICS_MAX - len(ids)

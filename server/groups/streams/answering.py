@@ -1,4 +1,4 @@
-"""What a member hears: the answer to its heartbeat."""
+"""Answers to heartbeats of members of streams groups."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .transition import StreamsTransition
 class Heard(NamedTuple):
     """
     Attributes:
-        missing: Internal topics that are to be made for the group, by name.
-        wants_endpoints: The answer is to name all that `describing.endpoints` finds.
+        missing: Internal topics that must be created for the group, by name.
+        wants_endpoints: Whether the answer must contain the result of `describing.endpoints`.
     """
 
     response: StreamsGroupHeartbeatResponse
@@ -37,20 +37,20 @@ def answered(
     before: object,
     interval_ms: int,
 ) -> Heard:
-    """The group, as the transition has left it, counts one more change of endpoints if it was one.
+    """Return the answer after a transition. If the transition changed endpoints, count that in the group.
 
     Args:
-        before: The group of that name before: this one, a classic one in whose place it is, or None.
-        interval_ms: How often it is told to send heartbeats.
+        before: The earlier group of that name: this one, a classic one that it replaced, or None.
+        interval_ms: Interval in which the member must send heartbeats.
     """
     member = transition.member
     is_lost = _has_others(group, member, transition.claim)
     is_news = request.member_epoch == 0 or member.assigned != transition.old.assigned
     endpoint_epoch = group.endpoint_epoch + (is_news and member.user_endpoint is not None)
     wants_endpoints = endpoint_epoch != request.endpoint_information_epoch
-    if before is group:  # In Apache Kafka, too, the first member of a group does not count,
+    if before is group:  # In Apache Kafka the first member of a group does not count either,
         group.endpoint_epoch = endpoint_epoch
-    elif before is None:  # and is told so, unless there was a classic group.
+    elif before is None:  # and gets the old epoch, unless it replaced a classic group.
         endpoint_epoch = group.endpoint_epoch
     active, standby, warmup = None, None, None
     if is_news or is_lost:
@@ -70,14 +70,14 @@ def answered(
 
 
 def _has_others(group: StreamsGroup, member: StreamsMember, claim: StreamsTasks | None) -> bool:
-    """Whether the member is to be told its tasks again, as it has said that it has others.
+    """Whether the answer must contain the member's tasks, as the member has reported other tasks.
 
-    Apache Kafka does not look at the claim: whoever did not get the answer that named new tasks never hears of them.
+    Apache Kafka does not check the claim: a member that missed the answer with new tasks never gets them there.
     """
     is_over = claim is not None and not member.assigned.holds(claim)
     if claim is not None and claim != member.assigned.tasks:
         group.untold.add(member.member_id)
-    # What it lacks it hears of with the target that is to come, which may take it away.
+    # Tasks that the member lacks are in the answer after the next target, which may take them away.
     return is_over or (member.member_id in group.untold and group.assignment_epoch >= group.epoch)
 
 

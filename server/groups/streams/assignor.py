@@ -1,10 +1,11 @@
-"""Who gets which task: Apache Kafka's sticky task assignor, over members, their processes, and the target before.
+"""Apache Kafka's sticky task assignor, which distributes tasks over members and their processes, given the target before.
 
-Every task is active with one member; a task with state has besides as many standbys as wished for, in processes that do not have
-it yet. Members keep what they had, and get as active what they had as standby, as far as each has about as many tasks as all
-others; what is left goes to the process with the fewest tasks for each of its members, and there to the member with the fewest.
+Every task is active with one member. A task with state also has the configured number of standbys, in processes that do not
+have it yet. Members keep their tasks, and their standby tasks become active first, as long as all members have about the same
+number of tasks. The remaining tasks go to the process with the fewest tasks per member, and there to the member with the
+fewest.
 
-It works in pieces, and sorts nothing: tasks are counted off in the order in which they are needed.
+It works in pieces, and sorts nothing: tasks are generated in the order in which they are needed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class LeastFirst(Generic[T]):
 
     @property
     def first(self) -> T:
-        """Who is taken next; there must be somebody."""
+        """The item that is taken next. The heap must not be empty."""
         return self._heap[0][1]
 
     def add(self, amount: float, item: T) -> None:
@@ -56,7 +57,7 @@ class LeastFirst(Generic[T]):
         heap[at] = (amount, item)
 
     def take(self) -> T:
-        """Raises IndexError if there is nobody."""
+        """Remove and return the first item. Raises IndexError if the heap is empty."""
         heap = self._heap
         last = heap.pop()
         if not heap:
@@ -74,7 +75,7 @@ class LeastFirst(Generic[T]):
 
 
 class AssignedMember(NamedTuple):
-    """One member as the assignor sees it; `before` is what it was given last time."""
+    """One member, as the assignor sees it; `before` is its last assignment."""
 
     process_id: str
     before: StreamsTasks
@@ -83,12 +84,12 @@ class AssignedMember(NamedTuple):
 def sticky(
     members: Mapping[str, AssignedMember], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
 ) -> Steps[dict[str, StreamsTasks]]:
-    """What each member should have.
+    """Return the tasks of each member.
 
     Args:
-        members: By id; one at least, unless there is no task.
-        subtopologies: By id, in the order of ids.
-        standbys: How many are wished for of each task with state.
+        members: Members by id; at least one, unless the topology has no task.
+        subtopologies: Subtopologies by id, in the order of ids.
+        standbys: Number of standbys for each task with state.
     """
     work = _Work(members, subtopologies, standbys)
     yield from work.remember()
@@ -102,8 +103,8 @@ class _Process:
     """Members that share a state directory.
 
     Attributes:
-        counts: Member id -> how many tasks it has by now.
-        tasks: All that any of them has.
+        counts: Member id -> number of its tasks so far.
+        tasks: Tasks of all the members.
     """
 
     def __init__(self) -> None:
@@ -116,12 +117,12 @@ class _Process:
         return len(self.tasks) / len(self.counts)
 
     def give(self, member_id: str, task: Task) -> int:
-        """Returns how many the member has then."""
+        """Give a task to a member, and return the member's number of tasks."""
         self._by_count = None
         return self._give(member_id, task)
 
     def give_least(self, task: Task) -> tuple[str, int]:
-        """Give it to the member with the fewest tasks; returns who that is, and how many it has then."""
+        """Give a task to the member with the fewest tasks. Return the member and its number of tasks."""
         if self._by_count is None:
             self._by_count = LeastFirst(zip(self.counts.values(), self.counts, strict=True))
         member_id = self._by_count.take()
@@ -136,7 +137,8 @@ class _Process:
 
 
 class _Quota:
-    """How many tasks a member may have until those that are left are shared out among the others."""
+    """Maximum number of tasks per member. It changes when a member is full: the remaining tasks are divided among the other
+    members."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks
@@ -144,7 +146,7 @@ class _Quota:
         self.most = -(-tasks // max(members, 1))
 
     def given(self, count: int) -> None:
-        """A member has this many now."""
+        """Note a member's number of tasks."""
         if count == self.most:
             self._members -= 1
             self._tasks -= count
@@ -247,7 +249,7 @@ class _Work:
             yield
             for _ in range(wanting.get(task, 0)):
                 if not self._add_standby(by_load, task):
-                    break  # There are not enough processes.
+                    break  # There are not enough processes for the standbys.
 
     def _keep_standby(self, task: Task, member_id: str | None) -> bool:
         if member_id is None:
@@ -260,7 +262,8 @@ class _Work:
         return True
 
     def _add_standby(self, by_load: LeastFirst[_Process], task: Task) -> bool:
-        """Give it to the first process that does not have it; those before it, as many as have it, are put back."""
+        """Give a task to the first process that does not have it. The processes before it, at most as many as have the task,
+        are put back."""
         passed = []
         while by_load and task in by_load.first.tasks:
             passed.append(by_load.take())
@@ -276,8 +279,8 @@ class _Work:
         return is_found
 
     def _least_loaded(self, member_ids: Sequence[str], task: Task | None) -> str | None:
-        """Of these members the one with the fewest tasks, in the process with the fewest; None if the process of the first has
-        `task` already."""
+        """Return the member, of these, with the fewest tasks, in the process with the fewest; None if the first member's
+        process already has `task`."""
         if not member_ids:
             return None
         first = self._process_of(member_ids[0])

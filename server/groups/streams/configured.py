@@ -1,8 +1,8 @@
-"""What a topology makes of the topics there are: how many tasks each subtopology has, how many partitions each internal topic
-needs, and what is missing or wrong.
+"""A topology applied to the existing topics: the tasks of each subtopology, the partitions of each internal topic, and the
+topics that are missing or wrong.
 
-A repartition topic without a number of its own has as many partitions as the largest topic that the subtopology before it
-reads; those that are joined must have the same number; a changelog has one for each task.
+A repartition topic without a partition count of its own has as many partitions as the largest topic that the subtopology before
+it reads. Topics that are joined must have the same partition count. A changelog has one partition for each task.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def repartition_counts(subtopologies: Collection[Subtopology], existing: Callabl
     subtopology is looked at when it would be come by first with something known, so a long chain costs no more than its length.
 
     Args:
-        subtopologies: In the order in which they are gone over.
+        subtopologies: Subtopologies in the order of Kafka's passes.
         existing: Partition count of a topic that exists; None if it does not.
 
     Raises:
-        KafkaError: STREAMS_INVALID_TOPOLOGY: topics feed each other, or one is read that nobody writes.
+        KafkaError: STREAMS_INVALID_TOPOLOGY: topics form a cycle, or a topic is read that no subtopology writes.
     """
     order = list(subtopologies)
     counts: dict[str, int] = {}
@@ -50,7 +50,7 @@ def repartition_counts(subtopologies: Collection[Subtopology], existing: Callabl
                 counts[topic.name] = topic.partitions
     if not readers and not any(map(attrgetter("repartition_sink_topics"), order)):
         return {}
-    # (pass, place in it) in which a subtopology is come by with something known.
+    # (pass, place in it) of the first visit of a subtopology with a known count.
     due = [(0, at) for at, one in enumerate(order) if one.source_topics or _known(one, counts)]
     queued = {at for _, at in due}
     while due:
@@ -79,7 +79,7 @@ def _known(one: Subtopology, counts: dict[str, int]) -> list[int]:
 
 
 class StatusCode(IntEnum):
-    """What members are told of their group; numbers as in StreamsGroupHeartbeat."""
+    """Status codes of a group in the answers to its members; numbers as in StreamsGroupHeartbeat."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -90,7 +90,8 @@ class StatusCode(IntEnum):
 
 
 class Problem(Exception):
-    """Why nobody can work: `code` is a StatusCode, the text its detail, in Apache Kafka's words, which clients log."""
+    """Reason why no member can work: `code` is a StatusCode, the text its detail, in Apache Kafka's words, which clients
+    log."""
 
     def __init__(self, code: StatusCode, detail: str) -> None:
         super().__init__(detail)
@@ -99,7 +100,7 @@ class Problem(Exception):
 
 
 class InternalTopic(NamedTuple):
-    """A topic that the coordinator makes for the group; a `replication_factor` of 0 is the broker's default."""
+    """A topic that the coordinator creates for the group. A `replication_factor` of 0 means the broker's default."""
 
     name: str
     partitions: int
@@ -108,22 +109,22 @@ class InternalTopic(NamedTuple):
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """One subtopology, with as many tasks as its largest source has partitions; names in their order."""
+    """One subtopology, with as many tasks as its largest source has partitions. Names are sorted."""
 
     tasks: int
     source_topics: tuple[str, ...]
     repartition_sources: tuple[InternalTopic, ...]
     repartition_sinks: tuple[str, ...]
     changelogs: tuple[InternalTopic, ...]
-    """If it has any, its tasks have state."""
+    """Changelog topics; if there are any, the tasks have state."""
 
 
 class Configured(NamedTuple):
     """
     Attributes:
-        subtopologies: By id, in the order of ids; None where they cannot be told.
-        missing: By name, the internal topics that are to be made.
-        problem: Why the group has to wait; None if nothing keeps it.
+        subtopologies: Subtopologies by id, in the order of ids; None if they cannot be computed.
+        missing: Internal topics that must be created, by name.
+        problem: Reason why the group must wait; None if it need not.
     """
 
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
@@ -132,10 +133,10 @@ class Configured(NamedTuple):
 
 
 def configure(topology: Topology, topics: TopicView) -> Steps[Configured]:
-    """Look at the topics as they are now, all at once, and go on from there in pieces.
+    """Apply the topology to the topics. The topics are read all at once, and the rest is done in pieces.
 
     Raises:
-        KafkaError: STREAMS_INVALID_TOPOLOGY: no topics could ever do.
+        KafkaError: STREAMS_INVALID_TOPOLOGY: no set of topics could fit the topology.
     """
     counts = {}
     for name in topology.required:
@@ -178,7 +179,7 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
         tasks[key] = max(map(count_of, sources_of(one)), default=0)
         if not tasks[key]:
             raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {key}")
-        # Where two have a changelog together it is as large as the last needs it, as with Apache Kafka.
+        # A changelog that two subtopologies share has the size that the last one needs, as in Apache Kafka.
         sizes.update(dict.fromkeys(map(attrgetter("name"), one.state_changelog_topics), tasks[key]))
         if number % A_PIECE == 0:
             yield
@@ -238,10 +239,10 @@ def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: Partition
 def _copartition(
     subtopologies: Collection[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]
 ) -> Steps[None]:
-    """Let repartition topics have as many partitions as what they are joined with."""
+    """Set the partition counts of repartition topics to those of the topics that they are joined with."""
     infos = [info for one in subtopologies for info in one.repartition_source_topics]
     internal = {info.name for info in infos}
-    # What these have nothing here decides, though others that read them may leave it open.
+    # Their partition counts are not changed here, although other topics that read them may leave theirs open.
     fixed = {info.name for info in infos if info.partitions}
     fixed_counts = {count_of(name) for name in fixed}
     for one in subtopologies:

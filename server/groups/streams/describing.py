@@ -1,5 +1,5 @@
-"""A streams group as others see it: administrators, and members that ask which of them serves which partitions (interactive
-queries). Nothing here changes anything but what is kept of the last answer."""
+"""Descriptions of a streams group for administrators, and for members that ask which member serves which partitions
+(interactive queries). Nothing is changed except the cache of the last answer."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .topology import Topology
 
 
 def describe_streams(group: StreamsGroup) -> Steps[message.DescribedGroup]:
-    """State, epochs, topology and members, as they are when the first piece is done.
+    """Return state, epochs, topology and members, as of the first piece.
 
-    While all topics are there the topology says how many partitions the internal ones have, else only what the application has
-    said of them.
+    While all topics exist, the topology contains the computed partition counts of internal topics, else only the counts that
+    the application has set.
     """
-    # Members and targets are values: who holds them has the group as it was.
+    # Members and targets are values, so these references keep the group's present state.
     members = [(member, group.targets.get(member.member_id, NO_TASKS)) for member in group.members.values()]
     topology, configured = group.topology, group.configured
     described = message.DescribedGroup(
@@ -125,7 +125,7 @@ def _rows(places: Mapping[str, Collection[int]]) -> tuple[TaskIds, ...]:
 
 
 def endpoints(group: StreamsGroup, member_id: str, topics: TopicView) -> Steps[tuple[EndpointToPartitions, ...]]:
-    """Of all members that have an endpoint, the one that asks last; a member a piece."""
+    """Return the endpoints of all members that have one, that of the requesting member last; a member a piece."""
     rows = []
     others = [other for other in group.members if other != member_id]
     for one in (*others, member_id):
@@ -155,13 +155,13 @@ def _partitions(
     subtopologies: Mapping[str, ConfiguredSubtopology],
     topics: TopicView,
 ) -> Iterator[TopicPartition]:
-    """Topics that are gone are left out."""
+    """Yield the topic partitions of these tasks; deleted topics are left out."""
     for key, partitions in sorted(tasks.items()):
         if (one := subtopologies.get(key)) is None:
             continue
         indexes = sorted(partitions)
         for name in sorted({*one.source_topics, *(topic.name for topic in one.repartition_sources)}):
             if (topic_id := topics.id_of(name)) is not None:
-                # Where a topic has fewer than there are tasks, Apache Kafka takes so many of them.
+                # If a topic has fewer partitions than there are tasks, Apache Kafka takes that many of the tasks.
                 count = topics.partition_count(topic_id)
                 yield TopicPartition(topic=name, partitions=tuple(indexes[:count]))

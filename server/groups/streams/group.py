@@ -1,8 +1,7 @@
-"""One streams group as a table: what its records say, and what follows from it.
+"""One streams group as a table: the contents of its records, and values derived from them.
 
-Changed only by `replay`, with records that are in the log, so that a reload finds the same table. What is not in the log
-(deadlines, what the topology makes of the topics, who wants the application to end) is kept by `protocol` and starts anew with
-a load.
+Only `replay` changes it, with records that are in the log, so a reload makes the same table. `protocol` keeps the state that is
+not in the log, which a load resets: deadlines, the topology applied to the topics, and a request to end the application.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from .member import StreamsMember, StreamsTasks
 from .records import tombstones
 from .topology import Topology
 
-# From this version of OffsetCommit on the generation may be a member epoch.
+# From this version of OffsetCommit on, the generation may be a member epoch.
 _MEMBER_EPOCH_VERSION = 9
 
 Task = tuple[str, int]
@@ -31,7 +30,7 @@ Task = tuple[str, int]
 
 
 class Served(NamedTuple):
-    """What `describing` has made of a member, for as long as it and the topology stay the same."""
+    """A member's row that `describing` has made; valid while the member and the configured topology stay the same."""
 
     member: StreamsMember
     configured: Configured | None
@@ -41,17 +40,19 @@ class Served(NamedTuple):
 class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
     """
     Attributes:
-        validated_epoch: Of the topology whose topics were all there and right then; -1 if they were not.
-        assignment_configs: What else the last target was to be made with.
-        topology: None only while the group is being loaded.
-        active_processes: Active task -> id of the process that has it, or has to give it up.
-        standby_processes, warmup_processes: Task -> ids of processes that have it as that -> in how many members.
-        configured: What the topology makes of the topics, as they were looked at last.
-        untold: Members that said that they have other tasks than they may use, and have not been told again.
-        shutdown_by: Who asked for the end of the whole application.
-        endpoint_epoch: Grows with every change of tasks of a member that has a user endpoint.
-        endpoints: Member id -> what `describing` has made of it.
-        initial_delay: Until then nobody is given anything, as more members may come.
+        validated_epoch: Epoch of the topology if all its topics existed and were right when the group's epoch last grew; else
+            -1.
+        assignment_configs: Options for the last target.
+        topology: Topology of the application; None only while the group is being loaded.
+        active_processes: Active task -> id of the process that has it, or must give it up.
+        standby_processes, warmup_processes: Task -> id of a process that has it in this role -> number of its members that have
+            it.
+        configured: The topology applied to the topics, as of the last look-up.
+        untold: Members that reported other tasks than they may use, and have not got an answer with their tasks since.
+        shutdown_by: Id of the member that requested the end of the whole application.
+        endpoint_epoch: Number that grows when the tasks of a member with a user endpoint change.
+        endpoints: Member id -> row that `describing` has made.
+        initial_delay: Deadline before which no member gets tasks, as more members may join.
     """
 
     type_name: ClassVar[str] = "streams"
@@ -72,7 +73,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         self.endpoints: dict[str, Served] = {}
         self.initial_delay: Deadline | None = None
 
-    # Group, as all kinds have it
+    # Methods that all kinds of groups have
 
     @property
     def protocol_type(self) -> str:
@@ -93,7 +94,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int, *, is_transactional: bool
     ) -> PartitionCheck | None:
-        """See `kinds.Group`. A member may commit with an older epoch for tasks that it has had ever since."""
+        """See `kinds.Group`. A member may commit with an older epoch if it has had the task since that epoch."""
         if epoch < 0 and not self.members:
             return None
         if is_transactional and epoch == -1 and not member_id and instance_id is None:
@@ -133,7 +134,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
             raise _stale(f"epoch {epoch} does not match {member.epoch}, the epoch of member {member_id}")
 
     def check_offset_delete(self) -> None:
-        """Any time: only what the application reads is protected."""
+        """Allow it at any time: only offsets of topics that the application reads are protected."""
 
     def subscribes_to(self, topic: str) -> bool:
         return bool(self.members) and self.topology is not None and topic in self.topology.subtopology_of
@@ -144,8 +145,8 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
     # Members
 
     def is_used_by(self, process_id: str, task: Task, *, as_active: bool) -> bool:
-        """Whether a task cannot be given to a member of this process yet: it has it in another role, or it is to be active and
-        somebody else has it as that."""
+        """Whether a task cannot be given to a member of this process yet: the process has it in another role, or it will be
+        active and another process has it as active."""
         owner = self.active_processes.get(task)
         if owner is not None and (as_active or owner == process_id):
             return True
@@ -154,7 +155,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
     # For `replay`
 
     def put(self, member: StreamsMember) -> None:
-        """Take over what a record says of a member, old or new."""
+        """Add or replace a member, as its record says."""
         if member.member_id in self.members:
             self._take_out(member.member_id)
         self.members[member.member_id] = member
@@ -177,7 +178,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
             self.shutdown_by = None
 
     def _take_out(self, member_id: str) -> None:
-        """Forget what follows from what is known of a member, if anything is."""
+        """Remove a member's tasks from the tables, if the member exists."""
         member = self.members.get(member_id)
         if member is None:
             return
@@ -191,7 +192,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
 
 
 def _less(roles: dict[Task, Counter[str]], task: Task, process_id: str) -> None:
-    """One member less of the process has the task."""
+    """Count one member less of the process that has the task."""
     processes = roles[task]
     processes[process_id] -= 1
     if not processes[process_id]:

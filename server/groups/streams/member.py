@@ -1,4 +1,4 @@
-"""One member of a streams group, as it was written down last. Members are values: a change makes another one."""
+"""One member of a streams group, as it was last written. Members are values: a change makes a new object."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ....protocol.messages.streams_group_heartbeat import Endpoint, StreamsGroup
 from ..kinds import Refusal, check_none
 
 LEAVE_EPOCH = -1
-"""A member that sends this epoch leaves."""
+"""Epoch of a member that leaves."""
 
 Places: TypeAlias = Mapping[str, frozenset[int]]
-"""Subtopology id -> partitions, each of which is a task; no subtopology without partitions."""
+"""Subtopology id -> partitions, each of which is a task. Every subtopology has partitions."""
 Epochs: TypeAlias = Mapping[str, Mapping[int, int]]
-"""Subtopology id -> partition -> the member epoch in which it was assigned; commits from before it are stale."""
+"""Subtopology id -> partition -> the member epoch in which it was assigned. Commits with an earlier epoch are stale."""
 
 _NONE: Places = {}
 _NO_EPOCHS: Epochs = {}
 
 
 class StreamsTasks(NamedTuple):
-    """What a member should have, or says it has."""
+    """Target tasks of a member, or the tasks that it claims to have."""
 
     active: Places = _NONE
     standby: Places = _NONE
@@ -33,7 +33,7 @@ class StreamsTasks(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """What a member has, or must give up."""
+    """Tasks that a member has, or must give up."""
 
     active: Epochs = _NO_EPOCHS
     standby: Places = _NONE
@@ -41,11 +41,11 @@ class Owned(NamedTuple):
 
     @property
     def tasks(self) -> StreamsTasks:
-        """Without epochs."""
+        """The tasks without epochs."""
         return StreamsTasks({key: frozenset(one) for key, one in self.active.items()}, self.standby, self.warmup)
 
     def shares_any(self, tasks: StreamsTasks) -> bool:
-        """Whether any of `tasks` is here, in the same role."""
+        """Whether any of `tasks` is among these, in the same role."""
         return any(
             not tasks_of_one.isdisjoint(mine.get(subtopology, ()))
             for mine, named in zip(self, tasks, strict=True)
@@ -53,7 +53,7 @@ class Owned(NamedTuple):
         )
 
     def holds(self, tasks: StreamsTasks) -> bool:
-        """Whether all of `tasks` are here, in the same role."""
+        """Whether all of `tasks` are among these, in the same role."""
         return all(
             partition in _of(mine, subtopology)
             for mine, named in zip(self, tasks, strict=True)
@@ -71,29 +71,30 @@ NOTHING = Owned()
 
 
 class StreamsMemberState(IntEnum):
-    """How far a member is with the target assignment; numbers as in its records."""
+    """Progress of a member towards the target assignment; numbers as in its records."""
 
     STABLE = 1
-    """It has what it should have in its epoch."""
+    """The member has its target of its epoch."""
     UNREVOKED_TASKS = 2
-    """It must give up tasks, and has not said yet that it did."""
+    """The member must give up tasks, and has not confirmed that it did."""
     UNRELEASED_TASKS = 3
-    """It waits for tasks that others have not given up yet."""
+    """The member waits for tasks that other members have not given up yet."""
     UNKNOWN = 127
-    """Written by a newer coordinator; the member has to begin anew."""
+    """State that a newer coordinator wrote; the member must start from the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
     """
     Attributes:
-        epoch: The target assignment's epoch that it has arrived in; 0 before the first.
-        previous_epoch: The one before, which it still may name if our last answer was lost.
-        topology_epoch: Of the topology that it brought along.
-        process_id: Members of one process share its state directory: it has a task once, whatever for.
-        user_endpoint: Where it answers questions about its state (interactive queries).
-        assigned: What it may use.
-        revoking: What it must give up; still its own until it says so.
+        epoch: Epoch of the target assignment that the member has reached; 0 before the first.
+        previous_epoch: The epoch before, which the member may still send if the last answer was lost.
+        topology_epoch: Epoch of the topology that the member has sent.
+        process_id: Id of the member's process. Its members share a state directory, so the process has a task only once, in one
+            role.
+        user_endpoint: Endpoint for questions about the member's state (interactive queries).
+        assigned: Tasks that the member may use.
+        revoking: Tasks that the member must give up, and owns until it confirms that.
     """
 
     member_id: str
@@ -116,16 +117,17 @@ class StreamsMember:
         return self.state is StreamsMemberState.STABLE and self.epoch == epoch
 
     def assignment_epoch(self, subtopology: str, partition: int) -> int | None:
-        """Since when it has this active task; None if it has not."""
+        """Return the epoch since which the member has this active task; None if it does not have it."""
         epoch = self.assigned.active.get(subtopology, {}).get(partition)
         return self.revoking.active.get(subtopology, {}).get(partition) if epoch is None else epoch
 
 
 STATIC_LEAVE_EPOCH = -2
 TOPOLOGY_NAMES_MAX = 5_000
-"""Subtopologies, and topics, configs and copartitions in them, together: some microseconds each whenever topics change."""
+"""Maximum number of subtopologies, and of topics, configs and copartitions in them, together. Each takes some microseconds
+whenever topics change."""
 TASKS_MAX = 100_000
-"""Tasks that a member may say it has."""
+"""Maximum number of tasks that a member may claim to have."""
 TAGS_MAX = 1_000
 
 
@@ -196,13 +198,13 @@ def _check_changelogs(topology: Topology) -> None:
 
 
 def check_size(topology: Topology) -> None:
-    """Raise KafkaError STREAMS_INVALID_TOPOLOGY for one that would take long whenever topics change."""
+    """Raise KafkaError STREAMS_INVALID_TOPOLOGY for a topology that would take long whenever topics change."""
     left = TOPOLOGY_NAMES_MAX - len(topology.subtopologies)
     for one in topology.subtopologies:
         topics = (*one.state_changelog_topics, *one.repartition_source_topics)
         left -= len(topics) + len(one.source_topics) + len(one.source_topic_regex) + len(one.repartition_sink_topics)
         left -= len(one.copartition_groups)
-        if left >= 0:  # else it would take long to look further
+        if left >= 0:  # otherwise the rest of the check would take long
             for topic in topics:
                 left -= len(topic.topic_configs)
             for group in one.copartition_groups:

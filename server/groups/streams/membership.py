@@ -1,4 +1,5 @@
-"""Who sends a heartbeat: the member is found or made, and its news are taken. Nothing here changes a group."""
+"""Members and heartbeats: find or make the member that sends a heartbeat, and apply its changes. No function changes a
+group."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ log = logging.getLogger("ottla.groups")
 
 
 def streams_group(group_id: str, group: object, not_found: str = "Streams group {} not found.") -> StreamsGroup:
-    """The group, if there is one and it is a streams group; else raises KafkaError GROUP_ID_NOT_FOUND."""
+    """Return the group if it is a streams group; else raise KafkaError GROUP_ID_NOT_FOUND."""
     if isinstance(group, StreamsGroup):
         return group
     text = not_found.format(group_id) if group is None else f"Group {group_id} is not a streams group."
@@ -26,7 +27,7 @@ def streams_group(group_id: str, group: object, not_found: str = "Streams group 
 
 
 def member_for(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
-    """The member that sends this, as it is known or as it joins; one that joins again keeps what it has.
+    """Return the member that sends this, known or new. A member that joins again keeps its tasks.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
@@ -40,8 +41,8 @@ def member_for(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> St
 
 
 def _check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> None:
-    """Raise FENCED_MEMBER_EPOCH for a member that knows another epoch than we do, unless our last answer may have been
-    lost: then it names the epoch before, and has no task but those that it may have."""
+    """Raise FENCED_MEMBER_EPOCH for a member whose epoch is not the coordinator's. The epoch before is allowed if the last
+    answer may have been lost: then the member may have only tasks that it is assigned."""
     epoch = request.member_epoch
     if epoch == member.epoch:
         return
@@ -57,7 +58,7 @@ def _check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -
 
 
 def with_news(member: StreamsMember, request: StreamsGroupHeartbeatRequest, caller: Caller) -> StreamsMember:
-    """The member with what the request says; what it leaves out has not changed."""
+    """Return the member with the fields of the request; fields that it leaves out have not changed."""
     endpoint, tags = request.user_endpoint, request.client_tags
     has_timeout = request.rebalance_timeout_ms != -1
     return replace(
@@ -74,7 +75,7 @@ def with_news(member: StreamsMember, request: StreamsGroupHeartbeatRequest, call
 
 
 def claim_of(request: StreamsGroupHeartbeatRequest) -> StreamsTasks | None:
-    """What the member says it has; None if it does not say."""
+    """Return the tasks that the member claims to have; None if the request does not contain them."""
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
         return None
@@ -84,7 +85,7 @@ def claim_of(request: StreamsGroupHeartbeatRequest) -> StreamsTasks | None:
 
 
 def check_claim(claim: StreamsTasks | None, configured: Configured) -> None:
-    """Raise KafkaError INVALID_REQUEST if the member says it has a task that there is not."""
+    """Raise KafkaError INVALID_REQUEST if the member claims to have a task that does not exist."""
     if claim is None or configured.subtopologies is None:
         return
     for role in claim:

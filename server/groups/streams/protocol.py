@@ -1,8 +1,8 @@
-"""The streams group protocol: what heartbeats, leaves, time-outs and changed topics do to a group (KIP-1071).
+"""The streams group protocol (KIP-1071): the effects of heartbeats, leaves, time-outs and topic changes on a group.
 
-Called by `groups.coordinator` with an active shard. Every event becomes a list of records, computed without touching anything
-(`transition` for heartbeats); they are appended as one batch and only then applied, by the same code that applies them at a
-load. An event that fails leaves no trace.
+`groups.coordinator` calls it with an active shard. Every event becomes a list of records, computed without changing the group
+(`transition` for heartbeats). They are appended as one batch and only then applied, by the same code that applies them at a
+load. An event that fails changes nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.groups")
 
-# Topics are looked at again after this time even if nobody said that they changed.
+# Topics are looked up again after this time even without a notified change.
 _REFRESH_AFTER_MS = 60 * 60 * 1000
 _TRIES = 5
 
@@ -50,7 +50,7 @@ class TargetJobs:
     """Targets that are not made in the turn of a heartbeat: those of large groups, and of groups that have waited for more members.
 
     Args:
-        start_job: Of a shard: it ends when the shard is given up.
+        start_job: Function that starts a job of a shard, which ends when the shard is unloaded.
     """
 
     def __init__(
@@ -67,20 +67,21 @@ class TargetJobs:
         self._start_job = start_job
 
     def await_members(self, shard: GroupShard, group: StreamsGroup) -> None:
-        """A group without members has one now: others may follow, unless that is being waited for already."""
+        """Start the wait for more members of a group that has its first member, unless it waits already."""
         delay_ms = self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms")
         if delay_ms > 0 and group.initial_delay is None:
             group.initial_delay = Deadline(partial(self._delay_is_over, shard, group))
             self._deadlines.start(group.initial_delay, delay_ms)
 
     def stop_waiting(self, group: StreamsGroup) -> None:
-        """The group is gone."""
+        """Stop the wait of a group that was deleted."""
         if group.initial_delay is not None:
             self._deadlines.forget(group.initial_delay)
             group.initial_delay = None
 
     def _delay_is_over(self, shard: GroupShard, group: StreamsGroup, now_ms: int) -> None:
-        """A group without members has waited for others to come. It had some before if its last target is too young."""
+        """End the wait of a group for more members. If its last target is too young, it had members before and gets no target
+        yet."""
         group.initial_delay = None
         if not shard.serves(group) or not group.members:
             return
@@ -94,14 +95,14 @@ class TargetJobs:
             self._start_job(shard, self._assign(shard, group, now_ms))
 
     def _assign(self, shard: GroupShard, group: StreamsGroup, now_ms: int) -> Job:
-        """Make a target assignment for the group as it is now; members get their parts at their next heartbeats.
+        """Make a target assignment for the group in its present state; members get their parts at their next heartbeats.
 
-        Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
+        Any change of the group during the job brings it to a later epoch, for which another target is made.
         """
         epoch, members, before, configured = group.epoch, dict(group.members), dict(group.targets), group.configured
         with assigning(group, self._elapsed_ms):
-            # The group was loaded meanwhile: the next heartbeat looks at the topics. Or the last member has gone meanwhile: the
-            # first that comes brings it to its next epoch.
+            # The group was reloaded before the job ran, and the next heartbeat looks up the topics. Or the last member has
+            # left, and the next member that joins brings the group to its next epoch.
             if configured is None or not members:
                 return
             found = yield from targets.new_targets(members, before, configured, dict(group.assignment_configs))
@@ -148,8 +149,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
     # Heartbeats
 
     def unchanged(self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, caller: Caller) -> Heard | None:
-        """What is heard of a heartbeat that changes nothing but the member's session; None if there may be more to do for `heartbeat`,
-        which would say the same."""
+        """Return the result of a heartbeat that changes nothing but the member's session; None if `heartbeat` may have more to
+        do. `heartbeat` would return the same."""
         group = shard.groups.get(request.group_id)
         if not isinstance(group, StreamsGroup) or (member := group.members.get(request.member_id)) is None:
             return None
@@ -184,12 +185,12 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         )
 
     def _configs_of(self, group: StreamsGroup) -> dict[str, str]:
-        """What an assignment of the group is made with."""
+        """Return the options for an assignment of the group."""
         return {targets.STANDBYS: str(self._settings.of_group(group.group_id, "streams.num.standby.replicas"))}
 
     def preparing(self, shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> Steps[ReadyStep | None]:
-        """What `heartbeat` takes, if it comes before anything else does; None where nothing is to be known, and if the group has
-        been another one again and again meanwhile."""
+        """Prepare the input of `heartbeat`, which is valid if `heartbeat` is the next call. Return None if nothing must be
+        prepared, or if the group changed during each attempt."""
         if request.member_epoch == LEAVE_EPOCH:
             return None
         group_id = request.group_id
@@ -213,11 +214,11 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         """Let a member join, stay or leave.
 
         Args:
-            ready: As `preparing` made it for the request just now; None: it is made here.
+            ready: Result of `preparing` for the request, made directly before; None: it is made here.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
-                STREAMS_INVALID_TOPOLOGY, UNKNOWN_SERVER_ERROR, or what writing it down failed with. Nothing has changed then.
+                STREAMS_INVALID_TOPOLOGY, UNKNOWN_SERVER_ERROR, or the error of writing the records. Then nothing has changed.
         """
         if request.member_epoch == LEAVE_EPOCH:
             return self._leave(shard, request, now_ms)
@@ -225,7 +226,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         known = shard.groups.get(request.group_id)
         if ready is None:
             ready = to_the_end(self.preparing(shard, request))
-            assert ready is not None  # nothing comes in between
+            assert ready is not None  # no other call runs in between
         group = self._group_for(shard, request, changes)
         old = member_for(group, request)
         transition = StreamsTransition(group, old, with_news(old, request, caller), changes, ready)
@@ -252,7 +253,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
     def _group_for(
         self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, changes: list[Change | ReadyChange]
     ) -> StreamsGroup:
-        """The group; a new one, or one in place of a classic group without members, for a member that joins."""
+        """Return the group. For a member that joins, it may be new, or replace a classic group without members."""
         group_id = request.group_id
         known = shard.groups.get(group_id)
         if request.member_epoch:
@@ -279,7 +280,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         *,
         waits: bool,
     ) -> None:
-        """Take over what is not in the log."""
+        """Apply the effects that are not in the log."""
         member, elapsed_ms = transition.member, around.elapsed_ms
         group.configured = transition.configured
         if (look := transition.ready.look) is not None:
@@ -296,7 +297,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             self._targets.start(shard, group, around.now_ms)
 
     def endpoints(self, group: object, member_id: str) -> Steps[tuple[EndpointToPartitions, ...]]:
-        """`describing.endpoints`; nothing if there is no such group any more."""
+        """Return `describing.endpoints`; nothing if the group no longer exists."""
         if not isinstance(group, StreamsGroup):
             return ()
         return (yield from endpoints(group, member_id, self._topics))
@@ -316,10 +317,10 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         self.remove(shard, group, group.members[member_id], now_ms)
 
     def remove(self, shard: GroupShard, group: StreamsGroup, member: StreamsMember, now_ms: int) -> None:
-        """Take a member out of the group; what it had is free at once.
+        """Remove a member from the group; its tasks are free at once.
 
         Raises:
-            KafkaError: The partition cannot be written; it is still in.
+            KafkaError: The partition cannot be written; the member is still in the group.
         """
         group_id = group.group_id
         changes = records.member_tombstones(group_id, member.member_id)
@@ -334,7 +335,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
     # Records
 
     def write(self, shard: GroupShard, changes: Collection[Change | ReadyChange], now_ms: int) -> None:
-        """Append changes of one group as one batch, then apply them; errors as `RecordStore.append`."""
+        """Append changes of a group as one batch, then apply them; errors as `RecordStore.append`."""
         if changes:
             self._store.append(shard.partition, records_of(changes), now_ms)
             shard.apply(changes)

@@ -1,8 +1,8 @@
-"""How a member gets from the tasks it has to those it should have: one step at each heartbeat.
+"""Reconciliation of a member's tasks with its target: one step at each heartbeat.
 
-First it gives up what it should not have any more, and says so by naming what it still has; only then it goes on to the
-target's epoch, and gets what can be had: an active task when nobody has it, and any task when its own process has it in no
-other role, as the processes' state directories know no two.
+First the member gives up the tasks that are not in its target, and confirms that by naming the tasks that it still has. Only
+then it enters the target's epoch, and gets the tasks that are free. An active task is free if no process has it as active. Any
+task is free only if the member's own process has it in no other role: its state directory holds a task only once.
 
     STABLE ──► UNREVOKED_TASKS ──► UNRELEASED_TASKS ──► STABLE
        └────────────────────────────────▲─────────────────▲
@@ -25,16 +25,16 @@ _NOBODY: frozenset[int] = frozenset()
 def next_step(
     group: StreamsGroup, member: StreamsMember, epoch: int, target: StreamsTasks, claim: StreamsTasks | None
 ) -> StreamsMember:
-    """The member after one step, which may be the same.
+    """Return the member after one step; it may be unchanged.
 
     Args:
-        group: As it is before the step.
-        epoch: Of the target assignment.
-        target: What the member should have.
-        claim: What it says it has; None if it does not say.
+        group: The group before the step.
+        epoch: Epoch of the target assignment.
+        target: The member's target.
+        claim: Tasks that the member claims to have; None if the request does not contain them.
 
     Raises:
-        KafkaError: FENCED_MEMBER_EPOCH if its state is unknown to us and it still has tasks.
+        KafkaError: FENCED_MEMBER_EPOCH if this coordinator does not know the member's state, and the member still has tasks.
     """
     match member.state:
         case StreamsMemberState.STABLE if member.epoch != epoch:
@@ -61,7 +61,7 @@ def _advance(
     target: StreamsTasks,
     claim: StreamsTasks | None,
 ) -> StreamsMember:
-    """Go on towards the target; `own_epoch` is the member's as long as there is something to give up."""
+    """Advance the member towards its target; its epoch is `own_epoch` as long as it has tasks to give up."""
     kept = has = member.assigned
     if any(has):
         active, active_left = _split_active(has.active, target.active)
@@ -87,7 +87,7 @@ def _enter(
 
 
 def _split_active(has: Epochs, target: Places) -> tuple[dict[str, Mapping[int, int]], dict[str, Mapping[int, int]]]:
-    """What is kept, and what is to be given up."""
+    """Return the active tasks to keep, and those to give up."""
     kept: dict[str, Mapping[int, int]] = {}
     left: dict[str, Mapping[int, int]] = {}
     for key, epochs in has.items():
@@ -100,7 +100,7 @@ def _split_active(has: Epochs, target: Places) -> tuple[dict[str, Mapping[int, i
 
 
 def _split(has: Places, target: Places) -> tuple[dict[str, frozenset[int]], dict[str, frozenset[int]]]:
-    """What is kept, and what is to be given up."""
+    """Return the tasks to keep, and those to give up."""
     kept: dict[str, frozenset[int]] = {}
     left: dict[str, frozenset[int]] = {}
     for key, partitions in has.items():
@@ -113,7 +113,7 @@ def _split(has: Places, target: Places) -> tuple[dict[str, frozenset[int]], dict
 
 
 def _granted(group: StreamsGroup, process_id: str, epoch: int, kept: Owned, target: StreamsTasks) -> tuple[Owned, bool]:
-    """What is kept and what can be had of the target, active tasks since `epoch`; and whether anything is lacking."""
+    """Return the kept tasks with the free tasks of the target, active ones since `epoch`, and whether any task is missing."""
     roles: tuple[dict[str, Any], ...] = ({**kept.active}, {**kept.standby}, {**kept.warmup})
     lacks = False
     for mine, wanted, as_active in zip(roles, target, (True, False, False), strict=True):

@@ -1,7 +1,6 @@
-"""The records of streams groups, from the tables and in the order in which Apache Kafka writes them.
+"""The records of streams groups, made from the tables, in the order in which Apache Kafka writes them.
 
-A change is a key and a value as messages. It is written down, and then applied to the tables (`replay`), as it will be
-when it is read again.
+A change is a key and a value as messages. It is written, and then applied to the tables (`replay`), as at a load.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ Row = TypeVar("Row")
 def group_epoch(
     group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
 ) -> Change:
-    """Raises KafkaError UNKNOWN_SERVER_ERROR behind the last epoch: one that begins anew would let members of long ago in."""
+    """Return the record of a group epoch. Raises KafkaError UNKNOWN_SERVER_ERROR after the last epoch: if epochs started again,
+    old members would be accepted."""
     if epoch > EPOCH_MAX:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group_id} has reached the maximum epoch {EPOCH_MAX}")
     return StreamsGroupMetadataKey(group_id=group_id), StreamsGroupMetadataValue(
@@ -53,7 +53,7 @@ def group_epoch(
 
 
 def classic_tombstone(group_id: str) -> Change:
-    """Deletes the classic group of that name."""
+    """Return the record that deletes the classic group of that name."""
     return GroupMetadataKey(group=group_id), None
 
 
@@ -122,7 +122,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Change]:
 
 
 def tombstones(group_id: str, member_ids: Collection[str]) -> Iterator[Change]:
-    """What deletes a group with all its members."""
+    """Return the records that delete a group with all its members."""
     for member_id in member_ids:
         yield StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
     yield from (target_tombstone(group_id, member_id) for member_id in member_ids)
@@ -134,7 +134,7 @@ def tombstones(group_id: str, member_ids: Collection[str]) -> Iterator[Change]:
 
 
 def rows_of(row: Callable[..., Row], roles: Iterable[Mapping[str, Collection[int]]]) -> list[tuple[Row, ...]]:
-    """For each role rows of subtopologies and partitions, in order."""
+    """Return rows of subtopologies and partitions for each role, in order."""
     found = []
     for places in roles:
         rows = []

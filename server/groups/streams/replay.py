@@ -1,4 +1,4 @@
-"""What each record of a streams group does to its table: at a load, and right after it was written."""
+"""Effects of each record of a streams group on its table, at a load and right after the record was written."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _places(*roles: Iterable[TaskIds | OwnedTaskIds]) -> list[Places]:
 
 
 def _epochs(member_epoch: int, *roles: Iterable[OwnedTaskIds]) -> list[Epochs]:
-    """Early brokers left the epochs out."""
+    """Return the epochs of active tasks by subtopology. Early brokers left the epochs out."""
     found = list[Epochs]()
     for rows in roles:
         places = {}
@@ -138,9 +138,10 @@ APPLY: dict[type, Callable[[StreamsGroup, Any, Any], None]] = {
     StreamsGroupTargetAssignmentMemberKey: _target,
     StreamsGroupCurrentMemberAssignmentKey: _current_assignment,
 }
-"""Changes the table as the record says; a value of None deletes what the key names, but for the whole group: that is the shard's to do."""
+"""Functions that change the table as the record says. A value of None deletes what the key names, except the whole group: the
+shard deletes that."""
 
 TAKE: dict[type, Callable[[StreamsGroup, Any, Any], None]] = {
     StreamsGroupTopologyKey: lambda group, _, topology: group.set_topology(topology),
 }
-"""What is done with what a record was made of in pieces: it is not read again."""
+"""Functions that apply the object that a record was made of in pieces, so the record is not decoded again."""

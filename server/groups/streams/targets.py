@@ -1,8 +1,8 @@
-"""What all members of a group should have: the group as the assignor sees it, and what comes back as records.
+"""The target assignment of a streams group: it makes the assignor's view of the group, and the records of its result.
 
-A group of few members and tasks is given its target in the turn of the heartbeat that brings it to its next epoch. In a larger
-one a job makes it, from the members as they were at its beginning, while they go on with the target before. Who came meanwhile
-gets something with the next one.
+For a group of few members and tasks, the heartbeat that brings it to its next epoch makes the target. For a larger one a job
+makes it, from the members at its start, which keep their earlier targets until then. Members that joined during the job get
+tasks with the next target.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .group import StreamsGroup
 from .member import NO_TASKS, StreamsMember, StreamsTasks
 
 TASKS_AT_ONCE = 1_000
-"""Active and standby ones: some milliseconds."""
+"""Limit for active and standby tasks; assigning that many takes some milliseconds."""
 
 STANDBYS = "num.standby.replicas"
 
 
 def are_many(members: int, configured: Configured, configs: Mapping[str, str]) -> bool:
-    """Whether it takes long to give so many members their tasks."""
+    """Whether it takes long to assign tasks to this many members."""
     if members > MEMBERS_A_PIECE:
         return True
-    if configured.problem is not None:  # Nobody gets any.
+    if configured.problem is not None:  # No member gets tasks.
         return False
     tasks: int = sum(map(attrgetter("tasks"), (configured.subtopologies or {}).values()))
     return tasks * (1 + int(configs.get(STANDBYS, "0"))) > TASKS_AT_ONCE
@@ -44,8 +44,8 @@ def new_targets(
     configured: Configured,
     configs: Mapping[str, str],
 ) -> Steps[dict[str, StreamsTasks]]:
-    """What each of `members` should have; `before` is what they should have had until now. Nothing while topics are missing
-    or wrong."""
+    """Return the target of each of `members`, where `before` has the targets until now. All targets are empty while topics are
+    missing or wrong."""
     if configured.problem is not None or configured.subtopologies is None:
         return dict.fromkeys(members, NO_TASKS)
     assigned = {}
@@ -57,19 +57,19 @@ def new_targets(
 
 
 class StreamsWholeTarget(NamedTuple):
-    """A new target assignment on its way into a group."""
+    """A new target assignment that is not written yet."""
 
     records: Records
-    """What is to be written of the members for whom it is another."""
+    """Records of the members whose targets change."""
     given: dict[str, StreamsTasks]
-    """The same as a table."""
+    """Targets of these members, as a table."""
 
 
 def written(group: StreamsGroup, targets: Mapping[str, StreamsTasks], max_bytes: int) -> Steps[StreamsWholeTarget]:
-    """The records of a new target assignment, but for what has to be said of members who go meanwhile (`amended`).
+    """Return the records of a new target assignment. `amended` adds those of members that leave during the job.
 
     Raises:
-        KafkaError: UNKNOWN_SERVER_ERROR, as for any batch that is too large.
+        KafkaError: UNKNOWN_SERVER_ERROR: the batch is too large.
     """
     whole = StreamsWholeTarget(Records(), {})
     for member_id, tasks in targets.items():
@@ -86,14 +86,14 @@ def written(group: StreamsGroup, targets: Mapping[str, StreamsTasks], max_bytes:
 
 
 def amended(group: StreamsGroup, whole: StreamsWholeTarget) -> None:
-    """Let `whole` say of the group's present members alone what they should have."""
+    """Change `whole` so that it has the targets of the group's present members only."""
     for member_id in whole.given.keys() - group.members.keys():
         del whole.given[member_id]
         whole.records.add(write_record(*records.target_tombstone(group.group_id, member_id)))
 
 
 def changes(group: StreamsGroup, targets: Mapping[str, StreamsTasks], epoch: int, now_ms: int) -> list[Change]:
-    """The records of a new target assignment; members for whom nothing changes have none."""
+    """Return the records of a new target assignment, without those of members whose targets stay the same."""
     changed = [
         records.target(group.group_id, member_id, tasks)
         for member_id, tasks in targets.items()

@@ -1,6 +1,6 @@
-"""What an application reads and writes: its subtopologies, as the first member of a group has brought them along.
+"""The topics that an application reads and writes: its subtopologies, as the first member of a group has sent them.
 
-They stay as they are while the group exists: Apache Kafka 4.3.1 has no updates of them.
+They do not change while the group exists: Apache Kafka 4.3.1 has no updates of them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ID, _NAME = attrgetter("subtopology_id"), attrgetter("name")
 class Topology:
     """
     Attributes:
-        subtopologies: By id, in the order of ids.
-        required: The topics that it cannot do without: sources, repartition topics, changelogs.
-        subtopology_of: Topic that is read -> id of who reads it.
+        subtopologies: Subtopologies by id, in the order of ids.
+        required: Topics that the application needs: sources, repartition topics, changelogs.
+        subtopology_of: Topic that is read -> id of the subtopology that reads it.
     """
 
     epoch: int
@@ -42,12 +42,12 @@ class Topology:
 
     @property
     def message(self) -> log.StreamsGroupTopologyValue:
-        """As it is written down."""
+        """The topology as the value of its record."""
         return log.StreamsGroupTopologyValue(epoch=self.epoch, subtopologies=tuple(self.subtopologies.values()))
 
 
 def sources_of(subtopology: Subtopology) -> Iterator[str]:
-    """All topics that it reads."""
+    """Return all topics that the subtopology reads."""
     return chain(subtopology.source_topics, map(_NAME, subtopology.repartition_source_topics))
 
 
@@ -56,7 +56,8 @@ def of_record(value: log.StreamsGroupTopologyValue) -> Topology:
 
 
 def of_request(topology: wire.Topology) -> Topology:
-    """Raises KafkaError UNKNOWN_SERVER_ERROR, as Apache Kafka: an epoch below 0, or two subtopologies of one id."""
+    """Return the topology of a request. Raises KafkaError UNKNOWN_SERVER_ERROR, as Apache Kafka does, for an epoch below 0 or
+    two subtopologies with one id."""
     if topology.epoch < 0:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Topology epoch must be non-negative.")
     found = Topology(topology.epoch, _by_id(topology.subtopologies))

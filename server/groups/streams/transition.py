@@ -1,8 +1,9 @@
-"""A heartbeat on its way into its group: everything is computed and put down as records, nothing is touched.
+"""The effects of a heartbeat on its group, computed as records. The group itself is not changed here.
 
-What takes long where there are thousands of topics is made ready in pieces before (`preparing`). The rest is one step, made by `protocol` for each heartbeat. The steps, in this order: what the member says of itself; the group's topology, if it has
-none yet, and what it makes of the topics; if any of it changed, the group's epoch grows; if that is above the target
-assignment's, there is another one; the member does one step towards it.
+The work that takes long with thousands of topics is done before, in pieces (`preparing`). `protocol` runs the rest in one piece
+for each heartbeat. Its steps, in this order: the member's metadata is updated. The group gets its topology, if it has none yet,
+and the topology is applied to the topics. If any of these changed, the group's epoch grows. If that is above the target
+assignment's epoch, a new target is made. The member makes one step towards its target.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ log = logging.getLogger("ottla.groups")
 
 
 class StreamsSurroundings(NamedTuple):
-    """`configs` are what targets are to be made with; `interval_ms` is how old a target is at least when there is another one.
-    `now_ms` is written, intervals go by `elapsed_ms`."""
+    """The state outside the group. `configs` are the options for targets, and `interval_ms` is the minimum age of a target that
+    is replaced. `now_ms` is written to records; intervals are measured by `elapsed_ms`."""
 
     configs: Mapping[str, str]
     interval_ms: int
     is_delayed: bool
-    """The group waits for more members."""
+    """Whether the group waits for more members."""
     now_ms: int
     elapsed_ms: int
 
 
 class SeenGroup(NamedTuple):
-    """A group, as far as what is made ready depends on it."""
+    """The parts of a group that a prepared step depends on."""
 
     group: StreamsGroup | None
     topology: Topology | None
@@ -53,7 +54,7 @@ class SeenGroup(NamedTuple):
 
     @classmethod
     def of(cls, group: object) -> Self:
-        """Nothing of what is no streams group."""
+        """Return the present parts of a group; all empty if it is not a streams group."""
         if not isinstance(group, StreamsGroup):
             return cls(None, None, None, 0)
         return cls(group, group.topology, group.configured, group.metadata_hash)
@@ -63,7 +64,7 @@ class SeenGroup(NamedTuple):
 
 
 class TopologyLook(NamedTuple):
-    """What a topology makes of the topics, whose changes after the first `known_to` have not all been seen."""
+    """A topology applied to the topics. It may miss topic changes after the first `known_to`."""
 
     metadata_hash: int
     configured: Configured
@@ -73,10 +74,10 @@ class TopologyLook(NamedTuple):
 class ReadyStep(NamedTuple):
     """
     Attributes:
-        topology: The group's, or that of its first member; None if there is none, or it is refused.
+        topology: The topology of the group or of its first member; None if there is none, or if it is refused.
         written: The topology's record, if the group has none yet.
-        look: None if the group need not look at its topics again.
-        refused: Code and message of what is wrong with the topology.
+        look: The topology applied to the topics; None if the group need not look up its topics again.
+        refused: Error code and message for a wrong topology.
     """
 
     seen: SeenGroup
@@ -95,9 +96,8 @@ def preparing(
     changes: TopicChanges,
     elapsed_ms: Callable[[], int],
 ) -> Steps[ReadyStep]:
-    """Read the topology that a member brings along and look at its topics; a topic a piece, the longest piece some milliseconds.
-
-    It is of use as long as the group is as it was `seen`.
+    """Read the topology that a member has sent, and look up its topics, a topic a piece; the longest piece takes some
+    milliseconds. The result is valid as long as the group is equal to `seen`.
     """
     try:
         topology = yield from _topology_of(seen.topology, wanted)
@@ -107,7 +107,7 @@ def preparing(
         if seen.topology is None:
             change = records.topology(group_id, topology)
             written = ReadyChange(topology, change, write_record(*change))
-        # No piece ends between here and the heartbeat if there is nothing to look at.
+        # If nothing must be looked up, no piece ends between here and the heartbeat.
         look = yield from _look_at(topology, seen.group, topics, hashes, changes, elapsed_ms)
         return ReadyStep(seen, topology, written, look)
     except KafkaError as error:
@@ -141,10 +141,10 @@ def _look_at(
         if is_refreshed and group.configured is not None:
             return None
         if group.refresh_at_ms is not None and not is_refreshed:
-            hashes.forget()  # It is time to look whether nobody said so.
-            group.refresh_at_ms = None  # Who comes meanwhile looks at what is still to be looked at.
+            hashes.forget()  # The interval has ended: look up all topics, also without a notified change.
+            group.refresh_at_ms = None  # Members whose heartbeats come during the look-up also look up the topics.
     known_to = changes.count
-    # First the hash: what has changed before the look that follows is seen with it, or found by the next heartbeat.
+    # The hash is first: a topic change before the look-up that follows is seen by it, or found by the next heartbeat.
     yield from hashes.preparing(topology.required)
     number = hashes.of(topology.required)
     if group is not None and group.configured is not None and group.metadata_hash == number:
@@ -155,20 +155,20 @@ def _look_at(
 class StreamsTransition:
     """
     Args:
-        old: The member before, as the group knows it, or as one that has just come.
-        new: The member with its news.
-        changes: What is to be written before all else.
-        ready: Of this group and the member's request.
+        old: The member before the heartbeat, as the group knows it, or a new member.
+        new: The member with the heartbeat's changes.
+        changes: Changes that must be written first.
+        ready: Step prepared for this group and the member's request.
 
     Attributes:
-        changes: What is to be written; complete after `run`.
+        changes: Changes that must be written; complete after `run`.
         member: The member after its step.
-        claim: What it says it has; None if it does not say.
-        configured: What the topology makes of the topics.
-        statuses: What the member is to be told of the group, as far as it follows from this.
-        has_stepped: Its assignment, state or epoch changed.
-        has_assigned: There is another target assignment.
-        must_assign: There is to be one, which takes too long to make it here.
+        claim: Tasks that the member claims to have; None if the request does not contain them.
+        configured: The topology applied to the topics.
+        statuses: Statuses for the member's answer that follow from this heartbeat.
+        has_stepped: Whether the member's assignment, state or epoch changed.
+        has_assigned: Whether a new target assignment was made.
+        must_assign: Whether a job must make a new one, since it takes too long here.
     """
 
     def __init__(
@@ -200,8 +200,8 @@ class StreamsTransition:
         """Do all the steps, once.
 
         Raises:
-            KafkaError: UNKNOWN_SERVER_ERROR, STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST (another topology, tasks that there
-                are not), FENCED_MEMBER_EPOCH (a state that we do not know).
+            KafkaError: UNKNOWN_SERVER_ERROR, STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST (another topology, tasks that do not
+                exist), FENCED_MEMBER_EPOCH (a state that this coordinator does not know).
         """
         self._around, self.claim = around, claim
         group, new = self.group, self.member
@@ -219,7 +219,7 @@ class StreamsTransition:
             self.changes.append(records.current_assignment(group.group_id, self.member))
 
     def _take_topology(self) -> None:
-        """The group's, or that of its first member."""
+        """Use the topology of the group, or of its first member."""
         group, ready, known = self.group, self.ready, self.group.topology
         if ready.refused is not None:
             raise KafkaError(*ready.refused)
@@ -237,7 +237,7 @@ class StreamsTransition:
             )
 
     def _take_topics(self) -> None:
-        """What was seen of the topics, if they may have changed."""
+        """Use the result of the look-up of topics, if there was one."""
         group, look = self.group, self.ready.look
         if look is not None:
             self._hash, self.configured = look.metadata_hash, look.configured
@@ -260,8 +260,8 @@ class StreamsTransition:
             log.info("group %s: epoch %d", group.group_id, self._epoch)
 
     def _take_target(self) -> tuple[int, StreamsTasks]:
-        """The target assignment's epoch and the member's part in it: another one if the group's epoch is ahead, the last one is
-        old enough, and it does not take long."""
+        """Return the target assignment's epoch and the member's part of it. A new target is made if the group's epoch is ahead,
+        the last target is old enough, and the work does not take long."""
         group, new, around = self.group, self.member, self._around
         held = group.targets.get(new.member_id, NO_TASKS)
         if around.is_delayed:
