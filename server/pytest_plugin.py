@@ -1,7 +1,7 @@
-"""The pytest plugin: fixtures, options and markers. A test that asks for a fixture gets a broker; all others get nothing.
+"""The pytest plugin: fixtures, options and markers. A test that requests a fixture gets a broker; other tests are not affected.
 
-Every pytest run of every environment that Ottla is installed in loads this module: it imports nothing but pytest, and what
-the fixtures do is in `testing`, loaded with the first of them. PYTEST_DONT_REWRITE: there is no assertion in here.
+Every pytest run of every environment that Ottla is installed in loads this module: it imports only pytest; the fixtures' code
+is in `testing`, loaded with the first of them. PYTEST_DONT_REWRITE: it has no assertions.
 """
 
 from __future__ import annotations

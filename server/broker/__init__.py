@@ -1,6 +1,5 @@
-"""The broker itself: wires the rooms below, starts, stops, and looks after the house.
+"""The broker itself: it wires the lower rooms, starts, stops, and runs periodic jobs.
 
-`broker` (what it owns), `life` (one life of it, from start to stop), `lives` (one after the other, on the same sockets),
-`contents` (what is done to all data in between), `node_life` (single nodes stop and
-start), `housekeeping` (the jobs that nobody asks for), `metrics`.
+`broker` (what it owns), `life` (one life, from start to stop), `lives` (several in succession, on the same sockets), `contents`
+(changes of all data between two lives), `node_life` (single nodes stop and start), `housekeeping` (periodic jobs), `metrics`.
 """

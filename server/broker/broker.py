@@ -1,4 +1,4 @@
-"""The broker of one life: what it owns, and what opens and closes it. `life` starts and ends it, `lives` has several."""
+"""The broker of one life: what it owns, opens and closes. `life` starts and stops it, `lives` runs several."""
 
 from __future__ import annotations
 
@@ -75,16 +75,16 @@ log = logging.getLogger("ottla.broker")
 
 
 class Broker:
-    """All nodes of this process over one store, for one life.
+    """All nodes of this process on one store, for one life.
 
     Args:
-        nodes: The nodes, which outlive it: their ports are the next one's, too.
-        next_producer_id: None below it is handed out.
-        features_epoch: That of its features is not lower.
+        nodes: The nodes, which outlive it: the next life has the same ports.
+        next_producer_id: Lowest producer id that may be assigned.
+        features_epoch: Lowest epoch of its features.
     """
 
     services: Services
-    """Set by `open`, before anything is served; so are those that follow."""
+    """Set by `open`, before anything is served; so are the following attributes."""
     housekeeping: Housekeeping
     reassignments: Reassignments
     failed_dirs: FailedDirs
@@ -106,7 +106,7 @@ class Broker:
         self.clock = clock
         self.files = with_faults(files, unique(self.config.current.data_dirs))
         self.faults = faults
-        """Declared for it; those of its disks end with it."""
+        """Declared faults; those of its disks end with it."""
         self.nodes = nodes
         self.tasks = Tasks()
         self.waits = FetchWaits()
@@ -119,26 +119,26 @@ class Broker:
         self.connections = Connections(limits, self.shares, clock, self.quotas.connections)
         self.rng = rng
         self.began_s: float
-        """When it began to serve, by Trio's clock, which nobody moves."""
+        """Time when it began to serve, by Trio's clock, which cannot be moved."""
         self._loggers = Loggers()
         self._next_producer_id = next_producer_id
         self._node_life: NodeLife
         self._store: OpenStore | None = None
-        """While it is open."""
+        """The store, while it is open."""
 
     def open(self) -> None:
         """Lock and load the data directories. Blocks; runs in a worker thread before anything is served.
 
         Raises:
-            OSError, DataDirectoryError, ConfigError: One clear line each.
+            OSError, DataDirectoryError, ConfigError: The message is one clear line.
         """
         clock, config, files, rng, waits = self.clock, self.config, self.files, self.rng, self.waits
         if not any(map(files.exists, config.current.data_dirs)):
-            # Nobody can have set others: what is wrong with keys is told before anything is written.
+            # No client can have set other options: errors in keys are reported before anything is written.
             ListenerKeys(self.nodes, config).check()
         self._store = open_store(Start(config.static, config.current, files, clock, rng, self._next_producer_id))
         logs, catalog, topics = self._store
-        # What clients have set before holds for all that follows.
+        # Options that clients have set before apply to everything that follows.
         problems = config.open(catalog)
         loaded_under = config.current.log_defaults
         for problem in (*problems, *config.settle()):
@@ -214,7 +214,8 @@ class Broker:
         cleaning.manager.correct_checkpoints(logs.data_dirs)
 
     def close(self) -> None:
-        """Close what `open` opened, as far as it came, so that the next start need not recover. Blocks likewise."""
+        """Close what `open` has opened, even after an error in it, so that the next start need not recover. Blocks, like
+        `open`."""
         self._next_producer_id = self.next_producer_id
         self._loggers.restore()
         store, self._store = self._store, None
@@ -226,7 +227,7 @@ class Broker:
             store.logs.close(self.clock.now_ms(), side_by_side)
 
     def abandon(self) -> None:
-        """Let go of what `open` opened and write nothing more, as if the process had been killed. Blocks likewise."""
+        """Release what `open` has opened and write nothing more, as if the process had been killed. Blocks, like `open`."""
         self._next_producer_id = self.next_producer_id
         self._loggers.restore()
         store, self._store = self._store, None
@@ -241,13 +242,13 @@ class Broker:
             logs.cordoned = config.cordoned_dirs
 
     async def stop_node(self, node_id: int) -> None:
-        """Stop one node: it hands over what it leads, ends its connections and listens no more.
+        """Stop one node: it hands over its leaderships, ends its connections and stops listening.
 
         Returns when that is done, at once for a node that is stopped.
 
         Raises:
-            ControlError: NOT_FOUND: there is no such node.
-            KafkaError: KAFKA_STORAGE_ERROR: the catalog cannot be written, the node serves on.
+            ControlError: NOT_FOUND: unknown node id.
+            KafkaError: KAFKA_STORAGE_ERROR: the catalog cannot be written, the node continues to serve.
         """
         await self._node_life.stop(node_id)
 
@@ -255,14 +256,14 @@ class Broker:
         """Start a stopped node again, on the same ports: it is in the ISR of its partitions again when this returns.
 
         Raises:
-            ControlError: NOT_FOUND: there is no such node; UNAVAILABLE: the broker stops.
+            ControlError: NOT_FOUND: unknown node id; UNAVAILABLE: the broker stops.
             OSError: Another program has taken the port.
             KafkaError: KAFKA_STORAGE_ERROR: the catalog cannot be written, the node stays stopped.
         """
         await self._node_life.start(node_id)
 
     def accept_on(self, node: Node, listeners: Iterable[Listener]) -> None:
-        """Take connections on each of these listeners of `node` until it is closed."""
+        """Accept connections on each of these listeners of `node` until it is closed."""
         for listener in listeners:
             desk: Desk = ListenerDesk(self.handlers, self.services, node, listener)
             for sock in listener.sockets:
@@ -270,7 +271,7 @@ class Broker:
 
     @cached_property
     def leases(self) -> CleaningLeases:
-        """Who keeps the cleaner off partitions from outside; while it serves. No lease outlives it."""
+        """Leases that keep the cleaner off partitions; only while the broker serves. No lease outlives it."""
         from ..cleaning.leases import CleaningLeases
 
         services = self.services
@@ -278,7 +279,7 @@ class Broker:
 
     @property
     def next_producer_id(self) -> int:
-        """None from it on has been handed out."""
+        """Lowest producer id that was not assigned so far."""
         return self._next_producer_id if self._store is None else self._store.catalog.state.next_producer_id
 
     @property
@@ -287,7 +288,7 @@ class Broker:
         return ",".join(node.listeners[0].address for node in self.nodes)
 
     def metrics(self) -> dict[str, int | float]:
-        """The metrics of logs and cleaner, under Apache Kafka's JMX names; see `metrics`. To be called on Trio's thread."""
+        """The metrics of logs and cleaner, under Apache Kafka's JMX names; see `metrics`. Call it on Trio's thread."""
         from .metrics import collect
 
         services = self.services
@@ -296,10 +297,10 @@ class Broker:
         )
 
     def cleaner_status(self, wanted: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, CleanerStatus]:
-        """What the cleaner has done to each partition (all, or those wanted that there are), and what it waits for;
-        what would end that, `explain` knows.
+        """Return what the cleaner has done to each partition (all, or the existing ones of `wanted`), and what it waits for.
+        `explain` also says what would end the wait.
 
-        To be called on Trio's thread.
+        Call it on Trio's thread.
         """
         table = self.services.logs.logs
         logs = list(table.values()) if wanted is None else [table[tp] for tp in wanted if tp in table]
@@ -310,7 +311,7 @@ class Broker:
 
 
 def nodes_of(static: StaticConfig) -> list[Node]:
-    """The nodes that a start is told of, not bound yet."""
+    """Make the nodes of the static configuration, not bound yet."""
     first = static.node_ids[0]
     return [_node(static.node(node_id), static.controllers if node_id == first else ()) for node_id in static.node_ids]
 
@@ -321,7 +322,8 @@ def _node(config: BrokerConfig, controllers: tuple[ListenerConfig, ...]) -> Node
 
 
 def _logins(config: LiveConfig, clock: Clock, catalog: Catalog, rng: random.Random) -> Logins:
-    # Of what no client is told, and the same in the next life unless users change; ids of directories are told by DescribeQuorum.
+    # The secret comes from data that no client gets, and is the same in the next life unless users change; directory ids would
+    # not do: DescribeQuorum returns them.
     stored = catalog.entries(SCRAM_USERS)
     secret = hashlib.sha256(json.dumps(dict(stored), sort_keys=True).encode()).digest() if stored else token_bytes(32)
     logins = Logins(config, clock, secret)
@@ -340,7 +342,7 @@ def _authorizer(config: LiveConfig, catalog: Catalog) -> Authorizer | None:
         if entries:
             log.warning("%d stored ACLs have no effect: authorizer.class.name is not set", len(entries))
         return None
-    from ..security.acls.authorizer import Authorizer  # No broker without one shall wait for it.
+    from ..security.acls.authorizer import Authorizer  # A broker without an authorizer must not load it.
 
     authorizer = Authorizer(told.super_users, allow_if_no_acl=told.allow_if_no_acl)
     for problem in authorizer.load(entries):
@@ -360,7 +362,7 @@ def _tokens(config: LiveConfig, catalog: Catalog) -> Tokens | None:
     secret_key = config.current.delegation_token_secret_key
     if not secret_key:
         return None
-    from ..security.tokens import Tokens  # Likewise.
+    from ..security.tokens import Tokens  # As above.
 
     tokens = Tokens(secret_key)
     for problem in tokens.load(catalog.entries("delegation_tokens")):
@@ -384,7 +386,7 @@ def _fetch_sessions(config: LiveConfig, rng: random.Random) -> dict[int, FetchSe
 
 
 def _windows(config: BrokerConfig) -> tuple[Window, Window]:
-    """Over what quotas of clients are measured, and those of controller mutations."""
+    """Return the windows for client quotas and for controller mutations."""
     return (
         Window(config.quota_window_num, config.quota_window_size_seconds * 1000),
         Window(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000),

@@ -1,6 +1,6 @@
-"""What a broker's data directories hold, as a whole: emptied, copied away, replaced. Blocks; for worker threads.
+"""Whole contents of a broker's data directories: emptied, copied, replaced. Blocks; for worker threads.
 
-Nothing of it is done to a directory that a life has open, but for the staging of what is to come in.
+No directory that a life has open is changed, except for the staging of new content.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 
 _OUTSIDE = OsFiles()
-"""Snapshots are their owner's: they are synced whether the broker's files are or not."""
+"""Files of snapshots. They belong to the user: they are synced whether the broker's files are or not."""
 
 
 class DirectoryContents:
     """The data directories of one broker.
 
     Args:
-        node_id: Of its first node, whose they are.
+        node_id: Id of the first node, which owns them.
     """
 
     def __init__(self, files: Files, data_dirs: Sequence[str], node_id: int) -> None:
@@ -34,7 +34,8 @@ class DirectoryContents:
         self._node_id = node_id
 
     def emptying(self, rng: random.Random) -> Callable[[], None]:
-        """What empties them: all of it is done, or nothing, even if the process dies. OSError: The disk refused."""
+        """Return a function that empties the directories: completely or not at all, even if the process dies. It raises OSError
+        if the disk refuses."""
         exchange = Exchange(self._files, self._data_dirs, rng)
 
         def empty() -> None:
@@ -47,7 +48,8 @@ class DirectoryContents:
         return empty
 
     def check_place(self, path: str) -> str:
-        """The whole path of a new snapshot in `path`. SnapshotError: It is taken, or in a data directory, or cannot be made."""
+        """Return the absolute path of a new snapshot in `path`. Raises SnapshotError if it exists, is in a data directory, or
+        cannot be created."""
         _check_path(path)
         try:
             found = os.path.realpath(path)
@@ -64,13 +66,13 @@ class DirectoryContents:
         return found
 
     def save(self, path: str, rng: random.Random, clock_ahead_ms: int) -> Snapshot:
-        """Copy them to `path`, as `snapshots.save`."""
+        """Copy the directories to `path`, as `snapshots.save` does."""
         with holding(self._files, self._data_dirs):
             unique_id = rng.randbytes(16).hex()
             return snapshots.save(self._files, self._data_dirs, _OUTSIDE, path, unique_id, clock_ahead_ms)
 
     def read(self, path: str) -> Snapshot:
-        """The snapshot in `path`. SnapshotError: It is none, not whole, or another broker's."""
+        """Read the snapshot in `path`. Raises SnapshotError if it is not a snapshot, not complete, or another broker's."""
         _check_path(path)
         try:
             found = snapshots.read(_OUTSIDE, os.path.abspath(path))
@@ -85,10 +87,10 @@ class DirectoryContents:
         return found
 
     def staged(self, snapshot: Snapshot, rng: random.Random) -> Exchange:
-        """What is in `snapshot`, beside what there is, for `put_in_place`.
+        """Copy the content of `snapshot` next to the present content, for `put_in_place`.
 
         Raises:
-            SnapshotError: It is not what it was when it was made.
+            SnapshotError: The snapshot has changed since it was made.
             OSError: A disk refused.
         """
         exchange = Exchange(self._files, self._data_dirs, rng)
@@ -101,7 +103,7 @@ class DirectoryContents:
         return exchange
 
     def put_in_place(self, exchange: Exchange) -> None:
-        """Replace all that there is by what `exchange` has staged, or nothing. OSError: The disk refused."""
+        """Replace the whole content by what `exchange` has staged, or nothing. Raises OSError if the disk refuses."""
         try:
             self._carry_out(exchange)
         finally:

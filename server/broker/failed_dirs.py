@@ -1,8 +1,8 @@
-"""Data directories that fail while the broker serves: the operator is told, and without any the broker is of no use.
+"""Data directories that fail while the broker serves: failures are logged, and without any directory the broker ends.
 
-As Apache Kafka's broker, which ends with its last directory. There it ends at once with the one that has the controller's
-metadata, too. Here what needs no change of the catalog goes on for `log.dir.failure.timeout.ms`, which there is how long a
-broker may be unable to tell the controller of a directory that has failed.
+Apache Kafka's broker also ends with its last directory. It ends at once if the one with the controller's metadata fails. Here
+work without changes of the catalog continues for `log.dir.failure.timeout.ms`; in Apache Kafka this is the time for which a
+broker may fail to report a failed directory to the controller.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ log = logging.getLogger("ottla.disks")
 
 
 class FailedDirs:
-    """Those of one broker. On Trio's thread.
+    """Watcher of one broker's directories. On Trio's thread.
 
     Args:
         home: The directory of the catalog.
-        faults: Those that are declared, which are the reason why a directory fails.
+        faults: The declared faults, which may be the reason for a failure.
     """
 
     def __init__(self, logs: LogManager, home: str, live_config: LiveConfig, clock: Clock, faults: Faults) -> None:
@@ -36,16 +36,16 @@ class FailedDirs:
         self._clock = clock
         self._faults = faults
         self._declared: set[str] = set()
-        """Those that a declared fault has failed, which may be removed by now."""
+        """Directories that a declared fault has failed; the fault may have been removed since."""
         self._known = dict(logs.failures)
-        """A start has told of these."""
+        """Failures that are logged already, first by the start."""
         self._changed = trio.Event()
         self.reason: str | None = None
-        """Why the broker has to end, in one line; None while it has not."""
+        """Reason why the broker has to end, in one line; None while it serves."""
         self.is_declared = False
-        """Whether that is a declared fault's doing."""
+        """Whether a declared fault is the reason."""
         self.on_end: Callable[[], None] = lambda: None
-        """Called when it has to."""
+        """Called when the broker has to end."""
 
     async def run(self) -> None:
         """Watch until cancelled, or until the broker has to end."""

@@ -1,8 +1,8 @@
-"""What the broker does without being asked: the log jobs, each at its interval on the broker's clock.
+"""Periodic jobs of the broker on its logs, each at its interval on the broker's clock.
 
-Moving the clock makes every job due that would be due at that time. Waiting for the disk happens in
-worker threads; decisions and state stay on the Trio thread. Each data directory has its own row of each job, so a
-disk that hangs keeps no other from its turn. Compacted logs get their retention from `cleaning`, not from here.
+A move of the clock makes every job due that would be due at that time. Worker threads wait for the disk; decisions and state
+stay on Trio's thread. Each data directory has its own instance of each job, so a disk that hangs delays no other. `cleaning`
+applies retention to compacted logs, not this module.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.housekeeping")
 
-# When to try again what could not be removed: something may hold it, or want it to be looked at.
+# Interval for another attempt to remove files: another program may have them open, or an operator may want to look at them.
 REMOVAL_RETRY_MS = 60_000
 
-# How often to look for sealed segments to sync, files to remove, appends whose `flush.ms` is over and idle
-# connections. Apache Kafka gives each its own timer; one look a second over all costs less.
+# Interval of the checks for sealed segments to sync, files to remove, appends whose `flush.ms` is over and idle connections.
+# Apache Kafka has a timer for each; one check a second for all costs less.
 TICK_MS = 1_000
 
-# A look at so many for something to sync takes a millisecond.
+# Number of logs that are checked for flushes in a millisecond.
 LOGS_AT_ONCE = 5_000
 
-# Making as many logs takes a worker thread 10 to 20 ms.
+# Number of logs that a worker thread creates at once, in 10 to 20 ms.
 MADE_AT_ONCE = 20
 
-# A look at ten thousand connections takes a hundredth of a second, and none of them is idle before ten minutes are over.
+# A check of ten thousand connections takes a hundredth of a second, and none of them is idle before ten minutes are over.
 LOOKS_IN_IDLE_TIME = 20
 
 
@@ -71,12 +71,11 @@ class Housekeeping:
         self._clock = clock
         self._tokens = tokens
         self._unlooked_ms = 0
-        """For so long the connections have not been looked at for idle ones."""
+        """Time since the last check for idle connections."""
         self._unmade_before: dict[str, int] = {}
-        """Of each data directory, how many logs were not on disk yet at the last look."""
+        """Number of logs that were not on disk at the last call, by data directory."""
         self._locks: defaultdict[tuple[str, str], trio.Lock] = defaultdict(trio.Lock)
-        """Of each job in each data directory: whoever asks for one that is at work waits for the end of it, and has it
-        done again."""
+        """Locks by job and data directory: a caller waits for the end of a running job, and then runs it again."""
 
     async def run(self) -> None:
         """Run all jobs until cancelled."""
@@ -106,15 +105,15 @@ class Housekeeping:
             with clock.at_work():
                 await _attempt(_name(job), job)
             if interval_ms == 0:
-                return  # once, as Apache Kafka's scheduler has it
+                return  # once, as Apache Kafka's scheduler does
 
     async def look_around(self) -> None:
-        """What is of no data directory, every second."""
+        """Run the jobs that belong to no data directory, every second."""
         tell_of_hidden()
         await self.close_idle_connections()
 
     async def close_idle_connections(self) -> None:
-        """Close what has been idle for `connections.max.idle.ms`, or is beyond `max.connections`."""
+        """Close connections that have been idle for `connections.max.idle.ms`, or are beyond `max.connections`."""
         self._connections.close_excess()
         idle_ms = self._live_config.current.connections_max_idle_ms
         self._unlooked_ms += TICK_MS
@@ -122,22 +121,22 @@ class Housekeeping:
             self._unlooked_ms = 0
             await self._connections.close_idle(idle_ms)
 
-    # Each of these in one data directory, or in all at the same time.
+    # Each of these runs for one data directory, or for all at the same time.
 
     async def tick(self, data_dir: str | None = None) -> None:
-        """The jobs of every second. What fails in one of them, or for one log, keeps none of the others from its turn."""
+        """Run the jobs of every second. An error in one of them, or for one log, does not stop the others."""
         await self._in(data_dir, "tick", self._tick)
 
     async def make_logs(self, data_dir: str | None = None) -> None:
-        """Have on disk the logs that were promised since, every second. What is refused is tried again with the next call."""
+        """Create the logs on disk that were promised since, every second. A refused one is tried again with the next call."""
         await self._in(data_dir, "make logs", self._make_logs)
 
     async def retain(self, data_dir: str | None = None) -> None:
-        """Retention by size, time and log start of every log without compaction that nobody holds."""
+        """Apply retention by size, time and log start to every log without compaction that is not held."""
         await self._in(data_dir, "retain", self._retain)
 
     async def checkpoint_recovery_points(self, data_dir: str | None = None) -> None:
-        """Write how far each log is known to be on disk."""
+        """Write the recovery points: up to where each log is known to be on disk."""
         await self._in(data_dir, "recovery points", self._checkpoint_recovery_points)
 
     async def checkpoint_log_starts(self, data_dir: str | None = None) -> None:
@@ -202,7 +201,7 @@ class Housekeeping:
             pass
 
     async def expire_tokens(self) -> None:
-        """Take away delegation tokens that have expired."""
+        """Delete delegation tokens that have expired."""
         if self._tokens is not None:
             await self._tokens.sweep(self._clock.now_ms())
 
@@ -212,7 +211,7 @@ def _name(job: Callable[..., object]) -> str:
 
 
 async def _attempt(name: str, job: Callable[[], Awaitable[object]]) -> bool:
-    """Do `job`; whatever is wrong with it is told to the operator. Returns whether it was done."""
+    """Run `job`; errors are logged. Returns whether it succeeded."""
     try:
         await job()
     except (OSError, KafkaError) as error:
@@ -225,13 +224,13 @@ async def _attempt(name: str, job: Callable[[], Awaitable[object]]) -> bool:
 
 
 def _made(logs: Sequence[Log]) -> KafkaError | None:
-    """Make these logs; one that the disk refuses keeps none of the others from it, and its error is returned."""
+    """Create these logs. An error does not stop the others, and is returned."""
     refused = None
     for each in logs:
         try:
             if each.failure is None:
                 each.make()
         except KafkaError as error:
-            if each.failure is None:  # neither deleted, nor on a disk that has failed, of which the operator knows
+            if each.failure is None:  # neither deleted, nor on a failed disk, which has been logged
                 refused = error
     return refused

@@ -1,8 +1,8 @@
 """One life of a broker, from bound listeners to closed logs.
 
-Start, in an order that leaves nothing behind when a step fails: bind all listeners, lock and load the
-data directories, load or make the catalog, then accept. Stop: accept no more, let requests in progress
-end (until a deadline), stop the cleaner, close the logs, which marks the directories as cleanly closed.
+The order of a start leaves nothing behind if a step fails: bind all listeners, lock and load the data directories, load or
+create the catalog, then accept. A stop ends accepting, waits for requests in progress (until a deadline), stops the cleaner,
+and closes the logs, which marks the directories as cleanly closed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .node_life import STOP_DEADLINE_S
 
 
 class End(Enum):
-    """How a life ends."""
+    """Ways in which a life ends."""
 
     STOP = "cleanly, and its ports are given up"
     PAUSE = "cleanly; the ports stay, and who connects waits for the next life"
@@ -39,7 +39,7 @@ class End(Enum):
 
 
 class Ending:
-    """How the present life is to end, for `alive` to read when it does."""
+    """The way in which the present life will end, which `alive` reads then."""
 
     def __init__(self) -> None:
         self.end = End.STOP
@@ -57,10 +57,10 @@ async def run_broker(
     """Start a broker for one life, yield it while it serves, and stop it cleanly.
 
     Args:
-        faults: Those that are in force already.
+        faults: Faults that are in force already.
 
     Raises:
-        OSError: A listener cannot be had, or the disk refuses.
+        OSError: A listener cannot be bound, or the disk refuses.
         DataDirectoryError: An unusable data directory; each message is one clear line,
             and nothing was written.
     """
@@ -87,7 +87,7 @@ async def alive(broker: Broker) -> AsyncIterator[Ending]:
     """Open and serve while the block runs, on listeners that are bound; then end as the `Ending` says.
 
     Raises:
-        As `Broker.open`; nothing is left then but the listeners.
+        See `Broker.open`; then only the listeners are left open.
     """
     ending = Ending()
     try:
@@ -101,7 +101,7 @@ async def alive(broker: Broker) -> AsyncIterator[Ending]:
 
 
 async def _to_its_end(work: Callable[[], None]) -> None:
-    """In a thread, or here if none can be had: the interpreter may be on its way out."""
+    """Run work in a thread, or here if none can be started: the interpreter may be shutting down."""
     has_begun = False
 
     def begin() -> None:
@@ -119,7 +119,7 @@ async def _to_its_end(work: Callable[[], None]) -> None:
 
 @asynccontextmanager
 async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
-    """Tasks and connections, from the first to the last one."""
+    """Run tasks and connections, from the first to the last one."""
     services = broker.services
     async with open_plain_nursery() as nursery:
         broker.tasks.nursery = nursery
@@ -156,7 +156,7 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
 
 
 async def _drain(broker: Broker, *, keeps_ports: bool) -> None:
-    """Let requests in progress end and take no new ones."""
+    """Wait for requests in progress, and take no new ones."""
     listeners = [listener for node in broker.nodes for listener in node.listeners]
     for listener in listeners:
         if keeps_ports:
@@ -170,8 +170,8 @@ async def _drain(broker: Broker, *, keeps_ports: bool) -> None:
 
 @contextmanager
 def faults_in_force(faults: Faults, handlers: Handlers, files: Files) -> Iterator[None]:
-    """Have the faults act that are declared already, and those that will be: requests meet them from the first connection to the
-    last one, disks until the broker stops."""
+    """Put declared faults into force, present and later ones: on requests from the first connection to the last one, on disks
+    until the broker stops."""
     with ExitStack() as watched:
         watched.enter_context(faults.watched_by(partial(take_faults, handlers)))
         if isinstance(files, DiskFiles):
@@ -180,7 +180,7 @@ def faults_in_force(faults: Faults, handlers: Handlers, files: Files) -> Iterato
 
 
 def end_faults_of_disks(faults: Faults) -> None:
-    """Before logs are closed: that, and the next start, is on a sound disk."""
+    """Remove faults of disks before logs are closed: the close, and the next start, use a sound disk."""
     for fault in faults:
         if fault.declaration.disk is not None:
             fault.remove()

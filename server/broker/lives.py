@@ -1,18 +1,17 @@
-"""One life after another of a broker, on the same sockets.
+"""Successive lives of a broker, on the same sockets.
 
     restart             a clean stop, then a start
-    crash               as kill -9, then a start: what was not flushed is in the page cache, or lost with the process
+    crash               like kill -9, then a start: unflushed data is in the page cache, or lost with the process
     snapshot, restore   a clean stop; the data directories are copied away, or replaced; a start
     reset               a crash, and the data directories emptied; a start
 
-The listening sockets stay, so ports stay the same, nobody else gets them, and who connects between two lives waits for the
-next one. All nodes live again. The clock goes on. A reset alone is as the first start was: the clock as it was before it
-was moved, no faults, another cluster id.
+The listening sockets stay open, so ports stay the same, no other program gets them, and connections made between two lives wait
+for the next one. All nodes are started again. The clock continues. Only a reset is like the first start: without moves of the
+clock, without faults, with another cluster id.
 
-One task lives all lives, and takes the wishes for the next one in the order in which they came. If a life cannot begin, who
-wished for it is told; until somebody wishes for another one that can, or for the stop, nobody listens at the ports, which
-are kept from being given to clients. So it is when the data directories have failed (`failed_dirs`), which ends a life as
-`kill -9` does.
+A single task runs all lives, and handles requests for the next one in order. If a life cannot begin, the caller gets the error.
+The ports then stay bound but closed until a later start succeeds, or the stop. The same happens when the data directories have
+failed (`failed_dirs`), which ends a life like `kill -9`.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ Result = TypeVar("Result")
 
 
 class LifeOverError(ControlError):
-    """The broker does not serve, or no longer the life that was asked: UNAVAILABLE."""
+    """The broker does not serve, or the life of the call has ended: UNAVAILABLE."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(Kind.UNAVAILABLE, sentence)
@@ -64,22 +63,23 @@ class LifeOverError(ControlError):
 
 @dataclass(slots=True, eq=False)
 class _Wish:
-    """For the end of a life, and for the beginning of the next one unless `end` is STOP."""
+    """Request to end a life, and to begin the next one unless `end` is STOP."""
 
     end: End
     between: Callable[[], None] | None = None
-    """What is done while nothing is open, in a worker thread. The next life begins even if it raises."""
+    """Work between the lives, in a worker thread. The next life begins even if it raises."""
     anew_ms: int | None = None
-    """Unless None or `between` has raised, time begins anew, so many ms ahead of the wall clock, and faults are gone."""
+    """Milliseconds by which the restarted clock is ahead of the wall clock; faults are removed as well. None, or an error of
+    `between`: the clock continues."""
     is_reset: bool = False
-    """Whether the next life begins with nothing, as the first one did."""
+    """Whether the next life begins without data, like the first one."""
     is_awaited: bool = True
     error: BaseException | None = None
     granted: trio.Event = field(default_factory=trio.Event)
 
 
 class Lives:
-    """See the module. Everything here is for Trio's thread; made by `run_lives`."""
+    """The lives of a broker. All on Trio's thread; made by `run_lives`."""
 
     def __init__(
         self,
@@ -99,33 +99,33 @@ class Lives:
         self._prepare = prepare
         self.nodes = nodes_of(static)
         self.faults = Faults()
-        """Declared for all lives, until a reset; those of disks end with the life."""
+        """Faults declared for all lives, until a reset; those of disks end with the life."""
         self.broker = self._born()
-        """Of the present life; while none serves of the last one, closed, or of the next."""
+        """The broker of the present life; between two lives that of the last one, closed, or of the next."""
         self.failure: Exception | None = None
-        """Why no life could begin, when one was wished for last, or why the last one ended of itself."""
+        """Error with which the last requested life could not begin, or with which the last one ended."""
         self.disks_lost = trio.Event()
-        """Set when a life has ended with its data directories, and no declared fault is why."""
+        """Set when a life has ended with its data directories, and not because of a declared fault."""
         self.is_serving = False
-        """Whether `broker` does: not while it starts, between two lives, or while it stops."""
+        """Whether `broker` serves: not while it starts, between two lives, or while it stops."""
         self.ended = trio.Event()
         """Set when the present life begins to end."""
         self._is_over = False
         self._changed = trio.Event()
-        """Set, and replaced, when `_is_serving`, `failure` or `_is_over` change."""
+        """Set, and replaced, when `is_serving`, `failure` or `_is_over` change."""
         self._wishes: deque[_Wish] = deque()
         self._wished = trio.Event()
         self._changing = trio.Lock()
-        """Held from a wish, or from what is staged for it, to its end: a start removes what it finds staged."""
+        """Held from a request, or from its staging, to its end: a start removes staged files that it finds."""
         self._open: set[_Wish] = set()
-        """Wishes that were not granted yet: those in the queue, and the one that is at work."""
+        """Requests that are not completed: those in the queue, and the one in progress."""
         self._companions: list[Callable[[Broker], Awaitable[object]]] = []
         self._calls: set[trio.CancelScope] = set()
         self._calls_over = trio.Event()
 
     @property
     def admin_address(self) -> str | None:
-        """HOST:PORT of the admin listener; None if there is none."""
+        """HOST:PORT of the admin listener; None without one."""
         return None if self._admin is None else self._admin.address
 
     @property
@@ -142,24 +142,25 @@ class Lives:
             return "serving"
         return "changing" if self.failure is None else "down"
 
-    # What each of these raises: LifeOverError if the broker is being stopped, so that there is no next life; and whatever
-    # keeps the next one from beginning, as `Broker.open`, or OSError where a port of a stopped node was taken: see the module.
+    # What each of these raises: LifeOverError if the broker is being stopped, so that no further life begins; and the error
+    # with which the next one cannot begin, from `Broker.open`, or OSError if another program has taken a stopped node's port:
+    # see the module.
 
     async def restart(self) -> None:
         """Stop cleanly and start again; returns when the broker serves."""
         await self._wish(_Wish(End.PAUSE))
 
     async def crash(self) -> None:
-        """Die without a goodbye, and start again, with recovery; returns when the broker serves."""
+        """End like `kill -9`, and start again, with recovery; returns when the broker serves."""
         await self._wish(_Wish(End.CRASH))
 
     async def reset(self) -> None:
-        """Die likewise, lose all data, the dynamic configs and the cluster's id with it, and start as the first time.
+        """End like `kill -9`, delete all data, with the dynamic configs and the cluster id, and start as the first time.
 
-        Producer ids alone go on, so that no producer of before is taken for one of after.
+        Only producer ids continue, so that an older producer never shares an id with a new one.
 
         Raises:
-            OSError: The disk refused to give it up; the broker serves, with what is there.
+            OSError: The disk refused the deletion; the broker serves, with the old data.
         """
         await self._wish(_Wish(End.CRASH, self._contents.emptying(self.rng), anew_ms=0, is_reset=True))
 
@@ -167,7 +168,7 @@ class Lives:
         """Stop cleanly, copy all data to the new directory `path`, on disk, and start again.
 
         Raises:
-            SnapshotError: `path` is taken, or in a data directory; nothing was done.
+            SnapshotError: `path` exists, or is in a data directory; nothing was done.
             OSError: A disk refused; nothing is left in `path`, and the broker serves.
         """
         saved: list[Snapshot] = []
@@ -177,21 +178,21 @@ class Lives:
         return saved[0]
 
     async def restore(self, path: str) -> Snapshot:
-        """Have all data of a snapshot in place of what there is, and the clock as far ahead as it was; faults are gone.
+        """Replace all data by that of a snapshot, and set the clock ahead as it was then; faults are removed.
 
-        It is read and copied while the broker serves on. Then that is stopped, its content is exchanged, and it is started.
-        Should the process die meanwhile, the next start finds all of the old, or all of the new.
+        The snapshot is read and copied while the broker serves. Then the broker is stopped, its content is exchanged, and it is
+        started. If the process dies during that, the next start finds all of the old data, or all of the new.
 
         Raises:
-            SnapshotError: It is none, not whole, or another broker's; nothing was done.
-            OSError: A disk refused; the broker serves, with what it had.
+            SnapshotError: `path` is not a snapshot, not complete, or another broker's; nothing was done.
+            OSError: A disk refused; the broker serves, with the old data.
         """
         contents = self._contents
         snapshot = await self._on_disk(contents.read, path)
         async with self._changing:
-            for each in tuple(self._open):  # of somebody who is gone, or the stop
+            for each in tuple(self._open):  # of callers that were cancelled, or the stop
                 await each.granted.wait()
-            with trio.CancelScope(shield=True):  # what is staged is to come to an end
+            with trio.CancelScope(shield=True):  # staged files must be used or removed
                 exchange = await self._on_disk(contents.staged, snapshot, self.rng)
                 try:
                     await self._grant_of(
@@ -208,12 +209,12 @@ class Lives:
 
     @property
     def _contents(self) -> DirectoryContents:
-        from .contents import DirectoryContents  # No start shall wait for it.
+        from .contents import DirectoryContents  # A start must not load it.
 
         return DirectoryContents(self.files, self.broker.config.current.data_dirs, self.static.node_ids[0])
 
     def in_each_life(self, companion: Callable[[Broker], Awaitable[object]]) -> None:
-        """Run `companion(broker)` in the present life and in every one that follows; it is cancelled at the end of each."""
+        """Run `companion(broker)` in the present life and in every later one; it is cancelled at the end of each."""
         self._companions.append(companion)
         if self.is_serving:
             self.broker.tasks.start_soon(companion, self.broker)
@@ -225,11 +226,10 @@ class Lives:
         *args: Parameters.args,
         **options: Parameters.kwargs,
     ) -> Result:
-        """What `function(broker, …)` returns or raises, in the present life; between two, in the next one.
+        """Call `function(broker, …)` in the present life; between two, in the next one. Returns or raises what it does.
 
         Raises:
-            LifeOverError: That life ended first, and the function was cancelled; or there is none, nor will there be one
-                unless somebody asks for it.
+            LifeOverError: The life ended first, and the function was cancelled; or no life is present or requested.
         """
         broker = await self._serving()
         with trio.CancelScope() as scope:
@@ -243,7 +243,7 @@ class Lives:
         raise LifeOverError("the broker was stopped or restarted before the call completed")
 
     async def stop(self) -> None:
-        """Stop cleanly, give up the ports, and return when that is done. Harmless if it is."""
+        """Stop cleanly, release the ports, and return when that is done. Does nothing if it has stopped."""
         if not self._is_over:
             wish = _Wish(End.STOP)
             self._open.add(wish)
@@ -278,10 +278,10 @@ class Lives:
         return self.broker
 
     def listen(self) -> None:
-        """On all addresses of all nodes: one that was stopped is started with the next life.
+        """Listen on all addresses of all nodes: a stopped node is started with the next life.
 
         Raises:
-            OSError: An address cannot be had.
+            OSError: An address cannot be bound.
         """
         for node in self.nodes:
             node.bind(self.broker.config.current.listen_backlog)
@@ -290,9 +290,9 @@ class Lives:
     # The task
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Live until `stop`. It has started when the first life serves.
+        """Run lives until `stop`. The task has started when the first life serves.
 
-        Once that is so, only `stop` ends it, not the cancellation of whoever runs it: what stands on it ends first.
+        From then on only `stop` ends it, not the cancellation of its nursery: users of the broker end first.
         """
         try:
             with trio.CancelScope() as scope:
@@ -312,17 +312,17 @@ class Lives:
     async def _first_life(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> _Wish | None:
         def begun() -> None:
             task_status.started()
-            # Whose start is being cancelled has not started: Trio waits for its end.
+            # A start that is being cancelled has not started: Trio waits for its end.
             scope.shield = trio.current_effective_deadline() > -math.inf
 
         return await self._live(begun, is_first=True)
 
     async def _next_life(self, wish: _Wish) -> _Wish | None:
-        """The one that was wished for; as `_live`. Whatever happens, `wish` is granted."""
+        """Run the requested life, as `_live` does. In any case, `wish` is granted."""
         try:
             if wish.between is not None:
                 await trio.to_thread.run_sync(wish.between)
-        except Exception as error:  # noqa: BLE001 - whatever it is, who wished is told, and what is there is served
+        except Exception as error:  # noqa: BLE001 - the caller gets any error, and the present data is served
             wish.error = error
         else:
             if wish.anew_ms is not None:
@@ -349,7 +349,7 @@ class Lives:
             return await self._down()
 
     async def _down(self) -> _Wish:
-        """Nobody listens until the next wish, which is returned."""
+        """Close the ports until the next request, and return it."""
         for node in self.nodes:
             node.pause()
         self._tell()
@@ -376,7 +376,7 @@ class Lives:
     async def _live(
         self, begun: Callable[[], None], *, is_first: bool = False, begins_emptied: bool = False
     ) -> _Wish | None:
-        """A life; the wish that has ended it, or None if its data directories have failed."""
+        """Run a life; return the request that has ended it, or None if its data directories have failed."""
         broker = self.broker
         self.listen()
         async with alive(broker) as ending:
@@ -387,7 +387,7 @@ class Lives:
                 broker.tasks.start_soon(companion, broker)
             self.is_serving, self.failure, self.ended = True, None, trio.Event()
             if begins_emptied:
-                broker.tasks.start_soon(broker.housekeeping.tick)  # what was there need not wait for its turn
+                broker.tasks.start_soon(broker.housekeeping.tick)  # deletes the old files without a wait
             begun()
             self._tell()
             try:
@@ -417,7 +417,7 @@ class Lives:
         return self._wishes.popleft()
 
     async def _wish_or_loss(self, failed_dirs: FailedDirs) -> _Wish | None:
-        """The next wish; None if the data directories fail before there is one."""
+        """Return the next request; None if the data directories fail before."""
         failed_dirs.on_end = lambda: self._wished.set()
         while not self._wishes:
             if failed_dirs.reason is not None:
@@ -427,7 +427,7 @@ class Lives:
         return self._wishes.popleft()
 
     async def _end_calls(self, broker: Broker) -> None:
-        broker.services.cleaning.stop()  # for what waits for the end of a pass
+        broker.services.cleaning.stop()  # for callers that wait for the end of a pass
         while self._calls:
             self._calls_over = trio.Event()
             self._cancel_calls()
@@ -443,7 +443,8 @@ class Lives:
 
 
 class AdminListener(Protocol):
-    """The listener of `http`, which stands above and is loaded where it is on. It serves through all lives."""
+    """Interface to the listener of `http`, which is a higher room and is loaded only if it is on. It serves through all
+    lives."""
 
     @property
     def address(self) -> str:
@@ -451,20 +452,20 @@ class AdminListener(Protocol):
 
     @property
     def has_token(self) -> bool:
-        """Whether a client has to know a token."""
+        """Whether clients need a token."""
 
     def bind(self) -> None:
-        """Take its address; before the data directories are opened."""
+        """Bind its address; before the data directories are opened."""
 
     def close(self) -> None:
-        """Give it up."""
+        """Release the address."""
 
     async def run(self, lives: Lives) -> None:
         """Serve until cancelled."""
 
 
 def warn_of_way_around(static: StaticConfig, admin: AdminListener) -> None:
-    """Say it in one line where logins or ACLs are set, and the admin listener asks for no token: it takes both for nothing."""
+    """Log one line if logins or ACLs are set, but the admin listener requires no token, and so bypasses both."""
     nodes = [static.node(node_id) for node_id in static.node_ids]
     what = [
         name
@@ -497,12 +498,12 @@ async def run_lives(
     """Start a broker, yield its lives while the block runs, and stop it cleanly.
 
     Args:
-        clock: The broker's time, of all lives.
+        clock: The broker's clock, for all lives.
         rng: Source of ids, jitter and replica placement.
-        prepare: Called in the first life, and in the one after a reset, before it is said to serve.
+        prepare: Called in the first life, and in the one after a reset, before it counts as serving.
 
     Raises:
-        As `life.run_broker`; and what goes wrong inside of a life, as it is.
+        See `life.run_broker`; and errors inside of a life, unchanged.
     """
     lives = Lives(
         static,

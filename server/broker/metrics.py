@@ -1,13 +1,13 @@
-"""What the broker measures of its logs and their cleaner, under Apache Kafka 4.3.1's JMX names.
+"""Metrics of the broker, its logs and their cleaner, under Apache Kafka 4.3.1's JMX names.
 
-A gauge stands under its name. A meter or timer has several numbers, each as `NAME#ATTRIBUTE`:
+A gauge has its own name. A meter or timer has several numbers, each as `NAME#ATTRIBUTE`:
 
-    meter    Count, OneMinuteRate (a second)
+    meter    Count, OneMinuteRate (per second)
     timer    Count, Mean, Max (ms)
 
-Values are read when they are asked for. The cleaner's gauges are those of the present threads: 0 where there are
-none, and anew after a change of the threads' options. `remaining…ToRecover` is 0, for recovery is over before the broker
-serves. Whoever wants these numbers elsewhere finds the names in any guide to Kafka's monitoring.
+Values are read when they are requested. The cleaner's gauges are those of the present threads: 0 without threads, and reset by
+a change of the threads' options. `remaining…ToRecover` is 0, as recovery is over before the broker serves. The names are those
+of any guide to Kafka's monitoring.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from ..runtime.meters import Meter, Timer
 
 _MAX_INT = 2**31 - 1
 CLIENTS_MAX = 200
-"""Clients with quotas that are told of, those that have used something last; and addresses, those with the most connections."""
+"""Largest number of clients with quotas that are reported, the most recently active first; also of addresses, those with the
+most connections."""
 _QUOTA_TYPES = {
     PRODUCER_BYTE_RATE: ("Produce", "byte-rate"),
     CONSUMER_BYTE_RATE: ("Fetch", "byte-rate"),
     REQUEST_PERCENTAGE: ("Request", "request-time"),
     CONTROLLER_MUTATION_RATE: ("ControllerMutation", "tokens"),
 }
-"""By key, and what is measured."""
+"""Group and measured value by key."""
 _PLAIN = re.compile(r"[\w%. \t-]*", re.ASCII)
 
 
@@ -52,7 +53,7 @@ class Sample(NamedTuple):
     name: str
     tags: tuple[tuple[str, object], ...]
     attribute: str | None
-    """Of a meter or timer."""
+    """Attribute of a meter or timer."""
     value: int | float
 
     @property
@@ -63,7 +64,7 @@ class Sample(NamedTuple):
 
 
 def mbean(group: str, type: str, name: str, **tags: object) -> str:
-    """A JMX name; values of tags that need it are quoted, as `ObjectName.quote` does."""
+    """Format a JMX name; values of tags that need it are quoted, as `ObjectName.quote` does."""
     told = "".join(f",{tag}={_quoted(str(value))}" for tag, value in tags.items())
     return f"{group}:type={type},name={name}{told}"
 
@@ -78,14 +79,15 @@ def _quoted(value: str) -> str:
 def collect(
     logs: LogManager, cleaning: Cleaning, appends: Appends, quotas: QuotaTable, connections: Connections, clock: Clock
 ) -> dict[str, int | float]:
-    """All metrics of a broker at this moment, by JMX name. On Trio's thread; reads the cleaner's checkpoints from disk."""
+    """Return all metrics of a broker at this moment, by JMX name. On Trio's thread; reads the cleaner's checkpoints from
+    disk."""
     return {sample.jmx_name: sample.value for sample in samples(logs, cleaning, appends, quotas, connections, clock)}
 
 
 def samples(
     logs: LogManager, cleaning: Cleaning, appends: Appends, quotas: QuotaTable, connections: Connections, clock: Clock
 ) -> Iterator[Sample]:
-    """All metrics of a broker, each as it is when it is asked for: between two of them others may have their turns.
+    """Yield all metrics of a broker, each with its value at that moment: other tasks may run between two of them.
 
     On Trio's thread; reads the cleaner's checkpoints from disk.
     """
@@ -106,7 +108,7 @@ def samples(
 
 
 def _of_clients(quotas: ClientQuotas) -> Iterator[Sample]:
-    """Of those that have used something lately, and fall under a quota."""
+    """Yield metrics of clients with recent use and a quota."""
     for using, usage in islice(quotas.usages(), CLIENTS_MAX):
         node = () if using.node_id < 0 else (("node", using.node_id),)
         tags = (("user", using.sharing.user), ("client-id", using.sharing.client_id), *node)
@@ -123,7 +125,8 @@ def _of_clients(quotas: ClientQuotas) -> Iterator[Sample]:
 
 
 def _of_connections(rates: ConnectionRates, connections: Connections) -> Iterator[Sample]:
-    """Connections to nodes and listeners, and from addresses. Throttle times are means, of those that had to wait."""
+    """Yield metrics of connections to nodes and listeners, and from addresses. Throttle times are means, of connections that
+    had to wait."""
     for (node_id, listener), (count, admitted) in connections.counts().items():
         where = ("listener", listener), ("node", node_id)
         yield _of_sockets("connection-count", count, *where)
@@ -147,7 +150,7 @@ def _of_connections(rates: ConnectionRates, connections: Connections) -> Iterato
 
 
 def _of_authentications(connections: Connections, now_s: float) -> Iterator[Sample]:
-    """At listeners where clients prove who they are, and some have tried."""
+    """Yield metrics of listeners with authentication, after the first attempt."""
     for node_id, listener, counts in connections.authentications:
         where = ("listener", listener), ("node", node_id)
         for name, meter in (

@@ -1,8 +1,7 @@
-"""Stopping and starting single nodes while the others serve.
+"""Stops and starts of single nodes while the others serve.
 
-A node that stops hands its leaderships over before it closes anything, so its clients are told where to go on. What is
-decided is in the catalog before any client can see it: a leader epoch is never given twice, not even over a restart,
-which starts all nodes.
+A node that stops hands its leaderships over before it closes anything, so its clients learn the new leaders. Decisions are in
+the catalog before any client can see them: a leader epoch is never used twice, not even over a restart, which starts all nodes.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class NodeLife:
         self._one_at_a_time = trio.Lock()
 
     async def stop(self, node_id: int) -> None:
-        """As `Broker.stop_node`."""
+        """Stop a node, as `Broker.stop_node` does."""
         node = self._node(node_id)
         async with self._one_at_a_time:
             if not node.is_alive:
@@ -64,7 +63,7 @@ class NodeLife:
             log.info("node %d: stopped", node_id)
 
     async def start(self, node_id: int) -> None:
-        """As `Broker.start_node`."""
+        """Start a node, as `Broker.start_node` does."""
         node = self._node(node_id)
         async with self._one_at_a_time:
             if node.is_alive:
@@ -89,7 +88,7 @@ class NodeLife:
         return node
 
     async def _become(self, node: Node, *, is_alive: bool) -> None:
-        """Decide who leads the partitions of `node` from now on: first in the catalog, then for everyone.
+        """Elect the leaders of the partitions of `node`: first in the catalog, then in memory.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.

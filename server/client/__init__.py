@@ -1,6 +1,6 @@
-"""A small blocking Kafka client, for our commands and for tests that want no client library.
+"""A small blocking Kafka client, for our commands and for tests without a client library.
 
-Read `kafka` first: what it can do. `nodes` asks the right broker, in a version that it speaks, and again where that may help;
-`topics`, `configs`, `producing`, `reading` and `groups` are the calls, `values` what they take and give.
-`connection` is one broker, one request at a time; tests speak raw requests through it.
+Read `kafka` first: its API. `nodes` sends a request to the right broker, in a version that it supports, and retries if that may
+help; `topics`, `configs`, `producing`, `reading` and `groups` are the calls, `values` their arguments and results. `connection`
+is a connection to one broker, one request at a time; tests send raw requests through it.
 """

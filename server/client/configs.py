@@ -1,4 +1,4 @@
-"""Options of topics, brokers and groups: described and changed."""
+"""Options of topics, brokers and groups: description and changes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .values import Config, expect
 Kind = Literal["topic", "broker", "group"]
 RESOURCES: dict[str, int] = {"topic": 2, "broker": 4, "group": 32}
 DEFAULT_SOURCES = {"topic": {2, 3, 4, 5}, "broker": {4, 5}, "group": {4, 5}}
-"""A value of the broker's file or command line, Apache Kafka's default: nobody set it by a request. To a topic what its brokers
-have is a default, too: it is there for all topics, as `min.insync.replicas` is always (KIP-966)."""
+"""Sources of values that no request has set: the broker's file or command line, Apache Kafka's default. For a topic the values
+of its brokers are defaults as well: they apply to all topics, as `min.insync.replicas` always does (KIP-966)."""
 SET, DELETE = 0, 1
 
 
 def configs(nodes: NodeConnections, kind: Kind, name: str) -> list[Config]:
-    """All options of a topic, a broker (its id as text; "" for those that all brokers share) or a group, by name."""
+    """Return all options of a topic, a broker (its id as text; "" for those that all brokers share) or a group, by name."""
     resource = DescribeConfigsResource(resource_type=_resource(kind), resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=(resource,))
 
@@ -43,7 +43,7 @@ def configs(nodes: NodeConnections, kind: Kind, name: str) -> list[Config]:
 def set_configs(
     nodes: NodeConnections, kind: Kind, name: str, changes: Mapping[str, str | int | float | bool | None]
 ) -> None:
-    """Set options, or (None) take them back to their defaults; all of them or none."""
+    """Set options, or (None) restore their defaults; all of them or none."""
     expect("changes", changes, Mapping)
     rows = tuple(
         AlterableConfig(name=option_name(key), config_operation=DELETE if value is None else SET, value=text(value))
@@ -66,7 +66,7 @@ def _resource(kind: str) -> int:
 
 
 def _node(nodes: NodeConnections, kind: str, name: str) -> int | None:
-    """Whom to ask: a broker's own options are known to itself."""
+    """Return the node for the request: only the broker itself knows its own options."""
     if kind != "broker" or not name:
         return None
     if not name.isdecimal():

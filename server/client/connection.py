@@ -1,7 +1,7 @@
 """A connection to one broker: blocking, one request at a time.
 
-Not a Kafka client library; programs use kafka-python, confluent-kafka or aiokafka. It shares the codec
-with the server and none of the server's code, so tests speak raw requests through it too.
+Not a Kafka client library; programs use kafka-python, confluent-kafka or aiokafka. It shares the codec with the server, but no
+server code, so tests also send raw requests through it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ...protocol.apis import APIS, Api
 from ...protocol.connection import encode_request, parse_response
 from .security import PLAIN, Security
 
-# Larger answers than this are not for a command line; bounds what a wrong peer makes us allocate.
+# Larger responses are not for a command line; limits what a wrong peer can make us allocate.
 MAX_RESPONSE_BYTES = 100 << 20
-# Of a session that ends is used; then another connection is made.
+# Part of a session's lifetime that is used; then another connection is made.
 SESSION_PART = 0.8
 
 
 def api_of(message: Any) -> Api:
-    """The API that a request body belongs to."""
+    """Return the API of a request body."""
     name = type(message).__name__.removesuffix("Request")
     return next(api for api in APIS.values() if api.name == name)
 
@@ -42,10 +42,10 @@ class Client:
         timeout_s: float = 10,
         security: Security = PLAIN,
     ) -> None:
-        """Connects; every blocking call on the socket gives up after `timeout_s`.
+        """Connect; every blocking call on the socket gives up after `timeout_s`.
 
         Raises:
-            OSError: There is no broker at that address, or it does not come to terms with us.
+            OSError: No broker answers at that address, or TLS or the login fails.
         """
         self.client_id = client_id
         plain = socket.create_connection((host, port), timeout=timeout_s)
@@ -55,7 +55,7 @@ class Client:
         self._waiting: list[tuple[Api, int, int]] = []
         self._until_s = math.inf
         if security.login is not None:
-            from .sasl import log_in  # most clients need not
+            from .sasl import log_in  # most clients do not log in
 
             try:
                 lifetime_ms = log_in(self, security.login)
@@ -77,14 +77,13 @@ class Client:
         self._socket.close()
 
     def is_open(self) -> bool:
-        """Whether the broker has kept the connection, as far as is known without asking it. For one that waits for
-        no answer."""
+        """Return whether the connection is open, as known without a request. For a connection without outstanding responses."""
         if time.monotonic() >= self._until_s:
-            return False  # the broker would close it with the next request
+            return False  # the broker would close it at the next request
         timeout_s = self._socket.gettimeout()
         self._socket.settimeout(0)
         try:
-            # Of the socket itself: what TLS has to say is for the one who waits for an answer, and ends with that.
+            # Read from the socket itself: only a request reads TLS messages, and it ends with them.
             socket.socket.recv(self._socket, 1, socket.MSG_PEEK)
         except BlockingIOError:
             return True
@@ -95,7 +94,7 @@ class Client:
         return False
 
     def ask(self, message: Any, version: int | None = None) -> Any:
-        """Send a request (in the API's highest version unless told) and return the body of its response."""
+        """Send a request (in the API's highest version by default) and return the body of its response."""
         self.send(message, version)
         return self.receive()
 
@@ -109,11 +108,11 @@ class Client:
         return correlation_id
 
     def receive(self) -> Any:
-        """The body of the next response, which answers the oldest request still waiting (Kafka keeps the order).
+        """Return the body of the next response, which belongs to the oldest outstanding request (Kafka keeps the order).
 
         Raises:
             ConnectionError: The broker closed the connection.
-            ProtocolError: What came is no such response.
+            ProtocolError: The received bytes are not such a response.
         """
         api, version, expected = self._waiting.pop(0)
         correlation_id, body = parse_response(api, version, self.receive_frame())
@@ -122,7 +121,7 @@ class Client:
         return body
 
     def receive_frame(self) -> bytes:
-        """The next frame, without its size. Raises ConnectionError when there is none."""
+        """Return the next frame, without its size. Raises ConnectionError if the connection ends first."""
         (size,) = struct.unpack(">i", self._receive_exactly(4))
         if not 0 <= size <= MAX_RESPONSE_BYTES:
             raise ConnectionError(f"response too large ({size} bytes, limit {MAX_RESPONSE_BYTES})")

@@ -1,4 +1,4 @@
-"""Groups: which there are, what they have committed, and commits from outside."""
+"""Groups: lists, committed offsets, and commits from outside."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .values import Group, expect
 
 
 def groups(nodes: NodeConnections) -> list[Group]:
-    """All groups, by id; one that goes meanwhile is left out."""
+    """Return all groups, by id; one that is deleted during the call is left out."""
     listed: dict[str, ListedGroup] = {}
     for node in nodes.retrying(nodes.node_ids):
         answer = nodes.retrying(partial(nodes.ask, ListGroupsRequest(), node))
@@ -38,7 +38,7 @@ def groups(nodes: NodeConnections) -> list[Group]:
 
 
 def committed(nodes: NodeConnections, group_id: str) -> dict[tuple[str, int], int]:
-    """What the group has committed, by (topic, partition); of a group that there is not, nothing."""
+    """Return the offsets that the group has committed, by (topic, partition); empty for an unknown group."""
     return nodes.retrying(partial(_committed, nodes, group_id))
 
 
@@ -63,8 +63,7 @@ def commit(nodes: NodeConnections, group_id: str, offsets: Mapping[tuple[str, in
 
     Raises:
         ValueError: An offset is negative.
-        KafkaError: UNKNOWN_MEMBER_ID when the group has members; for a partition that is refused the others may be
-            committed.
+        KafkaError: UNKNOWN_MEMBER_ID when the group has members; if one partition is refused the others may be committed.
     """
     expect("group ID", group_id, str)
     expect("offsets", offsets, Mapping)
@@ -99,7 +98,7 @@ def commit(nodes: NodeConnections, group_id: str, offsets: Mapping[tuple[str, in
 
 
 def delete_group(nodes: NodeConnections, group_id: str) -> None:
-    """Delete a group with all it has committed. Raises KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, …"""
+    """Delete a group with its committed offsets. Raises KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, …"""
 
     def attempt() -> None:
         (row,) = nodes.ask_coordinator(DeleteGroupsRequest(groups_names=(group_id,)), group_id).results

@@ -1,12 +1,12 @@
-"""A Kafka client for those who want no client library: topics, records and groups in one line each.
+"""A Kafka client without a client library: topics, records and groups in one line each.
 
     with Kafka("127.0.0.1:9092") as kafka:
         kafka.create_topic("orders", configs={"cleanup.policy": "compact"})
         kafka.produce("orders", "new", key="1")
         assert [record.value for record in kafka.records("orders")] == [b"new"]
 
-It stands in for no client: no consumer group, no transactions, no batching over time. Whatever the broker refuses is a
-`KafkaError` with Kafka's name for it; what is refused for a moment only, by an election or a move, is tried again.
+It does not replace a client library: no consumer group, no transactions, no batching over time. A refusal by the broker is a
+`KafkaError` with Kafka's name for it; a temporary refusal, during an election or a move, is retried.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Kafka:
 
     Args:
         bootstrap: HOST:PORT[,HOST:PORT…].
-        client_id: Under which name faults and logs of the broker know it.
-        timeout_s: How long one answer may take, and how long a call that is refused for a moment is tried again.
-        security: Of all connections.
-        now_ms: When records are made that do not say so; the wall time unless given.
+        client_id: Name of the client in the broker's faults and logs.
+        timeout_s: Limit for one response, and for all retries of a call that is refused temporarily.
+        security: Used for all connections.
+        now_ms: Returns the timestamp of records without one; the wall time by default.
 
-    Every method raises `KafkaError` for a refusal, `OSError` when no broker answers, ValueError or TypeError for what
-    cannot be asked.
+    Every method raises `KafkaError` for a refusal, `OSError` when no broker answers, ValueError or TypeError for invalid
+    arguments.
     """
 
     def __init__(
@@ -74,18 +74,18 @@ class Kafka:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; a call of another thread tries nothing again. A later call makes new connections."""
+        """Close the connections; a call of another thread is not retried any more. A later call makes new connections."""
         self._nodes.is_closing = True
         with self._lock:
             self._nodes.close()
 
     def topics(self, *, internal: bool = False) -> list[Topic]:
-        """All topics by name; those of the broker itself only with `internal`."""
+        """Return all topics by name; the broker's own ones only with `internal`."""
         with self._lock:
             return [topic for topic in self._nodes.retrying(self._nodes.topics) if internal or not topic.is_internal]
 
     def topic(self, name: str) -> Topic:
-        """One topic and its partitions."""
+        """Return one topic and its partitions."""
         with self._lock:
             return self._nodes.retrying(lambda: self._nodes.topic(name))
 
@@ -98,7 +98,7 @@ class Kafka:
         replicas: int | None = None,
         replication_factor: int | None = None,
     ) -> None:
-        """Make a topic; it can be written to when this returns. None takes the broker's default.
+        """Create a topic; it can be written to when this returns. None takes the broker's default.
 
         Args:
             replication_factor: Kafka's name of `replicas`.
@@ -116,14 +116,14 @@ class Kafka:
             topics.delete_topic(self._nodes, name)
 
     def configs(self, kind: Kind, name: str) -> list[Config]:
-        """All options of a topic, a broker (its id as text) or a group."""
+        """Return all options of a topic, a broker (its id as text) or a group."""
         from . import configs
 
         with self._lock:
             return configs.configs(self._nodes, kind, name)
 
     def set_configs(self, kind: Kind, name: str, changes: Mapping[str, ConfigValue | None]) -> None:
-        """Set options, or (None) take them back to their defaults."""
+        """Set options, or (None) restore their defaults."""
         from . import configs
 
         with self._lock:
@@ -139,17 +139,18 @@ class Kafka:
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Record:
-        """Append one record and return it as it is in the log now; see `NewRecord` for what is left out.
+        """Append one record and return it as it is in the log now; see `NewRecord` for the defaults.
 
-        A topic that there is not is made where the broker makes topics by itself.
+        A missing topic is created if the broker creates topics automatically.
         """
         new = NewRecord(value, key, headers, timestamp_ms, partition)
         return self.produce_all(topic, (new,))[0]
 
     def produce_all(self, topic: str, records: Iterable[NewRecord | tuple[Content, Content]]) -> list[Record]:
-        """Append many: pairs of key and value, or `NewRecord`s. Returns them as they are in the log, in the order given.
+        """Append many records: pairs of key and value, or `NewRecord`s. Returns them as they are in the log, in the order
+        given.
 
-        If one is not fit to be sent, none is; a batch that is refused leaves those before it written.
+        If one is invalid, none is sent; if a batch is refused, those before it are written.
         """
         from . import producing
 
@@ -159,9 +160,10 @@ class Kafka:
     def records(
         self, topic: str, partition: int | None = None, isolation: Isolation = "read_uncommitted"
     ) -> list[Record]:
-        """All records that the topic (or one partition) holds now, by partition and offset.
+        """Return all records that the topic (or one partition) has now, by partition and offset.
 
-        Gaps, control batches and, with `read_committed`, aborted data are passed over; open transactions then end it.
+        Gaps, control batches and, with `read_committed`, aborted data are skipped; then a partition ends at its first open
+        transaction.
         """
         with self._lock:
             return list(self._records(topic, partition, isolation))
@@ -175,7 +177,7 @@ class Kafka:
         end: int | None = None,
         isolation: Isolation = "read_uncommitted",
     ) -> Iterator[Record]:
-        """The records of one partition from `start` to `end` (exclusive; None: all it has now), fetch by fetch.
+        """Yield the records of one partition from `start` to `end` (exclusive; None: all it has now), fetch by fetch.
 
         For logs larger than memory, and for one thread alone.
         """
@@ -184,7 +186,7 @@ class Kafka:
         return reading.records(self._nodes, topic, partition, isolation, start=start, end=end)
 
     def offsets(self, topic: str, isolation: Isolation = "read_uncommitted") -> dict[int, Offsets]:
-        """Where each partition begins and ends."""
+        """Return the start and end of each partition."""
         from . import reading
 
         with self._lock:
@@ -192,7 +194,7 @@ class Kafka:
             return {each.index: reading.offsets(self._nodes, topic, each.index, isolation) for each in found.partitions}
 
     def groups(self) -> list[Group]:
-        """All groups, with what they have committed."""
+        """Return all groups, with their committed offsets."""
         from . import groups
 
         with self._lock:
@@ -206,7 +208,7 @@ class Kafka:
             groups.commit(self._nodes, group_id, offsets)
 
     def delete_group(self, group_id: str) -> None:
-        """Delete a group without members, and what it has committed."""
+        """Delete a group without members, and its committed offsets."""
         from . import groups
 
         with self._lock:

@@ -1,7 +1,7 @@
-"""The brokers of a cluster: a connection to each, the version both sides speak, who leads and who coordinates what.
+"""The brokers of a cluster: a connection to each, the version that both sides support, leaders and coordinators.
 
-Only connections are kept. Leaders and coordinators are asked for with every call, so nothing that a test moves, deletes or
-makes anew is ever remembered wrongly; on a loopback address that is a third of a millisecond.
+Only connections are kept. Leaders and coordinators are looked up with every call, so the client is right after tests move,
+delete or recreate something; on a loopback address a lookup takes a third of a millisecond.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 Address = tuple[str, int]
 
 HIGHEST = {"Produce": 12, "Fetch": 12, "OffsetCommit": 9, "OffsetFetch": 9}
-"""From the next version on they name topics by id."""
+"""Highest versions in which these APIs name topics, not ids."""
 
 RETRIABLE = frozenset(
     {
@@ -43,11 +43,12 @@ RETRIABLE = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""The request did nothing, and may do something a little later. Not REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-what they answer may have been written."""
+"""Errors of requests that did nothing, and may succeed a little later. Not REQUEST_TIMED_OUT and
+NOT_ENOUGH_REPLICAS_AFTER_APPEND: after these the records may have been written."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2
 BEING_MADE_S = 1.0
-"""Apache Kafka says UNKNOWN_TOPIC_OR_PARTITION of a topic while it makes it; a broker that makes none says it for good."""
+"""Time for which UNKNOWN_TOPIC_OR_PARTITION is retried: Apache Kafka returns it while it creates a topic, a broker without
+automatic creation for ever."""
 
 
 class NodeConnections:
@@ -55,12 +56,12 @@ class NodeConnections:
 
     Args:
         bootstrap: HOST:PORT[,HOST:PORT…]; one that answers is enough.
-        timeout_s: How long one answer may take, and how long what may be tried again is tried.
-        security: Of all connections.
-        elapsed_s, pause: The time, and a wait in it.
+        timeout_s: Limit for one response, and for all retries.
+        security: Used for all connections.
+        elapsed_s, pause: Functions for the time, and for a wait.
 
     Raises:
-        ValueError: `bootstrap` is no list of addresses. Nothing is connected before the first question.
+        ValueError: `bootstrap` is not a list of addresses. Nothing is connected before the first request.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class NodeConnections:
     ) -> None:
         self.timeout_s = timeout_s
         self.is_closing = False
-        """Set by another thread: whatever fails is not tried again."""
+        """Set by another thread: errors are not retried any more."""
         self._bootstrap = addresses(bootstrap)
         self._client_id = client_id
         self._security = security
@@ -86,20 +87,20 @@ class NodeConnections:
         self._controller = -1
 
     def close(self) -> None:
-        """Close all connections; the next question makes new ones."""
+        """Close all connections; the next request makes new ones."""
         for connection, _ in self._connections.values():
             connection.close()
         self._connections.clear()
         self.is_closing = False
 
     def ask(self, message: Any, node: int | None = None) -> Any:
-        """Ask node `node`, or any, in the highest version that both sides speak.
+        """Send a request to node `node`, or any, in the highest version that both sides support.
 
         Raises:
-            UnreachableError: There is no broker where it should be.
-            OSError: The connection broke, or no answer came in time; whether the request was heeded is not known.
+            UnreachableError: No broker answers at its address.
+            OSError: The connection broke, or no answer came in time; the request may have been handled.
             KafkaError: UNSUPPORTED_VERSION.
-            ProtocolError: What answers is no broker.
+            ProtocolError: The peer is not a broker.
         """
         if node is not None and node not in self._nodes:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node} not found")
@@ -107,7 +108,7 @@ class NodeConnections:
         version = _version(api_of(message), versions, address)
         try:
             return client.ask(message, version)
-        except BaseException as error:  # An interrupted question, too: its answer would be taken for the next one's.
+        except BaseException as error:  # Also an interrupted request: its response would be taken for the next one's.
             del self._connections[address]
             client.close()
             if isinstance(error, OSError):
@@ -115,19 +116,19 @@ class NodeConnections:
             raise
 
     def ask_controller(self, message: Any) -> Any:
-        """Ask the node that changes topics."""
+        """Send a request to the controller."""
         self.metadata([])
         return self.ask(message, self._controller if self._controller in self._nodes else None)
 
     def ask_leader(self, message: Any, topic: str, partition: int) -> Any:
-        """Ask the node that leads the partition. Raises KafkaError when there is no such partition, or nobody leads it."""
+        """Send a request to the partition's leader. Raises KafkaError for an unknown partition, or one without leader."""
         leader = partition_in(self.topic(topic), partition).leader
         if leader < 0:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} of topic {topic!r} has no leader")
         return self.ask(message, leader)
 
     def ask_coordinator(self, message: Any, group_id: str) -> Any:
-        """Ask the node that coordinates the group."""
+        """Send a request to the group's coordinator."""
         from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 
         answer = self.ask(FindCoordinatorRequest(key=group_id, coordinator_keys=(group_id,)))
@@ -137,24 +138,24 @@ class NodeConnections:
         return self.ask(message, found.node_id)
 
     def node_ids(self) -> list[int]:
-        """All nodes that run."""
+        """Return the ids of all running nodes."""
         self.metadata([])
         return sorted(self._nodes)
 
     def topics(self) -> list[Topic]:
-        """All topics by name, internal ones too."""
+        """Return all topics by name, including internal ones."""
         return sorted(
             (_topic(row) for row in self.metadata(None).topics if not row.error_code), key=lambda topic: topic.name
         )
 
     def topic(self, name: str, *, create: bool = False) -> Topic:
-        """One topic.
+        """Return one topic.
 
         Args:
-            create: Have it made as a producer would, where the broker makes topics by itself.
+            create: Let the broker create it, as for a producer, if the broker creates topics automatically.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION with the nearest name, LEADER_NOT_AVAILABLE while it is being made, …
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION with the nearest name, LEADER_NOT_AVAILABLE while it is being created, …
         """
         expect("topic name", name, str)
         (row,) = self.metadata([name], create=create).topics
@@ -166,7 +167,7 @@ class NodeConnections:
         return _topic(row)
 
     def metadata(self, names: list[str] | None, *, create: bool = False) -> MetadataResponse:
-        """Metadata of the topics named, of none or (None) of all; notes where the nodes are."""
+        """Return metadata of the named topics, of none or (None) of all; remembers the nodes' addresses."""
         wanted = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
         answer: MetadataResponse = self.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=create))
         check(answer.error_code, "metadata")
@@ -175,15 +176,15 @@ class NodeConnections:
         return answer
 
     def retrying(self, attempt: Callable[[], T], *, repeatable: bool = True, unknown_s: float = 0) -> T:
-        """What `attempt` returns; it is tried again, for `timeout_s` at most, when it failed for a while only.
+        """Return the result of `attempt`, which is retried after temporary errors, for `timeout_s` at most.
 
         Args:
-            repeatable: To do it twice does no harm, so that it is tried again after a broken connection, too.
-            unknown_s: How long UNKNOWN_TOPIC_OR_PARTITION may be said of a topic that is being made. The time counts from the first
-                answer that says so: a first connection may take longer than all of it.
+            repeatable: Whether it may be done twice, so that it is also retried after a broken connection.
+            unknown_s: How long UNKNOWN_TOPIC_OR_PARTITION is retried for a topic that is being created. The time counts from
+                the first such response: a first connection may take longer than all of it.
 
         Raises:
-            What the last attempt raised.
+            The error of the last attempt.
         """
         begin_s = self._elapsed_s()
         unknown_since_s: float | None = None
@@ -199,7 +200,7 @@ class NodeConnections:
                 if self.is_closing or self._elapsed_s() + pause_s > end_s:
                     raise
             except OSError as error:
-                # Who never answered will not do so soon; who did may be between two lives.
+                # A broker that never answered will not do so soon; one that did may be between two lives.
                 lasting = not known if isinstance(error, UnreachableError) else not repeatable
                 if lasting or self.is_closing or self._elapsed_s() + pause_s > begin_s + self.timeout_s:
                     raise
@@ -207,7 +208,7 @@ class NodeConnections:
         raise AssertionError("unreachable: pauses never end")
 
     def _any(self) -> tuple[Address, Client, dict[int, tuple[int, int]]]:
-        """A connection that there is, or to the first that answers."""
+        """Return an existing connection, or one to the first broker that answers."""
         candidates = dict.fromkeys((*self._connections, *self._nodes.values(), *self._bootstrap))
         reasons = []
         for address in candidates:
@@ -226,7 +227,7 @@ class NodeConnections:
             del self._connections[address]
         client = self._connect(address)
         try:
-            # Version 0 is spoken by every broker, and answered by every broker in version 0.
+            # Every broker supports version 0, and answers it in version 0.
             rows = client.ask(ApiVersionsRequest(), 0).api_keys
         except OSError as error:
             client.close()
@@ -250,7 +251,7 @@ class NodeConnections:
 
 
 def addresses(bootstrap: str) -> list[Address]:
-    """`HOST:PORT[,HOST:PORT…]` as hosts and ports; brackets around an IPv6 address are taken off. Raises ValueError."""
+    """Parse `HOST:PORT[,HOST:PORT…]` as hosts and ports; brackets around an IPv6 address are removed. Raises ValueError."""
     expect("bootstrap", bootstrap, str)
     found = []
     for text in bootstrap.split(","):
@@ -264,14 +265,14 @@ def addresses(bootstrap: str) -> list[Address]:
 
 
 def check(code: int, message: str | None) -> None:
-    """Raise the KafkaError that `code` stands for, if it is one."""
+    """Raise the KafkaError of `code`, if it is an error."""
     if code:
         known = code in ErrorCode._value2member_map_
         raise KafkaError(ErrorCode(code) if known else ErrorCode.UNKNOWN_SERVER_ERROR, message or "")
 
 
 def partition_in(topic: Topic, index: int) -> Partition:
-    """A partition of a topic. Raises KafkaError with the bound when there is none."""
+    """Return a partition of a topic. Raises KafkaError, with the valid range, if it does not exist."""
     expect("partition", index, int)
     for partition in topic.partitions:
         if partition.index == index:

@@ -1,4 +1,4 @@
-"""Records into partitions: encoded and checked before the first is sent, then one batch after the other."""
+"""Producing: all records are encoded and checked before the first is sent, then one batch after the other."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from .nodes import BEING_MADE_S, NodeConnections, check, partition_in
 from .values import Content, NewRecord, Record, Topic, content, expect, headers, partition_of
 
 BATCH_RECORDS, BATCH_BYTES = 10_000, 900_000
-"""A batch ends with the record that reaches either; Apache Kafka's `max.message.bytes` is 1 MiB and 12 bytes."""
+"""Limits of a batch, which ends with the record that reaches either; Apache Kafka's `max.message.bytes` is 1 MiB and 12
+bytes."""
 _I64_MAX = (1 << 63) - 1
 
 
 class _Encoded(NamedTuple):
-    """A record that waits for its offset; `place` is where it stood among those given."""
+    """A record without an offset so far; `place` is its index in the argument."""
 
     place: int
     partition: int
@@ -42,15 +43,15 @@ def produce(
     """Append `records` (a pair is a key and a value), in their order within each partition.
 
     Args:
-        turns: Numbers; records without key and partition take a partition after the other by them.
-        now_ms: When those are made that do not say so.
+        turns: Numbers by which records without key and partition are spread over the partitions.
+        now_ms: Timestamp of records without one.
 
     Returns:
         The records as they are in the log now, in the order given.
 
     Raises:
-        TypeError, ValueError, KafkaError: A record is not fit to be sent; nothing was.
-        KafkaError, OSError: A batch was refused, or is lost without an answer; those before it are written.
+        TypeError, ValueError, KafkaError: A record is invalid; nothing was sent.
+        KafkaError, OSError: A batch was refused, or got no response; those before it are written.
     """
     expect("records", records, Iterable)
     given = [one if isinstance(one, NewRecord) else _pair(one) for one in records]
@@ -121,7 +122,7 @@ def _send(nodes: NodeConnections, topic: str, batch: list[_Encoded]) -> Iterator
         check(answer.error_code, f"topic {topic!r}: {wrong or answer.error_message or f'partition {partition}'}")
         return answer.base_offset, answer.log_append_time_ms
 
-    # A batch whose answer is lost may be written: without sequences it must not be sent twice.
+    # A batch without a response may be written: without sequences it must not be sent twice.
     base_offset, append_time_ms = nodes.retrying(attempt, repeatable=False)
     for offset, row in enumerate(batch, base_offset):
         timestamp_ms = row.timestamp_ms if append_time_ms < 0 else append_time_ms

@@ -1,4 +1,4 @@
-"""Records out of partitions, from the log's start to the end it has now: past gaps, control batches and aborted data."""
+"""Reading of partitions, from the log start to the present end, without gaps, control batches and aborted data."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FETCH_BYTES = 8 << 20
 
 
 def offsets(nodes: NodeConnections, topic: str, partition: int, isolation: Isolation = "read_uncommitted") -> Offsets:
-    """From where to where the partition can be read: the log start offset, and the high watermark or, for
-    `read_committed`, the last stable offset."""
+    """Return the readable range of a partition: from the log start offset to the high watermark or, for `read_committed`, the
+    last stable offset."""
     level = _level(isolation)
 
     def ask(timestamp: int) -> int:
@@ -50,15 +50,15 @@ def records(
     start: int | None = None,
     end: int | None = None,
 ) -> Iterator[Record]:
-    """The records of a partition, one fetch after the other.
+    """Yield the records of a partition, one fetch after the other.
 
     Args:
-        start: The first offset; None, and whatever lies below the log, stand for the log's start.
-        end: Where to stop, exclusive; None is the end that the log has now. It is not waited for.
+        start: First offset; None, and any offset below the log start, mean the log start.
+        end: End, exclusive; None is the present end of the log. The call does not wait for more records.
 
     Raises:
-        KafkaError: There is no such partition, or a batch is damaged; what lies before it was yielded.
-        OSError: No answer.
+        KafkaError: Unknown partition, or a damaged batch; the records before it were yielded.
+        OSError: No response.
     """
     level = _level(isolation)
     partition_in(nodes.retrying(lambda: nodes.topic(topic)), partition)
@@ -69,7 +69,7 @@ def records(
         data = nodes.retrying(partial(_fetch, nodes, topic, partition, position, level))
         if (
             data.error_code
-        ):  # Out of range: retention or DeleteRecords took what was to be read, or the topic is another.
+        ):  # Out of range: retention or DeleteRecords has removed the records, or the topic is another one.
             start_now = offsets(nodes, topic, partition, isolation).start
             if start_now <= position:
                 return
@@ -86,11 +86,11 @@ def records(
                     )
             position = max(position, batch.next_offset)
         if position == wanted:
-            return  # The log ends in a gap: what was there is compacted away.
+            return  # The log ends in a gap: compaction has removed the records.
 
 
 def _fetch(nodes: NodeConnections, topic: str, partition: int, offset: int, level: int) -> PartitionData:
-    """A fetch that does not wait; of all errors it lets through OFFSET_OUT_OF_RANGE alone."""
+    """Fetch without waiting; OFFSET_OUT_OF_RANGE is returned, all other errors are raised."""
     wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
     request = FetchRequest(
         max_bytes=FETCH_BYTES, isolation_level=level, topics=(FetchTopic(topic=topic, partitions=(wanted,)),)
@@ -106,8 +106,8 @@ def _fetch(nodes: NodeConnections, topic: str, partition: int, offset: int, leve
 
 
 def _whole_batches(data: RecordsPart) -> Iterator[RecordBatch]:
-    """The batches of an answer; a broker may cut the last one."""
-    assert isinstance(data, bytes | memoryview)  # What is read is never a piece of a file.
+    """Yield the batches of a response; a broker may cut the last one."""
+    assert isinstance(data, bytes | memoryview)  # Received data is never a slice of a file.
     at = 0
     while len(data) - at >= HEADER_BYTES:
         batch = RecordBatch(data, at)
@@ -118,12 +118,12 @@ def _whole_batches(data: RecordsPart) -> Iterator[RecordBatch]:
 
 
 class _Shown:
-    """Which batches of one answer a reader is shown, asked for each in turn. Source: KIP-98, "READ_COMMITTED"."""
+    """Visibility of the batches of one response for a reader; called for each in order. Source: KIP-98, "READ_COMMITTED"."""
 
     def __init__(self, aborted: tuple[AbortedTransaction, ...], level: int) -> None:
         self._begin = deque(sorted(aborted, key=lambda one: one.first_offset)) if level else deque()
         self._open: set[int] = set()
-        """Producers inside of an aborted transaction."""
+        """Producers with an aborted transaction at the present batch."""
 
     def admits(self, batch: RecordBatch) -> bool:
         while self._begin and self._begin[0].first_offset <= batch.last_offset:

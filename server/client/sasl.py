@@ -1,4 +1,4 @@
-"""How our own client logs in: PLAIN, SCRAM and OAUTHBEARER, as tokens that go to and fro."""
+"""Logins of our own client, as exchanges of tokens: PLAIN, SCRAM and OAUTHBEARER."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER)
 
 Tokens = Generator[bytes, bytes, None]
-"""Yields what is to be sent, is sent what the broker answers; ends when nothing more is to be said."""
+"""Generator that yields the tokens to send, and is sent the broker's answers; ends with the dialogue."""
 
 _FIRST = re.compile(r"r=(?P<nonce>[\x21-+\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<iterations>[0-9]{1,9})(?:,.*)?")
 
@@ -29,26 +29,26 @@ class LoginConnection(Protocol):
     """A new connection."""
 
     def ask(self, message: Any, version: int) -> Any:
-        """The answer to a request."""
+        """Send a request, and return its response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client logs in with."""
+    """Credentials of a client."""
 
     mechanism: str
-    """One of MECHANISMS."""
+    """Mechanism, one of MECHANISMS."""
     username: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
-    """Of OAUTHBEARER: the signed JWT."""
+    """Signed JWT, for OAUTHBEARER."""
     renew: Callable[[], str] | None = field(default=None, repr=False)
-    """Gives a new one for each login, in the place of that."""
+    """Returns a new token for each login, instead of `token`."""
     is_token: bool = False
     """Whether username and password are id and HMAC of a delegation token (KIP-48)."""
 
     def tokens(self) -> Tokens:
-        """What is to be said."""
+        """Return the dialogue of the mechanism."""
         match self.mechanism:
             case "PLAIN":
                 return _plain(self.username, self.password)
@@ -59,10 +59,10 @@ class Credentials:
 
 
 def log_in(client: LoginConnection, it: Credentials) -> int:
-    """Log in on a new connection; returns how long the session lasts, in ms, 0 if it does not end.
+    """Log in on a new connection; returns the session lifetime in ms, 0 if it does not end.
 
     Raises:
-        OSError: The broker does not let us in, an UnreachableError, or has gone.
+        OSError: The login was refused (an UnreachableError), or the broker has disconnected.
     """
     try:
         offered = client.ask(SaslHandshakeRequest(mechanism=it.mechanism), 1)
@@ -95,7 +95,7 @@ def _plain(username: str, password: str) -> Tokens:
 
 def _bearer(token: str) -> Tokens:
     answer = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
-    if answer:  # an error, which the broker explains once it is confirmed (RFC 7628)
+    if answer:  # an error, which the broker explains after a confirmation (RFC 7628)
         yield b"\x01"
 
 
@@ -108,7 +108,7 @@ def _scram(it: Credentials) -> Tokens:
     if first is None or not first["nonce"].startswith(nonce):
         raise UnreachableError("invalid first SCRAM message from the broker")
     iterations = int(first["iterations"])
-    # Fewer would give the password away to somebody who only says that he is the broker: he could guess at the proof.
+    # Fewer iterations would reveal the password to an impostor, who could guess it from the proof.
     if not ITERATIONS_MIN <= iterations <= 100 * ITERATIONS_MAX:
         raise UnreachableError(f"the broker requests an invalid number of SCRAM iterations ({iterations})")
     try:

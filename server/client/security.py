@@ -1,4 +1,4 @@
-"""How a client's connections are secured before the first request."""
+"""Security of a client's connections before the first request."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What all connections to one cluster have in common."""
+    """Security settings of all connections to one cluster."""
 
     tls: ssl.SSLContext | None = None
-    """None: they are plain."""
+    """TLS context; None: no TLS."""
     login: Credentials | None = None
-    """None: nobody logs in."""
+    """Credentials; None: no login."""
 
     def secured(self, sock: socket.socket, host: str) -> socket.socket:
-        """The connection, once both sides have come to terms; `host` is who it should be with.
+        """Secure a connection with TLS; `host` is the expected name of the broker.
 
         Raises:
-            OSError: They have not, in one line; the socket is closed.
+            OSError: The handshake failed, in one line; the socket is closed.
         """
         if self.tls is None:
             return sock

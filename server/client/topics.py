@@ -1,4 +1,4 @@
-"""Topics: made and deleted."""
+"""Creation and deletion of topics."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def create_topic(
     replicas: int | None = None,
     replication_factor: int | None = None,
 ) -> None:
-    """Make a topic, and wait until its partitions have leaders.
+    """Create a topic, and wait until its partitions have leaders.
 
     Args:
         partitions, replicas: None takes the broker's defaults.
-        replication_factor: The same as `replicas`, of which one is given.
+        replication_factor: Same as `replicas`; give one of both.
 
     Raises:
-        KafkaError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, …; there is no new topic.
+        KafkaError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, …; no topic was created.
     """
     expect("topic name", name, str)
     expect("partitions", partitions, int, type(None))
@@ -78,13 +78,13 @@ def delete_topic(nodes: NodeConnections, name: str) -> None:
 
 
 def option_name(given: object) -> str:
-    """An option's name. Raises TypeError."""
+    """Check an option's name. Raises TypeError."""
     expect("option name", given, str)
     return str(given)
 
 
 def text(value: str | float | bool | None) -> str | None:
-    """An option's value as Kafka writes it."""
+    """Format an option's value as Kafka does."""
     expect("option value", value, str, int, float, bool, type(None))
     if value is None or isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""What the client's helpers take and give: records, topics, groups; and the partition that a key belongs to."""
+"""Arguments and results of the client: records, topics, groups; and the partition of a key."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Content: TypeAlias = str | bytes | None
-"""A key, a value or the content of a header; a text stands for its UTF-8 bytes, None for null (a tombstone's value)."""
+"""A key, a value or the content of a header; a text means its UTF-8 bytes, None is null (a tombstone's value)."""
 HeadersLike: TypeAlias = Mapping[str, Content] | Iterable[tuple[str, Content]]
 
 
 class UnreachableError(ConnectionError):
-    """No connection could be made: nobody answers, the broker does not let us in, or it is not who it says. One line without secrets;
-    nothing was sent."""
+    """No connection could be made: no broker answers, the login is refused, or the broker cannot prove its identity. One line
+    without secrets; nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to be produced. Without `partition` its key decides, as with every Kafka client; records without a key take
-    turns. Without `timestamp_ms` it is made now."""
+    """A record to be produced. Without `partition` its key decides, as with every Kafka client; records without a key are
+    spread over the partitions. Without `timestamp_ms` it has the present time."""
 
     value: Content
     key: Content = None
@@ -63,7 +63,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """What a reader finds in a partition: from `start` (inclusive) to `end` (exclusive)."""
+    """Readable range of a partition: from `start` (inclusive) to `end` (exclusive)."""
 
     start: int
     end: int
@@ -71,10 +71,10 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group and what it has committed: the next offset to read, by (topic, partition).
+    """A group and its committed offsets: the next offset to read, by (topic, partition).
 
-    `state` and `type` are Kafka's words ("Stable", "Empty", …; "classic", "consumer", "share", "streams"), empty where the broker
-    is too old to say them.
+    `state` and `type` are Kafka's words ("Stable", "Empty", …; "classic", "consumer", "share", "streams"), empty if the broker
+    is too old to return them.
     """
 
     group_id: str
@@ -86,7 +86,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """An option of a topic, a broker or a group; `value` is None for what is not shown."""
+    """An option of a topic, a broker or a group; `value` is None if the broker does not show it."""
 
     name: str
     value: str | None
@@ -96,14 +96,14 @@ class Config:
 
 
 def expect(what: str, value: object, *kinds: type) -> None:
-    """TypeError, in one line, unless `value` is of one of `kinds`; True and False are no numbers."""
+    """Raise TypeError, in one line, unless `value` is of one of `kinds`; True and False are not numbers."""
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
         raise TypeError(f"{what} must be {names}, not {type(value).__name__} ({value!r:.60})")
 
 
 def content(what: str, value: Content) -> bytes | None:
-    """`value` as bytes; `what` names it when it is none of the three. Raises TypeError."""
+    """Return `value` as bytes; `what` names it in the error if it is none of the three types. Raises TypeError."""
     if isinstance(value, str):
         return value.encode()
     if value is None or isinstance(value, bytes):
@@ -112,7 +112,7 @@ def content(what: str, value: Content) -> bytes | None:
 
 
 def headers(given: HeadersLike) -> tuple[tuple[str, bytes | None], ...]:
-    """Headers as the wire has them, in the order given. Raises TypeError."""
+    """Return headers in the format of the wire, in the order given. Raises TypeError."""
     pairs = given.items() if isinstance(given, Mapping) else given
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
         raise TypeError(f"record headers must be a mapping or pairs of name and value, not {given!r:.60}")
@@ -132,7 +132,8 @@ _MASK = 0xFFFF_FFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Austin Appleby's 32-bit MurmurHash2 with Kafka's seed, unsigned: clients put keys by it, so we put them where they do."""
+    """Return Austin Appleby's 32-bit MurmurHash2 with Kafka's seed, unsigned: clients select a key's partition by it, so we do
+    the same."""
     whole = len(data) & ~3
     result = _SEED ^ len(data)
     for at in range(0, whole, 4):
@@ -150,5 +151,5 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def partition_of_hash(hashed: int, partitions: int) -> int:
-    """Where a key of this `murmur2` belongs."""
+    """Return the partition of a key with this `murmur2`."""
     return (hashed & 0x7FFF_FFFF) % partitions

@@ -1,10 +1,10 @@
-"""Which APIs are served: API key -> handler.
+"""The served APIs: API key -> handler.
 
-Each API has a file here, named like its messages file, with one function that answers it, and no other does:
-`handle(ctx: Context, request: Request)`. It returns the answer, or a coroutine that makes it where that may have to wait
-(`network.desk.Handler`): an `async def` always does, so only APIs with many small requests are plain functions (heartbeats: see
-`coordinating`). A handler and its messages load when the API is first spoken, in a thread, so a broker starts without making
-thirty APIs' classes; `serve` has most of them loaded soon after.
+Each API has a module here, named like its messages module, with one function that answers it, `handle(ctx: Context, request:
+Request)`. It returns the response, or a coroutine that makes it if that may have to wait (`network.desk.Handler`). An `async
+def` always returns a coroutine, so only APIs with many small requests are plain functions (heartbeats: see `coordinating`). A
+handler and its messages are loaded with the first request of the API, in a thread, so that a start does not make thirty APIs'
+classes; `serve` loads most of them soon after.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ Handler: TypeAlias = Callable[[Any, Request], Any]
 
 
 class Trait(Flag):
-    """What is not so of each API."""
+    """Properties that only some APIs have."""
 
     CONTROLLER = auto()
-    """It is answered at a controller's listener, too: those of Apache Kafka's that are for clients and tools, not for brokers and other
-    controllers."""
+    """The API is also served at a controller's listener: APIs of Apache Kafka's controllers for clients and tools, not those
+    for brokers and other controllers."""
     SELDOM = auto()
-    """It is not loaded ahead: most brokers are never asked, and would keep two megabytes for all of these."""
+    """The API is not loaded ahead: most brokers never get a request for it, and all of these would take two megabytes."""
     GROUPS = auto()
-    """It asks for the coordinator of groups, which is loaded with its handler."""
+    """The API uses the group coordinator, which is loaded with its handler."""
     TRANSACTIONS = auto()
-    """Likewise, of transactions. Not InitProducerId and Produce, which mostly need none: a client with transactions begins with
-    FindCoordinator."""
+    """The API uses the transaction coordinator, which is loaded with its handler. Not InitProducerId and Produce, which mostly
+    do not need it: a client with transactions begins with FindCoordinator."""
 
 
 _CONTROLLER, _SELDOM, _GROUPS, _TRANSACTIONS = Trait
@@ -112,25 +112,26 @@ TRAITS = {
     "WriteShareGroupState": _SELDOM,
     "WriteTxnMarkers": _SELDOM,
 }
-"""By API; one without a row has none."""
+"""Traits by API; an API without a row has none."""
 
 
 CONTROLLER_KEYS = frozenset(key for key, api in APIS.items() if Trait.CONTROLLER in TRAITS.get(api.name, Trait(0)))
-"""Of the APIs that a controller's listener answers."""
+"""Keys of the APIs that a controller's listener serves."""
 
 
 LAYERS = ("faults", "quotas")
-"""Who may stand between connections and handlers, the innermost first."""
+"""Layers between connections and handlers, the innermost first."""
 
 _LOADED: set[int] = set()
-"""The keys of APIs whose modules are there, for all brokers of the process: one that is just being imported would be waited for."""
+"""Keys of the APIs whose modules are loaded, for all brokers of the process. A module that is being imported is not listed: to
+import it again would block."""
 
 
 class Handlers(dict[int, Handler]):
-    """The handlers loaded so far; a missing key loads its handler, or is a KeyError if there is no such API.
+    """The handlers loaded so far; a missing key loads its handler, or raises KeyError for an unknown API.
 
     Args:
-        release: The one that is emulated: what it does not have is not served either.
+        release: The emulated release: APIs and versions that it does not have are not served.
         unstable: Whether versions that Apache Kafka has not released are served; an emulated release has none.
     """
 
@@ -139,11 +140,11 @@ class Handlers(dict[int, Handler]):
         self._release = release
         self._unstable = unstable
         self._own: dict[int, Handler] = {}
-        """By key, whatever is asked in their stead."""
+        """Handlers by key, without layers around them."""
         self._instead: dict[str, Mapping[int, Callable[[Handler], Handler]]] = {}
-        """By layer, of LAYERS."""
+        """Wrappers by layer, of LAYERS."""
         self._loading: defaultdict[int, trio.Lock] = defaultdict(trio.Lock)
-        """By key: a thousand connections may begin with the same API, and nobody waits for what others begin with."""
+        """Locks by key: a thousand connections may begin with the same API, and other APIs do not wait for it."""
 
     def __missing__(self, key: int) -> Handler:
         api = APIS[key]
@@ -160,10 +161,10 @@ class Handlers(dict[int, Handler]):
         return self[key]
 
     def interpose(self, layer: str, instead: Mapping[int, Callable[[Handler], Handler]]) -> None:
-        """Have others asked in their stead, which are made of them, for these APIs; for all others they themselves.
+        """Put wrappers around the handlers of these APIs; all other handlers of the layer are not wrapped.
 
-        `layer` is one of LAYERS, each of which has its own others; what it had before is gone.
-        Holds from the next request on, of connections that are open, too.
+        `layer` is one of LAYERS, each with its own wrappers; the previous ones are dropped. Takes effect with the next request,
+        also on open connections.
         """
         self._instead[layer] = instead
         for key in self._own:
@@ -178,25 +179,26 @@ class Handlers(dict[int, Handler]):
         self[key] = handler
 
     async def loaded(self, key: int) -> Handler:
-        """`self[key]`, loaded in a thread if it has to be: the first request of groups would keep others for a tenth of a second.
+        """Return `self[key]`, loaded in a thread if necessary: the first group request would delay others for a tenth of a
+        second.
 
         Raises:
-            KeyError: There is no such API.
+            KeyError: Unknown API.
         """
         async with self._loading[key]:
             if key in APIS and key not in _LOADED:
-                with suppress(RuntimeError):  # no thread can be had
+                with suppress(RuntimeError):  # no thread can be started
                     await trio.to_thread.run_sync(load, key)
         return self[key]
 
     @staticmethod
     def keys_ahead() -> list[int]:
-        """Those of the APIs that are worth loading before somebody asks."""
+        """List the APIs that are worth loading before their first request."""
         return sorted(key for key, api in APIS.items() if Trait.SELDOM not in TRAITS.get(api.name, Trait(0)))
 
 
 def _as_of(release: Release, handler: Handler) -> Handler:
-    """The handler, which ends a connection that brings a version that the release does not have, as that release does."""
+    """Wrap the handler to close a connection that uses a version that the release does not have, as that release does."""
 
     def handle(ctx: Any, request: Request) -> Any:
         key = request.api.key
@@ -213,7 +215,7 @@ def _as_of(release: Release, handler: Handler) -> Handler:
 
 
 def _without(unstable: int, handler: Handler) -> Handler:
-    """The handler, which ends a connection that brings the unstable version, as one that brings a version unheard of."""
+    """Wrap the handler to close a connection that uses the unstable version, like any unknown version."""
 
     def handle(ctx: Any, request: Request) -> Any:
         if request.version == unstable:
@@ -227,8 +229,8 @@ def _without(unstable: int, handler: Handler) -> Handler:
 
 
 def load(key: int) -> None:
-    """Do, in any thread, what the first request of an API would wait for: 5 to 20 ms, in its newest version; where it asks for
-    a coordinator, a tenth of a second."""
+    """Do the work that the first request of an API would wait for, in any thread: 5 to 20 ms, for its newest version; with a
+    coordinator, a tenth of a second."""
     api = APIS[key]
     version = api.versions[1]
     for trait in (Trait.GROUPS, Trait.TRANSACTIONS):
@@ -240,8 +242,8 @@ def load(key: int) -> None:
 
 
 def _handler(api: Api) -> Handler:
-    """As clients are served: who may not send such requests at all does not come to it."""
-    from .permissions import guarded  # as late as the handlers
+    """Return the handler with its check of permissions: it gets no requests that the client may not send at all."""
+    from .permissions import guarded  # loaded with the first handler
 
     return guarded(api, _module(api))
 

@@ -1,4 +1,4 @@
-"""What the requests about access control entries have in common."""
+"""Common parts of the requests about access control entries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_AUTHORIZER = "No Authorizer is configured"
 async def check_known(
     request: Request, rows: Iterable[AclCreation | DeleteAclsFilter | DescribeAclsRequest], time_slice: TimeSlice
 ) -> None:
-    """Raise ProtocolError, which ends the connection, if a kind is UNKNOWN, as Apache Kafka does with it."""
+    """Raise ProtocolError, which closes the connection, if a kind is UNKNOWN (code 0), as Apache Kafka does."""
     async for row in time_slice.each(rows):
         if isinstance(row, AclCreation):
             kinds = (row.resource_type, row.resource_pattern_type, row.operation, row.permission_type)
@@ -41,11 +41,11 @@ async def check_known(
 async def changes_for(
     ctx: Context, request: Request, rows: Iterable[AclCreation | DeleteAclsFilter], time_slice: TimeSlice
 ) -> AclChanges:
-    """Who changes entries for a client that may have them changed.
+    """Return the changes of ACLs, if the client may alter them.
 
     Raises:
-        ProtocolError: As `check_known`.
-        KafkaError: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED (there is no authorizer).
+        ProtocolError: See `check_known`.
+        KafkaError: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED (without an authorizer).
     """
     await check_known(request, rows, time_slice)
     if not ctx.may(AclOperation.ALTER, ResourceType.CLUSTER):
@@ -56,12 +56,12 @@ async def changes_for(
 
 
 def kind(of: type[Kind], code: int) -> Kind:
-    """The kind with this code, UNKNOWN where there is none."""
+    """Return the kind with this code, or UNKNOWN."""
     return of(code if 0 < code < len(of) else 0)
 
 
 def as_filter(row: DeleteAclsFilter | DescribeAclsRequest) -> AclFilter:
-    """What a request asks for; a kind that there is not, means nothing."""
+    """Make a filter of a request; a kind whose code does not exist matches nothing."""
     return AclFilter(
         kind(ResourceType, row.resource_type_filter),
         row.resource_name_filter,

@@ -1,12 +1,12 @@
 """AddPartitionsToTxn, API key 24, versions 0-5.
 
 Behaviour
-- All partitions of a transaction are added or none: beside one that does not exist, or a topic that clients may not
-  write, the others are OPERATION_NOT_ATTEMPTED.
-- Versions 4 and 5, meant for brokers, ask for several transactions, and perhaps only whether the partitions are in
-  them; one that is not is TRANSACTION_ABORTABLE (KIP-890).
-- Nobody adds partitions of the broker's own topics here (TOPIC_AUTHORIZATION_FAILED). Apache Kafka lets versions 4 and 5,
-  with which its brokers add `__consumer_offsets` for TxnOffsetCommit; our coordinators speak to each other without it.
+- All partitions of a transaction are added or none: if one does not exist, or is of a topic that clients may not write, the
+  others are OPERATION_NOT_ATTEMPTED.
+- Versions 4 and 5, meant for brokers, name several transactions, and may only check whether the partitions are in them; a
+  partition that is not is TRANSACTION_ABORTABLE (KIP-890).
+- Partitions of the broker's own topics cannot be added (TOPIC_AUTHORIZATION_FAILED). Apache Kafka allows it with versions 4 and
+  5, with which its brokers add `__consumer_offsets` for TxnOffsetCommit; our coordinators call each other directly.
 - Versions 4 and 5 need CLUSTER_ACTION on the cluster, and no right to the topics.
 - PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
 """
@@ -50,7 +50,7 @@ async def handle(ctx: Context, request: Request) -> AddPartitionsToTxnResponse:
         )
         codes = await _add(ctx, asked, request.version, time_slice)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _by_topic(codes, time_slice))
-    # The transactional id is a key: of several with the same one, the first counts.
+    # The transactional id is a key: of several rows with the same one, the first counts.
     transactions: dict[str, AddPartitionsToTxnTransaction] = {}
     async for one in time_slice.each(body.transactions):
         transactions.setdefault(one.transactional_id, one)
@@ -87,13 +87,13 @@ async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int,
         async for one, code in time_slice.each(codes.items()):
             codes[one] = code or ErrorCode.OPERATION_NOT_ATTEMPTED
         return codes
-    # All of them exist, so there are no more than there are partitions.
+    # All of them exist, so their number is limited.
     partitions = list(codes)
     services = ctx.services
     producer = Producer(asked.producer_id, asked.producer_epoch)
     try:
         async for one in time_slice.each(() if asked.verify_only else partitions):
-            await have_made(services.topics.partition(*one).log)  # a marker that ends the transaction does not wait
+            await have_made(services.topics.partition(*one).log)  # a marker that ends the transaction must not wait
         transactions = services.coordinators.transactions
         shard = await transactions.route(ctx.node, asked.transactional_id)
         if asked.verify_only:
@@ -113,7 +113,7 @@ async def _add(ctx: Context, asked: AddPartitionsToTxnTransaction, version: int,
 
 
 def _refused(ctx: Context, one: TopicPartition, *, adds: bool) -> ErrorCode:
-    """Why the partition cannot be in a transaction, whichever; NONE if it can."""
+    """Return the error of a partition that cannot be in any transaction; NONE if it can."""
     if adds and one.topic in INTERNAL_TOPICS:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     try:
@@ -124,7 +124,7 @@ def _refused(ctx: Context, one: TopicPartition, *, adds: bool) -> ErrorCode:
 
 
 async def _by_topic(codes: Codes, time_slice: TimeSlice) -> tuple[AddPartitionsToTxnTopicResult, ...]:
-    """The rows of the answer; `codes` is empty then."""
+    """Make the rows of the response; empties `codes`."""
     by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     async for (topic, partition), code in time_slice.each(codes.items()):
         result = AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)

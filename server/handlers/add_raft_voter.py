@@ -1,11 +1,12 @@
 """AddRaftVoter, API key 80, versions 0-1 (KIP-853).
 
 Behaviour
-- What is wrong with the request is told first. While kraft.version is 0, as where Apache Kafka's voters are those of
-  controller.quorum.voters, they do not change (UNSUPPORTED_VERSION).
+- Errors of the request are returned first. While kraft.version is 0, as if the voters were those of controller.quorum.voters,
+  they cannot change (UNSUPPORTED_VERSION).
 
 Differs from Apache Kafka
-- Nor do they change from kraft.version 1 on: a known voter is DUPLICATE_VOTER, any other INVALID_REQUEST with the reason.
+- Voters cannot change from kraft.version 1 on either: a known voter is DUPLICATE_VOTER, any other INVALID_REQUEST with the
+  reason.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 
 NAMED_MAX = 100
-"""Listeners of the client's that an error names."""
+"""Number of the client's listeners that an error lists."""
 
 
 async def handle(ctx: Context, request: Request) -> AddRaftVoterResponse:
@@ -46,7 +47,7 @@ async def handle(ctx: Context, request: Request) -> AddRaftVoterResponse:
 
 
 def voters(ctx: Context) -> list[str]:
-    """The voters as Apache Kafka writes them."""
+    """List the voters as Apache Kafka writes them."""
     cluster = ctx.services.cluster
     directory = uuid_text(cluster.directory_id())
     ids = list(cluster.controllers()) or [cluster.quorum_leader()]
@@ -54,7 +55,7 @@ def voters(ctx: Context) -> list[str]:
 
 
 def check_voter(ctx: Context, cluster_id: str | None, voter_id: int, directory_id: bytes, what: str) -> None:
-    """What is asked of a voter that shall come ("Add") or go ("Remove").
+    """Check the request to add ("Add") or remove ("Remove") a voter.
 
     Raises:
         KafkaError: CLUSTER_AUTHORIZATION_FAILED, INCONSISTENT_CLUSTER_ID, INVALID_REQUEST.

@@ -3,7 +3,7 @@
 Behaviour
 - Each entity succeeds or fails on its own (INVALID_REQUEST); one that is named twice fails with one row, though its first
   alteration holds.
-- All that changes is one write of the catalog. When the answer is sent, it holds: for clients that are connected, too.
+- All changes are one write of the catalog. They are in effect when the response is sent, also for connected clients.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 
 CHANGES_MAX = 10_000
-"""Apache Kafka's controller writes no more records for one request."""
+"""Largest number of changes in a request; Apache Kafka's controller writes no more records for one request."""
 
 
 async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
@@ -34,7 +34,7 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
     try:
         if not ctx.may(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-        # One that changes nothing of its entity is work, too.
+        # An alteration without effect on its entity is work as well.
         counts = await time_slice.map(lambda entry: len(entry.ops), body.entries[: CHANGES_MAX + 1])
         if len(counts) > CHANGES_MAX or sum(counts) > CHANGES_MAX:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"Too many changes in one request (limit {CHANGES_MAX}).")
@@ -42,7 +42,7 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
         refused: list[EntryResponse] = []
         async for entry in time_slice.each(body.entries):
             names = await _names(entry, time_slice)
-            if len(names) > len(TYPES):  # it is refused anyway, and to compare it with others would take long
+            if len(names) > len(TYPES):  # it is refused anyway, and to compare it with others would be slow
                 refused.append(_refused(entry, Entity.of(names)))
             else:
                 ops = [(op.key, None if op.remove else op.value) for op in entry.ops]
@@ -60,7 +60,7 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
 
 
 async def _names(entry: EntryData, time_slice: TimeSlice) -> dict[str, str | None]:
-    """The last name of each type; of one type more than there are, no more are looked at."""
+    """Return the last name of each type; stops once an entity has more types than are known."""
     names: dict[str, str | None] = {}
     async for part in time_slice.each(entry.entity):
         names[part.entity_type] = part.entity_name

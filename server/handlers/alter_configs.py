@@ -1,12 +1,13 @@
-"""AlterConfigs, API key 33, versions 0-2, and what it shares with IncrementalAlterConfigs.
+"""AlterConfigs, API key 33, versions 0-2, and the code that it shares with IncrementalAlterConfigs.
 
 Behaviour
 - All overrides of a topic, or all dynamic configs of the node or (empty name) of all nodes, are replaced.
 - A request that names more than CHANGES_MAX configs is refused whole (POLICY_VIOLATION).
-- Checked as a whole first; a refused resource keeps what it had, the others of the request succeed. Changes hold at
-  once, for open logs too.
-- Groups and client metrics subscriptions of any name may have configs; those without any are not kept. Levels of loggers are
-  for IncrementalAlterConfigs alone (AlterConfigs knows no such resource, as in Kafka), and last as long as the broker.
+- Each resource is checked as a whole first; a refused one keeps its configs, the others in the request succeed. Changes take
+  effect at once, also for open logs.
+- Groups and client metrics subscriptions of any name may have configs; those without configs are not stored. Only
+  IncrementalAlterConfigs changes levels of loggers (AlterConfigs does not know this resource, as in Kafka); they last as long
+  as the broker.
 
 Differs from Apache Kafka
 - Configs of share and streams groups cannot be set: INVALID_CONFIG.
@@ -51,7 +52,7 @@ _WITHOUT_EFFECT = Floods(logging.getLogger("ottla.configs"))
 
 
 class ResourceWish(NamedTuple):
-    """What a request wants of one resource."""
+    """Changes that a request makes to one resource."""
 
     kind: int
     name: str
@@ -59,10 +60,10 @@ class ResourceWish(NamedTuple):
 
 
 CHANGES_MAX = 10_000
-"""Apache Kafka's controller writes no more records for one request."""
+"""Largest number of configs in a request; Apache Kafka's controller writes no more records for one request."""
 
 RESOURCES_AT_A_TIME = 1_000
-"""Their topics share one write of the catalog. Others who want to change configs wait until it is done."""
+"""Resources whose topics share one write of the catalog. Other changes of configs wait until it is done."""
 
 Refusal = tuple[ErrorCode, str | None]
 
@@ -91,7 +92,7 @@ async def alter(
     validate_only: bool,
     replace: bool,
 ) -> list[AlterConfigsResourceResponse]:
-    """Fulfil what is wished of each resource or say why not; with `replace`, what a wish does not name is unset."""
+    """Alter each resource, or return the reason for a refusal; with `replace`, configs that are not named are unset."""
     time_slice = TimeSlice()
     stands: dict[tuple[int, str], int] = {}
     changes_left = CHANGES_MAX
@@ -117,13 +118,13 @@ async def alter(
                         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
                     if key[0] != ConfigResourceType.BROKER_LOGGER:
                         check_configs_of(ctx, AclOperation.ALTER_CONFIGS, *key)
-                    elif not replace:  # else there is nothing to be allowed
+                    elif not replace:  # otherwise the resource type is unknown
                         check_without_words(ctx, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
                     await _alter_one(
                         ctx, wish_of(resource), time_slice, changed, validate_only=validate_only, replace=replace
                     )
                 except KafkaError as error:
-                    refused[key] = error.code, error.message  # the error itself would name this frame, a cycle
+                    refused[key] = error.code, error.message  # the error itself would refer to this frame, a cycle
             refused |= await _write(ctx, changed)
         async for resource in time_slice.each(some):
             kind, name = resource.resource_type, resource.resource_name
@@ -138,19 +139,19 @@ async def alter(
 
 @dataclass(slots=True)
 class Changed:
-    """What several resources are to have, written in one go a kind."""
+    """New configs of several resources, written together for each kind."""
 
     topics: dict[Topic, Configs] = field(default_factory=dict)
     groups: dict[str, Configs] = field(default_factory=dict)
     client_metrics: dict[str, Configs] = field(default_factory=dict)
     addresses: Mapping[str, str | None] = field(default_factory=dict)
-    """Of hosts that OVERRIDES is to name."""
+    """Addresses of hosts that OVERRIDES will name."""
 
 
 async def _addresses(
     ctx: Context, resources: Sequence[Sought], wish_of: Callable[[Sought], ResourceWish]
 ) -> Mapping[str, str | None]:
-    """Of the hosts that wishes for OVERRIDES name, before anybody has to wait for it; of no names for who may not wish."""
+    """Resolve the hosts in values for OVERRIDES before the lock is taken; none for a client that may not set them."""
     brokers = [resource for resource in resources if resource.resource_type == ConfigResourceType.BROKER]
     texts = [
         change.value
@@ -164,7 +165,7 @@ async def _addresses(
 
 
 async def _write(ctx: Context, changed: Changed) -> dict[tuple[int, str], Refusal]:
-    """Give resources their new configs, all of a kind in one write of the catalog; returns which did not get them, and why."""
+    """Write the new configs of resources, all of a kind in one write of the catalog; returns the refused ones, with reasons."""
     changes = ctx.services.config_changes
     refused: dict[tuple[int, str], Refusal] = {}
     try:
@@ -191,7 +192,7 @@ async def _write(ctx: Context, changed: Changed) -> dict[tuple[int, str], Refusa
 async def _alter_one(
     ctx: Context, wish: ResourceWish, time_slice: TimeSlice, changed: Changed, *, validate_only: bool, replace: bool
 ) -> None:
-    """Change a broker's configs or loggers, or check those of another resource and note what they will be, if that is new."""
+    """Change a broker's configs or loggers; for another resource, check its new configs and note them if they differ."""
     match wish.kind:
         case ConfigResourceType.TOPIC:
             topic, present, configs = _changed_topic(ctx, wish, replace=replace)
@@ -218,7 +219,7 @@ async def _alter_one(
 def _changed_topic(
     ctx: Context, wish: ResourceWish, *, replace: bool
 ) -> tuple[Topic, Mapping[str, str], Mapping[str, str]]:
-    """The topic, its overrides, and what they are to be."""
+    """Return the topic, its present overrides, and the new ones."""
     services = ctx.services
     if not wish.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
@@ -231,7 +232,8 @@ def _changed_topic(
 
 
 def _node_id(ctx: Context, name: str) -> int:
-    """The node that `name` means: the one that was asked. A controller may be asked for any, and for controllers.
+    """Return the id of the node that `name` means: only the one that received the request. A controller accepts any node, and
+    controllers.
 
     Raises:
         KafkaError: INVALID_REQUEST.
@@ -247,7 +249,7 @@ def _node_id(ctx: Context, name: str) -> int:
 
 
 def _controllers(ctx: Context) -> Iterator[int]:
-    """Those that are no nodes: what is set of them is kept and shown, and nothing here goes by it."""
+    """Yield the ids of controllers that are not nodes: their configs are stored and shown, but have no effect here."""
     for listener in ctx.services.config.static.controllers:
         if listener.controller_id is not None:
             yield listener.controller_id
@@ -271,8 +273,8 @@ async def _alter_broker(
     names = [change.name for change in wish.changes]
     changed_nodes: dict[int, BrokerConfig] = {}
     limited_nodes: list[BrokerConfig] = []
-    for node_id in node_ids:  # what holds for all nodes must suit each node's own values
-        # Nobody else changes configs meanwhile; to read long ones takes some milliseconds, each time.
+    for node_id in node_ids:  # a value for all nodes must suit each node's own values
+        # No other config change runs now; to read long values takes some milliseconds, each time.
         if time_slice.is_over():
             await time_slice.next()
         config = services.config.of(node_id)

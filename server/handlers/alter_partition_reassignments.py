@@ -2,8 +2,8 @@
 
 Behaviour
 - More than CHANGES_MAX changes are refused whole (POLICY_VIOLATION).
-- A partition has its new replicas when the answer is sent, unless one is stopped, or held back by a throttle of replication:
-  all of them are one log. Until then the reassignment is under way (`cluster.reassignments`).
+- A partition has its new replicas when the response is sent, as all of them are one log, unless a replica is stopped or
+  throttled. Then the reassignment is in progress (`cluster.reassignments`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
 
 
 async def refused(_: Context, request: Request, error: KafkaError) -> AlterPartitionReassignmentsResponse:
-    """The error, of the whole and of each row."""
+    """Return the error for the whole request and in each row."""
     body: AlterPartitionReassignmentsRequest = request.body
     time_slice, reasons, responses = TimeSlice(), Reasons(), []
     async for topic in time_slice.each(body.topics):

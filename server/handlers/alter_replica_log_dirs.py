@@ -1,13 +1,14 @@
 """AlterReplicaLogDirs, API key 34, versions 1-2 (KIP-113).
 
 Behaviour
-- A partition that lies in the directory is done with; a move of it that is under way to another one is given up.
-- What is answered is that the move has begun; DescribeLogDirs shows how far it is.
+- A partition that is in the directory already needs no move; a running move to another directory is cancelled.
+- The response says that the move has begun; DescribeLogDirs shows its progress.
 - A partition that is named for two directories goes to the last of them.
 
 Differs from Apache Kafka
 - All nodes share the log, so it moves for each of them.
-- A node without a replica does not remember the directory for the day on which it gets one (REPLICA_NOT_AVAILABLE all the same).
+- A node without a replica does not remember the directory for a later replica (the answer is REPLICA_NOT_AVAILABLE all the
+  same).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ async def handle(ctx: Context, request: Request) -> AlterReplicaLogDirsResponse:
 
 
 async def refused(_: Context, request: Request, error: KafkaError) -> AlterReplicaLogDirsResponse:
-    """The code, of each row."""
+    """Return the error code in each row."""
     time_slice = TimeSlice()
     return await _answer(dict.fromkeys(await _wanted(request.body, time_slice), error.code), time_slice)
 
@@ -63,7 +64,7 @@ async def _wanted(body: AlterReplicaLogDirsRequest, time_slice: TimeSlice) -> di
 
 
 async def _answer(codes: dict[TopicPartition, ErrorCode], time_slice: TimeSlice) -> AlterReplicaLogDirsResponse:
-    """The answer; `codes` is empty then."""
+    """Make the response; empties `codes`."""
     rows: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
     async for (name, index), code in time_slice.each(codes.items()):
         rows[name].append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))

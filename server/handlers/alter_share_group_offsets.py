@@ -1,7 +1,7 @@
 """AlterShareGroupOffsets, API key 91, version 0.
 
 Behaviour
-- A share group without members begins at these offsets; one that does not exist is made. Its members must be gone (NON_EMPTY_GROUP).
+- A share group begins at these offsets; one that does not exist is created. It must not have members (NON_EMPTY_GROUP).
 - Each partition has its own error; a topic that is named twice counts for its first row.
 - UNSUPPORTED_VERSION as in ShareGroupHeartbeat.
 """
@@ -49,7 +49,7 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
         taken = (topic for name, topic in topics.items() if name not in refused)
         async for topic in ctx.time_slice.each(
             chain(map(topics.__getitem__, refused), taken)
-        ):  # Apache Kafka tells of the refused ones first.
+        ):  # Apache Kafka lists the refused ones first.
             answers.append(await _told(ctx, topic, offsets, refused, refusals))
         await ctx.time_slice.empty(topics)
         return AlterShareGroupOffsetsResponse(responses=tuple(answers))
@@ -65,7 +65,7 @@ async def _take(
     offsets: dict[bytes, dict[int, int]],
     refused: dict[str, KafkaError],
 ) -> None:
-    """Put down the partitions of the topic that there are, or why it is refused as a whole."""
+    """Note the existing partitions of the topic, or the reason why the whole topic is refused."""
     if not ctx.may(AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
         refused[topic.topic_name] = refusal(ResourceType.TOPIC)
         return

@@ -1,11 +1,11 @@
 """AlterUserScramCredentials, API key 51, version 0.
 
 Behaviour
-- A user may be named once in a request, for deletion or for one credential, else DUPLICATE_RESOURCE. Those that are in order are
-  written together, the others have their errors, in Apache Kafka's order of checks: UNACCEPTABLE_CREDENTIAL (no name, fewer than
-  4 096 or more than 16 384 iterations), UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND.
+- A user may be named once in a request, for deletion or for one credential, else DUPLICATE_RESOURCE. Valid ones are written
+  together, the others have their errors, in Apache Kafka's order of checks: UNACCEPTABLE_CREDENTIAL (no name, fewer than 4 096
+  or more than 16 384 iterations), UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND.
 - Names and salts have bounds, which differs from Apache Kafka.
-- The password comes salted (the client has done the work); what is kept of it is made here.
+- The client sends the salted password; the stored credential is computed here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Error = tuple[ErrorCode, str]
 _Wish = ScramCredentialDeletion | ScramCredentialUpsertion
 
 NAME_CHARS_MAX, SALT_BYTES_MAX = 1_024, 256
-"""What is stored has to have an end."""
+"""Limits of a stored credential."""
 
 _TWICE: _Error = (ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 _NAMELESS: _Error = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
@@ -65,7 +65,7 @@ async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsRes
     async for wanted in time_slice.each(wishes):
         name, mechanism = wanted.name, CODES.get(wanted.mechanism)
         if name in results:
-            # A user that was refused once stays so, for the first reason.
+            # A user that was refused once stays refused, for the first reason.
             if results[name] is None:
                 results[name] = _TWICE
                 deletions.pop(name, None)

@@ -1,13 +1,13 @@
 """ApiVersions, API key 18, versions 0-4.
 
 Behaviour
-- The rows are computed from the handler table, so what is served and what is advertised cannot differ.
-- A version we do not know is answered in version 0 with UNSUPPORTED_VERSION and the row of
+- The rows are computed from the handler table, so served and advertised versions cannot differ.
+- An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the row of
   ApiVersions itself, so that the client can choose again (KIP-511).
 - From version 3 the client's software name and version must look like names (KIP-511), else
   INVALID_REQUEST.
-- A broker that plays an older release (`config/emulation`) names that release's APIs, versions and features.
-- At a controller's listener, what controllers answer.
+- A broker that emulates an older release (`config/emulation`) lists that release's APIs, versions and features.
+- A controller's listener lists the APIs of controllers.
 - Version 4 alone may carry features whose minimum is 0 (KAFKA-17011).
 """
 
@@ -35,23 +35,23 @@ from . import CONTROLLER_KEYS
 OF_METRICS = ("GetTelemetrySubscriptions", "PushTelemetry")
 FIRST_VERSION_WITH_ZERO = 4
 ANSWERS_KEPT = 16
-"""Of a broker's listeners, versions and lives the present ones; each takes some kilobytes."""
+"""Number of cached responses: those of a broker's listeners and versions. Each takes some kilobytes."""
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 SOFTWARE_CHARS_MAX = 255
-"""Of each of both that is kept, for as long as the connection lasts."""
+"""Largest length of each, name and version, that is kept as long as the connection lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptAnswer(ApiVersionsResponse, Kept):
-    """The answer of most clients: sixty rows, which take a third of the request to write."""
+    """The response to most clients: sixty rows, which take a third of the request's time to write."""
 
     written: dict[int, bytes] = field(init=False, repr=False, compare=False, default_factory=dict)
 
 
 class Named(NamedTuple):
-    """By what `api_rows` chooses."""
+    """Arguments by which `api_rows` selects."""
 
     release: Release | None
     is_controller: bool
@@ -88,14 +88,15 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
 def _answer(
     named: Named, features: tuple[tuple[str, Feature], ...], features_epoch: int, shows_zero: bool
 ) -> KeptAnswer:
-    """All that it says is among the arguments, so it may be kept: every client's first question has the same answer."""
+    """Make the response. It depends only on the arguments, so it is cached: the first request of every client has the same
+    response."""
     return KeptAnswer(
         error_code=ErrorCode.NONE,
         api_keys=api_rows(*named),
         supported_features=tuple(
             SupportedFeatureKey(name=name, min_version=feature.min_level, max_version=feature.max_level)
             for name, feature in features
-            # Clients of version 3 take a minimum of 0 for an error.
+            # Clients of version 3 treat a minimum of 0 as an error.
             if feature.max_level and (shows_zero or feature.min_level > 0)
         ),
         finalized_features_epoch=features_epoch,
@@ -114,10 +115,11 @@ def api_rows(
     takes_metrics: bool = True,
     unstable: bool = False,
 ) -> tuple[ApiVersion, ...]:
-    """One row per API that has a handler, by key; of those that `release` has, if it is emulated, and a controller answers.
+    """Make one row for each API that has a handler, by key; only APIs of `release`, if it is emulated, and only those of
+    controllers at their listener.
 
-    Those by which clients push metrics are named where somebody takes them, and versions that are unstable in Apache Kafka
-    where they are `unstable`, not of a release that is emulated.
+    APIs with which clients push metrics are listed if there is a receiver. Versions that are unstable in Apache Kafka are
+    listed if `unstable`, but not for an emulated release.
     """
     rows = []
     for key in sorted(CONTROLLER_KEYS if is_controller else APIS):

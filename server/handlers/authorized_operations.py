@@ -1,4 +1,4 @@
-"""What a client may do, as the bit fields of KIP-430. Without an authorizer: everything.
+"""Operations that a client may do, as the bit fields of KIP-430. Without an authorizer: all.
 
 Bit n stands for the operation with ACL code n.
 """
@@ -11,7 +11,7 @@ from ..security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
 from ..services.context import Context
 
 NOT_ASKED = -(2**31)
-"""Kafka's answer where the request did not ask for operations."""
+"""Kafka's value if the request did not include operations."""
 
 _OF_TOPICS = (
     AclOperation.READ,
@@ -42,18 +42,18 @@ _OF_GROUPS = (  # describing or altering a group's configs included (KIP-848)
 
 
 def topic_operations(ctx: Context, name: str) -> int:
-    """Of the operations that a topic knows those that the client may do."""
+    """Return the operations on a topic that the client may do."""
     return _allowed(ctx, _OF_TOPICS, ResourceType.TOPIC, name)
 
 
 def cluster_operations(ctx: Context) -> int:
-    """Of the operations that the cluster knows those that the client may do; none if it may not describe it, as in Kafka."""
+    """Return the operations on the cluster that the client may do; none if it may not describe the cluster, as in Kafka."""
     allowed = _allowed(ctx, _OF_THE_CLUSTER, ResourceType.CLUSTER, CLUSTER_NAME)
     return allowed if allowed >> AclOperation.DESCRIBE & 1 else 0
 
 
 def group_operations(ctx: Context, name: str) -> int:
-    """Of the operations that a group knows those that the client may do."""
+    """Return the operations on a group that the client may do."""
     return _allowed(ctx, _OF_GROUPS, ResourceType.GROUP, name)
 
 

@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit have in common: which of the partitions are there, and the commit made ready."""
+"""Common parts of OffsetCommit and TxnOffsetCommit: the existing partitions, and the preparation of the commit."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Asked = TypeVar("Asked", OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic)
 
 
 class TopicAtRequest(NamedTuple):
-    """One topic of a request, as it was when the request came."""
+    """One topic of a request, in its state when the request arrived."""
 
     topic: Topic | None
     partition_count: int
     may_read: bool
-    """It may get more before the answer, which were not committed."""
+    """Whether the client may read the topic. Partitions that are added later were not committed, hence the count."""
 
     def error_of(self, index: int, group_error: ErrorCode, refused: dict[Place, ErrorCode]) -> ErrorCode:
-        """What to answer for one partition: that it is not there, what the group says, or what is refused of it alone."""
+        """Return the error of one partition: unknown, the group's error, or its own refusal."""
         if not self.may_read:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if self.topic is None or not 0 <= index < self.partition_count:
@@ -39,14 +39,13 @@ class TopicAtRequest(NamedTuple):
 async def found_of(
     ctx: Context, asked: Iterable[Asked], topic_of: Callable[[Asked], Topic | None], time_slice: TimeSlice
 ) -> tuple[list[TopicAtRequest], list[TopicCommit]]:
-    """Each topic that a request names, and what is to be committed: the partitions that are there, of topics that the
-    client may read."""
+    """Return each topic in a request, and the offsets to commit: existing partitions of topics that the client may read."""
     found: list[TopicAtRequest] = []
     commits: list[TopicCommit] = []
     async for one in time_slice.each(asked):
         topic = topic_of(one)
         name = one.name if topic is None else topic.name
-        # An id that is nobody's is no secret.
+        # An unknown id reveals nothing.
         may_read = (topic is None and not name) or ctx.may(AclOperation.READ, ResourceType.TOPIC, name)
         found.append(TopicAtRequest(topic, 0 if topic is None else len(topic.partitions), may_read))
         if topic is None or not may_read:
@@ -66,7 +65,7 @@ async def prepared_in_turns(
     body: OffsetCommitRequest | TxnOffsetCommitRequest,
     commits: list[TopicCommit],
 ) -> PreparedCommit:
-    """The commit, ready to be written in the turn in which this returns: each topic is there then."""
+    """Return the commit, prepared: all its topics exist if the caller writes it before any other task runs."""
     coordinator = ctx.services.coordinators.groups.coordinator
     while True:
         prepared = await run_cooperatively(

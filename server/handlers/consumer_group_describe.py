@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe, API key 69, versions 0-1.
 
 Behaviour
-- A group that is asked for twice is answered once.
+- A group that is named twice is returned once.
 - A group whose members have a topic assigned that the client may not describe is TOPIC_AUTHORIZATION_FAILED.
 - State, epochs, members and assignments of consumer groups; a group of another kind is GROUP_ID_NOT_FOUND.
 - UNSUPPORTED_VERSION as in ConsumerGroupHeartbeat.

@@ -1,10 +1,10 @@
 """ConsumerGroupHeartbeat, API key 68, versions 0-1.
 
 Behaviour
-- A member of a consumer group joins (epoch 0), stays, or leaves (-1; a static one that will be back, -2); the rules are
+- A member of a consumer group joins (epoch 0), stays, or leaves (-1; a static member that will return, -2); the rules are
   in `groups.consumer.protocol`.
-- A member must be allowed to describe every topic that it names; of those that its expression matches it gets the ones that
-  it may.
+- A member must be allowed to describe every topic that it names; of the topics that its expression matches it gets those that
+  it may describe.
 - Served while the feature `group.version` is 1 and `group.coordinator.rebalance.protocols` names "consumer"; else
   UNSUPPORTED_VERSION.
 """
@@ -41,6 +41,6 @@ def handle(ctx: Context, request: Request) -> Any:
 
 
 def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
-    # Apache Kafka says nothing beside UNSUPPORTED_VERSION.
+    # Apache Kafka sends no message with UNSUPPORTED_VERSION.
     message = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=message)

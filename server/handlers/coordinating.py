@@ -1,4 +1,5 @@
-"""How a request to a coordinator is carried out: where its key belongs is looked up and checked once, then comes the step."""
+"""Execution of a request to a coordinator: its key's shard is looked up and checked once, then the coordinator does its
+step."""
 
 from __future__ import annotations
 
@@ -16,22 +17,22 @@ from ..services.context import Context
 from .permissions import check_without_words
 
 NAMES_AT_ONCE = 20
-"""Names of topics that are looked at in one piece: ten microseconds each, with the question whether the client may know of them. Of
-more each is a piece."""
+"""Topic names that are checked in one step: ten microseconds each, with the check of permissions. Of more names each is a
+step."""
 
 S = TypeVar("S", bound=Shard)
 Done = TypeVar("Done")
 
 
 class CoordinatorCall(NamedTuple, Generic[S, Done]):
-    """A request to a coordinator, and how it is carried out.
+    """A request to a coordinator, with the functions that handle it.
 
     Attributes:
-        work: Given the shard of `key`, which this node leads; it may not be ACTIVE.
-        refused: Makes the answer of any KafkaError.
-        before: Looks at the request before all else, and may raise KafkaError.
-        after: Makes of what the work has returned the answer, or a coroutine that returns it; None: it is the answer.
-        settles: Whether the answer waits until what it tells is on disk.
+        work: Does the step on the shard of `key`, which this node leads; the shard may not be ACTIVE.
+        refused: Makes the response for a KafkaError.
+        before: Checks the request first, and may raise KafkaError.
+        after: Makes the response of the result of the work, or a coroutine that returns it; None: the result is the response.
+        settles: Whether the response waits until the state that it reports is on disk.
     """
 
     ctx: Context
@@ -44,7 +45,7 @@ class CoordinatorCall(NamedTuple, Generic[S, Done]):
     settles: bool = True
 
     def carry_out(self) -> Any:
-        """What a handler returns: the answer, or a coroutine where something is to be waited for (the topic, further pieces, the
+        """Handle the request: return the response, or a coroutine if it has to wait (for the topic, further steps, or the
         disk)."""
         before = None if self.before is None else self.before()
         try:
@@ -92,7 +93,7 @@ class CoordinatorCall(NamedTuple, Generic[S, Done]):
 
 
 def check_topics(ctx: Context, names: Sequence[str]) -> Job:
-    """Raise TOPIC_AUTHORIZATION_FAILED unless the client may describe all topics that it names."""
+    """Raise TOPIC_AUTHORIZATION_FAILED unless the client may describe all topics in `names`."""
     for name in names:
         check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, name)
         if len(names) > NAMES_AT_ONCE:

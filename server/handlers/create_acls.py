@@ -1,12 +1,12 @@
 """CreateAcls, API key 30, versions 1-3.
 
 Behaviour
-- All entries that are in order are added in one write; each of the others has its own error. One that is there already is
-  none. Without an authorizer SECURITY_DISABLED.
-- As in Apache Kafka a kind of UNKNOWN ends the connection, one that there is not is INVALID_REQUEST, and with ANY or MATCH
-  among them all are refused, UNKNOWN_SERVER_ERROR.
-- More than 10 000 new ones in one request are refused whole (POLICY_VIOLATION), and so are more than the catalog is to
-  hold (`cluster.acl_changes`), which differs from Apache Kafka.
+- All valid entries are added in one write; each of the others has its own error. An existing entry is not an error. Without an
+  authorizer SECURITY_DISABLED.
+- As in Apache Kafka a kind UNKNOWN (code 0) closes the connection, and a code that does not exist is INVALID_REQUEST. With ANY
+  or MATCH in any entry all are refused, UNKNOWN_SERVER_ERROR.
+- More than 10 000 new ones in one request are refused whole (POLICY_VIOLATION), and so are more than the catalog may hold
+  (`cluster.acl_changes`), which differs from Apache Kafka.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..services.context import Context
 from .acl_requests import changes_for, kind
 
 ANY = 1
-"""Of each sort of kinds."""
+"""Code of ANY in each enumeration of kinds."""
 
 
 async def handle(ctx: Context, request: Request) -> CreateAclsResponse:

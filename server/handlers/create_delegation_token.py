@@ -1,9 +1,9 @@
 """CreateDelegationToken, API key 38, versions 1-3.
 
 Behaviour
-- A token for the client itself, or for another owner if CREATE_TOKENS on that user is allowed. Not on plain channels, nor by
-  who logged in with a token. Renewers are users.
-- Its lifetime is the one wished, at most and by default `delegation.token.max.lifetime.ms`; it expires after
+- A token for the client itself, or for another owner if CREATE_TOKENS on that user is allowed. Not on PLAINTEXT channels, nor
+  by a client that logged in with a token. Renewers are users.
+- Its lifetime is the requested one, at most and by default `delegation.token.max.lifetime.ms`; it expires after
   `delegation.token.expiry.time.ms` unless it is renewed.
 - More renewers or tokens than `cluster.token_changes` takes are refused (POLICY_VIOLATION), which differs from Apache Kafka.
 """
@@ -37,7 +37,7 @@ async def handle(ctx: Context, request: Request) -> CreateDelegationTokenRespons
         if owner != requester and not ctx.may(AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
         renewers = await TimeSlice().map(_renewer, body.renewers)
-        time_ms = 0  # As Apache Kafka's controllers, behind its brokers, leave it.
+        time_ms = 0  # As Apache Kafka returns it once its controllers refuse.
         changes = changes_of(ctx)
         now_ms = ctx.services.clock.now_ms()
         token = await changes.create(owner, requester, renewers, body.max_lifetime_ms, now_ms)

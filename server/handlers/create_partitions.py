@@ -2,12 +2,12 @@
 
 Behaviour
 - The number of partitions only grows; existing ones keep their records, leaders and offsets.
-- A topic that stands twice in the request fails, with one row.
+- A topic that is named twice in the request fails, with one row.
 - A request for more than PARTITIONS_MAX new partitions, or of as many topics, is refused whole (POLICY_VIOLATION).
 
 Differs from Apache Kafka
-- The broker's own topics keep their number of partitions (INVALID_TOPIC_EXCEPTION): a group's offsets lie in the
-  partition that its name and that number give, and would not be found again.
+- The broker's own topics keep their number of partitions (INVALID_TOPIC_EXCEPTION): a group's offsets are in the partition that
+  its name and that number give, and would not be found with another number.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def _grow(ctx: Context, wanted: CreatePartitionsTopic, validate_only: bool
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {wanted.name} not found")
     if topic.is_internal:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is an internal topic")
-    # One more than can be right are enough to say so.
+    # One row more than the limit is enough to refuse the request.
     most = PARTITIONS_MAX + 1
     assignments = None if wanted.assignments is None else [tuple(row.broker_ids) for row in wanted.assignments[:most]]
     replicas = ctx.services.topic_admin.planner.plan_growth(topic, wanted.count, assignments)

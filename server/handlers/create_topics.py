@@ -1,12 +1,14 @@
 """CreateTopics, API key 19, versions 2-7.
 
 Behaviour
-- Each topic succeeds or fails on its own, unless the disk refuses, and all that succeed are one write; a name that stands twice in the request fails, with one row.
+- Each topic succeeds or fails on its own, unless the disk refuses, and all that succeed are one write; a name that is in the
+  request twice fails, with one row.
 - −1 takes `num.partitions` and `default.replication.factor`; replicas are spread over the nodes.
 - A request for more than PARTITIONS_MAX partitions, in all its topics, is refused whole (POLICY_VIOLATION).
 - `validate_only` checks everything and changes nothing.
-- CREATE on the cluster or on the topic; what a topic has become is told to those who may describe its configs.
-- When the answer is sent the catalog on disk has the topics, and every node knows them. Their logs follow (`LogManager.promise`).
+- Needs CREATE on the cluster or on the topic; the configs of the new topic are returned to clients that may describe them.
+- When the answer is sent the catalog on disk has the topics, and every node knows them. Their logs follow
+  (`LogManager.promise`).
 """
 
 from __future__ import annotations
@@ -69,10 +71,10 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
 
 
 async def _made(ctx: Context, plans: Sequence[TopicPlan], validate_only: bool) -> Sequence[bytes | KafkaError]:
-    """The id of each topic, which exists on return unless it is to be validated only."""
+    """Create the topics; return the id or error of each. With `validate_only` none is created."""
     admin = ctx.services.topic_admin
     if validate_only:
-        # Apache Kafka answers with an id for a topic that it only validates, too.
+        # Apache Kafka also returns an id for a topic that it only validates.
         return await ctx.time_slice.map(lambda _: admin.new_id(), plans)
     try:
         return [each if isinstance(each, KafkaError) else each.id for each in await admin.create_all(plans)]
@@ -81,7 +83,7 @@ async def _made(ctx: Context, plans: Sequence[TopicPlan], validate_only: bool) -
 
 
 def _partitions_of(ctx: Context, topic: CreatableTopic) -> int:
-    """How many it counts for the limit; one of which the number is wrong for none, as in Apache Kafka."""
+    """Return how many partitions the topic counts for the limit; 0 if the number is invalid, as in Apache Kafka."""
     if topic.assignments:
         return len(topic.assignments)
     return ctx.services.config.current.num_partitions if topic.num_partitions == -1 else max(0, topic.num_partitions)

@@ -1,11 +1,12 @@
 """DeleteAcls, API key 31, versions 1-3.
 
 Behaviour
-- All entries that filters mean go in one write; each filter is answered with those that it meant. Without an authorizer
+- All matching entries are deleted in one write; each filter is answered with its matches. Without an authorizer
   SECURITY_DISABLED.
-- As in Apache Kafka a kind of UNKNOWN ends the connection, and a filter with one that there is not is INVALID_REQUEST.
-- More than 10 000 entries at once, or more than 100 000 rows where filters mean the same ones, are refused (POLICY_VIOLATION), and
-  all of them stay.
+- As in Apache Kafka a kind UNKNOWN (code 0) closes the connection, and a filter with a code that does not exist is
+  INVALID_REQUEST.
+- More than 10 000 entries at once, or more than 100 000 rows if filters match the same entries, are refused (POLICY_VIOLATION),
+  and nothing is deleted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DeleteGroups, API key 42, versions 0-2.
 
 Behaviour
-- Deletes groups without members, with their offsets, and the states of share groups before; each has its own error.
+- Deletes groups without members, with their offsets; of share groups the states first. Each group has its own error.
 - While `__consumer_offsets` does not exist no group does either: NOT_COORDINATOR, and the topic is not created.
 """
 

@@ -1,14 +1,14 @@
 """DeleteRecords, API key 21, versions 0-2.
 
 Behaviour
-- Moves the log start offset up; −1 means the high watermark. Answers the new low watermark.
-- A topic that is compacted and nothing else refuses with POLICY_VIOLATION, one of the broker's own with
-  INVALID_TOPIC_EXCEPTION. With neither policy, what is deleted here is all that ever is.
-- Answered once the offset is on disk, which two syncs take. Apache Kafka writes it within the next minute, and a kill before
-  that brings the records back; in a compacted topic also those whose tombstones the cleaner then takes for done with.
-- If the disk refuses to take note, the answer is KAFKA_STORAGE_ERROR, and the log starts there all the same, as far as this
-  process knows: on a full disk the deletion of the segments before it may be what makes room. The next checkpoint writes it,
-  and so does a repetition of the request. Apache Kafka has answered by then, and takes the data directory offline.
+- Raises the log start offset; −1 means the high watermark. Returns the new low watermark.
+- A topic with only the policy compact refuses with POLICY_VIOLATION, one of the broker's own with INVALID_TOPIC_EXCEPTION. A
+  topic without a policy loses records only by this request.
+- Answered once the offset is on disk, which two syncs take. Apache Kafka writes it within the next minute, and after a kill
+  before that the records are back; in a compacted topic also those whose tombstones the cleaner has removed since.
+- If the offset cannot be written, the answer is KAFKA_STORAGE_ERROR, but in this process the log starts there: on a full disk
+  the deletion of the segments before it may make room. The next checkpoint writes it, and so does a repetition of the request.
+  Apache Kafka has answered by then, and takes the data directory offline.
 """
 
 from __future__ import annotations

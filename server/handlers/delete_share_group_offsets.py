@@ -1,8 +1,9 @@
 """DeleteShareGroupOffsets, API key 92, version 0.
 
 Behaviour
-- A share group without members begins anew in these topics. Its members must be gone (NON_EMPTY_GROUP).
-- Each topic has its own error: UNKNOWN_TOPIC_OR_PARTITION also where the group has no states. One that is named twice is told once.
+- A share group starts afresh in these topics. It must not have members (NON_EMPTY_GROUP).
+- Each topic has its own error: UNKNOWN_TOPIC_OR_PARTITION also if the group has no states. A topic that is named twice has one
+  row.
 - UNSUPPORTED_VERSION as in ShareGroupHeartbeat.
 """
 

@@ -1,11 +1,11 @@
 """DeleteTopics, API key 20, versions 1-6.
 
 Behaviour
-- By name, or by id from version 6 (KIP-516); all are one write. When the answer is sent no node knows the topic any more;
-  its files go after `file.delete.delay.ms`.
-- A topic that stands twice in the request fails, with one row.
-- More than TOPICS_MAX topics that are there are refused (POLICY_VIOLATION), and none is deleted.
-- The broker's own topics go with what their coordinators keep, and are made anew when they are needed.
+- By name, or by id from version 6 (KIP-516); all are one write. When the response is sent no node knows the topic any more; its
+  files are deleted after `file.delete.delay.ms`.
+- A topic that is named twice in the request fails, with one row.
+- More than TOPICS_MAX existing topics are refused (POLICY_VIOLATION), and none is deleted.
+- The broker's own topics are deleted with the state of their coordinators, and are created again when they are needed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DELETION_DISABLED_SINCE = 3
 
 
 TOPICS_MAX = 10_000
-"""Apache Kafka's controller writes no more records for one request."""
+"""Largest number of topics in a request; Apache Kafka's controller writes no more records for one request."""
 
 
 async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
@@ -59,7 +59,7 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
     going: list[tuple[DeleteTopicState, Topic]] = []
     async for row, topic in time_slice.each(found):
         if named[topic.id] > 1 and row.name is None:
-            continue  # The row of its name tells.
+            continue  # The row with its name reports the error.
         try:
             if named[topic.id] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic specified by both name and ID.")
@@ -85,7 +85,7 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
 
 
 async def _deleted(ctx: Context, topics: Sequence[Topic]) -> Sequence[KafkaError | None]:
-    """Of each None once it is deleted, or why it is not."""
+    """Delete topics; return None for each deleted one, or its error."""
     try:
         return await ctx.services.topic_admin.delete_all(topics)
     except KafkaError as error:
@@ -98,7 +98,7 @@ def _refused(ctx: Context, row: DeleteTopicState, error: KafkaError, version: in
         code = ErrorCode.INVALID_REQUEST
     name = row.name
     if name is None and code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        # The name of a topic with an id is told to those who may describe it.
+        # Only clients that may describe a topic get the name that belongs to its id.
         topic = ctx.services.topics.by_id(row.topic_id)
         if topic and ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name, is_attempt=False):
             name = topic.name

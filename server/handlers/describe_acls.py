@@ -1,8 +1,9 @@
 """DescribeAcls, API key 29, versions 1-3.
 
 Behaviour
-- Entries that the filter means, by resource pattern. Without an authorizer SECURITY_DISABLED.
-- As in Apache Kafka a filter with a kind of UNKNOWN ends the connection, and one that there is not means nothing.
+- Returns the entries that the filter matches, by resource pattern. Without an authorizer SECURITY_DISABLED.
+- As in Apache Kafka a filter with a kind UNKNOWN (code 0) closes the connection, and one with a code that does not exist
+  matches nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """DescribeClientQuotas, API key 48, versions 0-1 (KIP-546).
 
 Behaviour
-- All entities that the filter takes, with what is set for them; what holds for a client by precedence is not told.
-- A filter that contradicts itself is refused (INVALID_REQUEST), a type that there is not, too (UNSUPPORTED_VERSION).
-- The values of an entity come in Apache Kafka's order, whatever the order in which they were set.
+- Returns all entities that the filter matches, with their own quotas; not the quotas that apply to a client by precedence.
+- A filter that contradicts itself is refused (INVALID_REQUEST), as is an unknown type (UNSUPPORTED_VERSION).
+- The values of an entity are in Apache Kafka's order, not in the order in which they were set.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ async def handle(ctx: Context, request: Request) -> DescribeClientQuotasResponse
 
 
 MOST = 4
-"""There are three types, none may be named twice: so many components are enough to find what is wrong."""
+"""Number of components that are read. There are three types, and none may be named twice, so four are enough to find an
+error."""
 
 
 # Apache Kafka keeps the values of an entity in a Java HashMap, and lists them bucket by bucket: four buckets for up to three
-# values, eight for four. Two keys of one bucket come in the order in which a single request brings them.
+# values, eight for four. Two keys of one bucket are in the order of a single request.
 _ORDER = (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,

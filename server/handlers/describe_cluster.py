@@ -1,9 +1,9 @@
 """DescribeCluster, API key 60, versions 0-2 (KIP-700, KIP-919, KIP-1073).
 
 Behaviour
-- A broker's listener tells of brokers, a controller's of controllers; who asks for the others is told so.
-- Who asks a controller must be allowed to alter the cluster; brokers tell everybody.
-- A stopped node is what Apache Kafka calls fenced: listed only where such brokers are asked for.
+- A broker's listener lists brokers, a controller's listener controllers; a request for the other kind gets an error.
+- At a controller the client must be allowed to alter the cluster; brokers answer all clients.
+- A stopped node counts as fenced: it is listed only if the request includes fenced brokers.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _refused(own: int, asked: int) -> DescribeClusterResponse:
 
 
 def _controllers(ctx: Context, body: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Those that answer, at the listener of the name by which the client came, or at their first one."""
+    """List the controllers, at the listener with the name of the client's listener, or at their first one."""
     cluster = ctx.services.cluster
     found = []
     for controller_id, listeners in cluster.controllers().items():

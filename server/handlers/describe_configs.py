@@ -1,13 +1,13 @@
 """DescribeConfigs, API key 32, versions 1-4.
 
 Behaviour
-- Topics, the node itself, and under the empty broker name what holds for all nodes; each value with its source, on
-  request with its synonyms and our one-line documentation.
+- Describes topics, the node itself, and under the empty broker name the configs for all nodes; each value with its source, and
+  on request with its synonyms and our one-line documentation.
 - A node answers for itself only; another id is INVALID_REQUEST, as in Kafka.
-- A resource that is asked for twice is answered once.
-- Groups and client metrics subscriptions may have any name, and each gets a page of defaults where nothing is set: those
-  beyond DEFAULTS_MAX are refused with POLICY_VIOLATION.
-- A node's loggers are Ottla's, those there are by now; `root` stands for all of them.
+- A resource that is named twice is returned once.
+- Groups and client metrics subscriptions may have any name, and each without configs gets a page of defaults: those beyond
+  DEFAULTS_MAX are refused with POLICY_VIOLATION.
+- A node's loggers are the present ones of Ottla; `root` is their parent.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ from ..services.context import Context
 from .permissions import check
 
 DEFAULTS_MAX = 10_000
-"""Groups and client metrics subscriptions in one answer: as many as Apache Kafka changes with one request."""
+"""Largest number of groups and client metrics subscriptions in one response: as many as Apache Kafka changes with one
+request."""
 
 KEYS_COMPARED = 100
-"""Resources with fewer keys than these, and the same ones, share their rows. There are not as many topic options."""
+"""Resources with fewer keys, and the same keys and settings, share their rows. Topics have fewer options than that."""
 
 
 async def handle(ctx: Context, request: Request) -> DescribeConfigsResponse:
@@ -58,7 +59,7 @@ async def handle(ctx: Context, request: Request) -> DescribeConfigsResponse:
     results = []
     async for resource in time_slice.each(wanted.values()):
         if resource.resource_type == ConfigResourceType.BROKER and resource.resource_name == str(ctx.server_id):
-            page.read_config()  # which takes as long as to tell of it
+            page.read_config()  # which takes as long as its rows
             if time_slice.is_over():
                 await time_slice.next()
         results.append(page.result(resource, await time_slice.once(resource.configuration_keys or ())))
@@ -66,7 +67,7 @@ async def handle(ctx: Context, request: Request) -> DescribeConfigsResponse:
 
 
 class _Page:
-    """One answer. Resources with the same settings share their rows: most topics have none of their own."""
+    """One response. Resources with the same settings share their rows: most topics have none of their own."""
 
     def __init__(self, ctx: Context, body: DescribeConfigsRequest) -> None:
         self._ctx = ctx
@@ -77,7 +78,7 @@ class _Page:
         self._config: BrokerConfig | None = None
 
     def read_config(self) -> None:
-        """Make ready what the node, or controller, that was asked runs with."""
+        """Load the config of the node, or controller, that received the request."""
         self._config = self._ctx.services.config.of(self._ctx.server_id)
 
     def result(self, resource: DescribeConfigsResource, keys: Collection[str]) -> DescribeConfigsResult:
@@ -133,7 +134,7 @@ _ANY_NAME: dict[int, str] = {
     ConfigResourceType.GROUP: "group",
     ConfigResourceType.CLIENT_METRICS: "client metrics subscription",
 }
-"""Resources that exist under every name; what they are called."""
+"""Kinds of resources that exist under every name, with their description in errors."""
 
 
 _PROTECTED: dict[int, ResourceType] = {
@@ -143,11 +144,11 @@ _PROTECTED: dict[int, ResourceType] = {
     ConfigResourceType.BROKER_LOGGER: ResourceType.CLUSTER,
     ConfigResourceType.CLIENT_METRICS: ResourceType.CLUSTER,
 }
-"""Whose configs they are to access control."""
+"""Resource types of access control that protect each kind of config."""
 
 
 def _overrides(ctx: Context, kind: int, name: str) -> Texts:
-    """What is set of a topic, a group or a client metrics subscription."""
+    """Return the own configs of a topic, a group or a client metrics subscription."""
     services = ctx.services
     if kind == ConfigResourceType.TOPIC:
         return services.cluster.topic_configs(name)
@@ -182,7 +183,7 @@ def _describe(
 
 
 def check_configs_of(ctx: Context, operation: AclOperation, kind: int, name: str) -> None:
-    """Return if the client may do this to the configs of a resource, or there is no such type.
+    """Check that the client may do this to the configs of a resource. An unknown type passes.
 
     Raises:
         KafkaError: TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED.
@@ -193,7 +194,7 @@ def check_configs_of(ctx: Context, operation: AclOperation, kind: int, name: str
 
 
 def check_is_this_node(ctx: Context, name: str) -> None:
-    """INVALID_REQUEST unless `name` is the id of the node, or controller, that was asked."""
+    """Raise INVALID_REQUEST unless `name` is the id of the node, or controller, that received the request."""
     if not (name.isascii() and name.isdigit()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if name != str(ctx.server_id):
@@ -203,7 +204,7 @@ def check_is_this_node(ctx: Context, name: str) -> None:
 
 
 def check_named(what: str, name: str) -> None:
-    """INVALID_REQUEST for the empty name."""
+    """Raise INVALID_REQUEST for the empty name."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The name of a {what} must not be empty")
 

@@ -1,10 +1,10 @@
 """DescribeDelegationToken, API key 41, versions 1-3.
 
 Behaviour
-- The tokens of which the client is owner or renewer, and others if DESCRIBE on the token or DESCRIBE_TOKENS on its owner is
-  allowed; of those, where owners are named, the ones of which one of them is owner or renewer. Expired ones are shown until
-  they are taken away.
-- Not on plain channels, nor by who logged in with a token.
+- Returns the tokens of which the client is owner or renewer, and others if DESCRIBE on the token or DESCRIBE_TOKENS on its
+  owner is allowed. If owners are named, only tokens of which one of them is owner or renewer. Expired tokens are shown until
+  they are deleted.
+- Not on PLAINTEXT channels, nor by a client that logged in with a token.
 """
 
 from __future__ import annotations

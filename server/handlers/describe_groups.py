@@ -1,8 +1,8 @@
 """DescribeGroups, API key 15, versions 0-6.
 
 Behaviour
-- A group that is asked for twice is answered once.
-- Metadata and assignments are only given of a stable group.
+- A group that is named twice is returned once.
+- Metadata and assignments are returned only for a stable group.
 - A group that does not exist is "Dead", from version 6 on with GROUP_ID_NOT_FOUND.
 - While `__consumer_offsets` does not exist no group does either: NOT_COORDINATOR, and the topic is not created.
 """

@@ -1,12 +1,12 @@
 """DescribeLogDirs, API key 35, versions 1-5.
 
 Behaviour
-- One row per data directory with the partitions that this node has a replica of, their sizes on disk
-  (closed and active segments' logs), and the file system's room (KIP-827). The lag is 0, as nothing is replicated, but for new
-  replicas of a reassignment: they have the size that their throttle has let through, and the offsets that are missing.
-- A partition on its way to another directory is in both: in that one as a future one, with what is copied, and how many
-  offsets it is behind.
-- To a request with Ottla's own tag partitions come with what the cleaner says of them.
+- One row per data directory with the partitions that this node has a replica of, their sizes on disk (closed and active
+  segments' logs), and the file system's free space (KIP-827). The lag is 0, as nothing is replicated. Only new replicas in a
+  throttled reassignment have the size that was copied so far, and a lag.
+- A partition that moves to another directory is listed in both: in the new one as a future replica, with the copied size and
+  its lag in offsets.
+- For a request with Ottla's own tagged field, partitions have the cleaner's status.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
         wanted = set()
         async for row in time_slice.each(body.topics):
             topic = services.topics.get(row.topic)
-            # What is not there is not remembered: a hundred thousand would go in one go.
+            # Unknown topics are not stored: a hundred thousand would be freed at once.
             count = 0 if topic is None else len(topic.partitions)
             async for index in time_slice.each(row.partitions):
                 if 0 <= index < count:
@@ -101,7 +101,7 @@ async def _rows(
     *,
     with_status: bool,
 ) -> list[DescribeLogDirsTopic]:
-    """Of topics that were found a moment ago; those that are gone by now are left out."""
+    """Make the rows of topics that were found before; topics that have been deleted since are left out."""
     explaining = None
     if with_status:
         logs = [each.log for _, partitions in found for each in partitions]
@@ -133,14 +133,14 @@ async def _rows(
 
 
 def _lag(log: Log, copied_part: float) -> int:
-    """How many offsets a new replica has yet to get that has this part of the log's bytes; one at least."""
+    """Return the lag in offsets of a new replica that has this fraction of the log's bytes; at least one."""
     return max(1, round((log.log_end_offset - log.log_start_offset) * (1 - copied_part)))
 
 
 def _on_their_way(
     directory: str, ctx: Context, wanted: set[tuple[str, int]] | None, *, with_status: bool
 ) -> list[DescribeLogDirsTopic]:
-    """The copies in the making of what moves to the directory: few, as each takes a disk's time."""
+    """List the copies of partitions that move to the directory: few, as each keeps a disk busy."""
     return [
         DescribeLogDirsTopic(
             name=move.log.topic_partition.topic,

@@ -1,8 +1,8 @@
 """DescribeProducers, API key 61, version 0.
 
 Behaviour
-- A partition that is asked for twice is answered once.
-- Tells the producers that each partition remembers, those with an open transaction among them (KIP-664). A producer is
+- A partition that is named twice is returned once.
+- Returns the producers that each partition remembers, including those with an open transaction (KIP-664). A producer is
   remembered until `producer.id.expiration.ms` after its last batch or marker.
 - Every replica answers, as a client may ask a node of its choice.
 """

@@ -1,10 +1,10 @@
 """DescribeQuorum, API key 55, versions 0-2 (KIP-595, KIP-836, KIP-853).
 
 Behaviour
-- Answers as a cluster of Apache Kafka of the same shape: who answers at a controller's listener votes, the first of them
-  leads; where there is none, the node that clients are told is the controller votes alone. The other nodes that live observe.
-- All have what there is: the end of the metadata log is the number of changes since the start, the epoch of its leader 1.
-- Observers are named with their directory's id, voters from kraft.version 1 on.
+- Answers like an Apache Kafka cluster of the same shape: the controllers with listeners are voters, and the first of them
+  leads. Without any, the node that Metadata names as controller is the only voter. The other live nodes are observers.
+- All replicas are complete: the end of the metadata log is the number of changes since the start, the leader epoch is 1.
+- Observers have their directory id, voters only from kraft.version 1 on.
 - Only `__cluster_metadata-0`, alone, is known; anything else is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka.
 """
 

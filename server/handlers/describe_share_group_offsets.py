@@ -1,10 +1,10 @@
 """DescribeShareGroupOffsets, API key 90, versions 0-1.
 
 Behaviour
-- A group that is asked for twice is answered once, for its first row.
-- Without topics all partitions are told that the group has states of, but for topics that the client may not describe. A group that
-  does not exist has none, whatever its kind.
-- Where nothing is known the start offset is -1; the lag is, too, until a member has read. Version 1 brings the lag.
+- A group that is named twice is returned once, for its first row.
+- Without topics all partitions are returned for which the group has a state, except those of topics that the client may not
+  describe. A group that does not exist has none.
+- An unknown start offset is -1; the lag is -1 until a member has read. Version 1 has the lag.
 - UNSUPPORTED_VERSION as in ShareGroupHeartbeat.
 """
 
@@ -116,7 +116,7 @@ async def _summaries(
     if not any(partitions.values()):
         return {}
     if not group_id:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, _OF_NO_GROUP)  # as Apache Kafka, which trips over it
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, _OF_NO_GROUP)  # as in Apache Kafka, which fails on it
     return await ShareKeeper(ctx.services.coordinators.share_states).summaries(group_id, partitions)
 
 
@@ -135,7 +135,7 @@ def _row(
     ctx: Context, index: int, topic_id: bytes, summary: StateSummary | None
 ) -> DescribeShareGroupOffsetsResponsePartition:
     if summary is None or summary.error is not None:
-        # Apache Kafka tells of no error here.
+        # Apache Kafka returns no error here.
         return _nothing(index, None)
     lag = _NO_LAG
     if UNKNOWN_OFFSET not in (summary.start_offset, summary.delivery_complete_count):
@@ -143,7 +143,7 @@ def _row(
             end = ctx.services.topics.partition_by_id(topic_id, index).log.high_watermark
         except KafkaError as error:
             return _nothing(index, error)
-        # A start offset may be any number; Apache Kafka's lag goes round, as Java's numbers do.
+        # A start offset may be any number; Apache Kafka's lag wraps around, as Java's numbers do.
         lag = (end - summary.start_offset - summary.delivery_complete_count + 2**63) % 2**64 - 2**63
     return DescribeShareGroupOffsetsResponsePartition(
         partition_index=index, start_offset=summary.start_offset, leader_epoch=summary.leader_epoch, lag=lag

@@ -2,10 +2,11 @@
 
 Behaviour
 - Topics in order of name, all of them when none is named, at most `response_partition_limit`
-  partitions in one answer (and never more than `max.request.partition.size.limit`); the cursor says
-  where the next request goes on.
-- Topics that the client may not describe are left out of "all"; of those that are named they stand behind the others.
-- Without a leader the ISR is empty, and those that were in it last are eligible; one ISR of all replicas of a failed directory, too.
+  partitions in one response (and never more than `max.request.partition.size.limit`); the cursor says where the next request
+  continues.
+- Topics that the client may not describe are left out of "all"; if they are named, they come after the others.
+- Without a leader the ISR is empty, and its last members are eligible leaders; also if the data directory of all replicas has
+  failed.
 - A cursor with a negative partition, or on a topic that is not among the named ones, is INVALID_REQUEST.
 """
 

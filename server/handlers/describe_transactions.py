@@ -1,10 +1,10 @@
 """DescribeTransactions, API key 65, version 0.
 
 Behaviour
-- One answer an id, however often it is asked for, each with its own error: INVALID_REQUEST (empty), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-  TRANSACTIONAL_ID_NOT_FOUND.
+- One row per id, even if it is named several times, each with its own error: INVALID_REQUEST (empty), NOT_COORDINATOR,
+  COORDINATOR_LOAD_IN_PROGRESS, TRANSACTIONAL_ID_NOT_FOUND.
 - Topics that the client may not describe are left out.
-- The partitions of a decided transaction are those that have no marker yet.
+- The partitions of a decided transaction are those without a marker so far.
 """
 
 from __future__ import annotations

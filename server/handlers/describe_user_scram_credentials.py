@@ -1,9 +1,9 @@
 """DescribeUserScramCredentials, API key 50, version 0.
 
 Behaviour
-- Who names nobody gets all users. A user that is not there is RESOURCE_NOT_FOUND, one that is named twice is answered once,
-  with DUPLICATE_RESOURCE.
-- Neither salts nor keys are told.
+- A request without names gets all users. An unknown user is RESOURCE_NOT_FOUND, one that is named twice has one row, with
+  DUPLICATE_RESOURCE.
+- Neither salts nor keys are returned.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a listener's connections to the handlers: the one place that every request passes."""
+"""Dispatch from a listener's connections to the handlers: every request passes here."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ListenerDesk:
 
 
 class OfController(Mapping[int, Handler]):
-    """Of the handlers loaded so far those of APIs that controllers answer."""
+    """Handlers loaded so far of the APIs that controllers answer."""
 
     def __init__(self, handlers: Handlers) -> None:
         self._handlers = handlers
@@ -63,23 +63,23 @@ class OfController(Mapping[int, Handler]):
 
 
 def take_faults(handlers: Handlers, faults: Faults) -> None:
-    """Have declared faults act on the requests of those APIs that one in force may be for; costs all others nothing."""
+    """Let declared faults act on the requests of APIs that an active fault may match; other APIs have no cost."""
     active = [fault.declaration for fault in faults.active() if fault.declaration.disk is None]
     if not active:
         handlers.interpose("faults", {})
         return
-    from .faulted import around, concerned  # No broker without faults shall wait for it.
+    from .faulted import around, concerned  # A broker without faults must not load it.
 
     keys = {key for declaration in active for key in concerned(declaration)}
     handlers.interpose("faults", {key: partial(around, faults) for key in keys})
 
 
 def take_quotas(handlers: Handlers, table: QuotaTable) -> None:
-    """Have quotas of clients act on the requests of those APIs that there are some for; costs all others nothing."""
+    """Let client quotas act on the requests of APIs that are limited; other APIs have no cost."""
     keys = table.clients.keys
     if not keys:
         handlers.interpose("quotas", {})
         return
-    from .throttled import layers  # No broker without quotas shall wait for it.
+    from .throttled import layers  # A broker without quotas must not load it.
 
     handlers.interpose("quotas", layers(table.clients, keys))

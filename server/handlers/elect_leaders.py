@@ -1,10 +1,10 @@
 """ElectLeaders, API key 43, versions 0-2.
 
 Behaviour
-- The preferred election makes the first replica leader where it is alive, the unclean one any live replica where
-  there is no leader. All replicas are one log, so the unclean one loses nothing either.
+- The preferred election makes the first replica the leader if it is alive. The unclean election takes any live replica of a
+  partition without a leader. All replicas are one log, so no records are lost.
 - More than CHANGES_MAX elections are refused whole (POLICY_VIOLATION).
-- Where all partitions are asked for (null), those that need no election are left out of the answer.
+- If all partitions are requested (null), those that need no election are left out of the response.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def handle(ctx: Context, request: Request) -> ElectLeadersResponse:
 
 
 async def refused(_: Context, request: Request, error: KafkaError) -> ElectLeadersResponse:
-    """The error, of the whole and of each row."""
+    """Return the error for the whole request and in each row."""
     body: ElectLeadersRequest = request.body
     time_slice, reasons, results = TimeSlice(), Reasons(), []
     async for topic in time_slice.each(body.topic_partitions or ()):

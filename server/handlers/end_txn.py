@@ -1,10 +1,10 @@
 """EndTxn, API key 26, versions 0-5.
 
 Behaviour
-- Answered once the decision is in the log (on disk, where `flush.messages` asks for it), which is final; the markers are
-  written in the same turn (or once the decision is on disk) as far as partitions take them, those of more than 50
-  partitions in the turns that follow.
-- Version 5 is transaction version 2 (KIP-890): the producer goes on under the epoch, and perhaps the id, of the answer.
+- Answered once the decision is in the log (on disk, if `flush.messages` requires it), which is final. The markers are written
+  before any other task runs (or once the decision is on disk), to partitions that accept them; those of more than 50 partitions
+  in later steps.
+- Version 5 is transaction version 2 (KIP-890): the producer continues with the epoch, and perhaps the id, of the response.
 - PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
 """
 

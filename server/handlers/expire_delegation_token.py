@@ -1,8 +1,8 @@
 """ExpireDelegationToken, API key 40, versions 1-2.
 
 Behaviour
-- A token expires so many milliseconds from now, never after its lifetime; with a negative number it is gone at once.
-- Its owner and its renewers may; not on plain channels, nor by who logged in with a token.
+- A token expires after the requested period, never after its lifetime; with a negative period it is deleted at once.
+- For its owner and its renewers; not on PLAINTEXT channels, nor by a client that logged in with a token.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Between connections and handlers while faults are declared: requests that one fits have it instead of, or beside, their answer.
+"""Layer between connections and handlers while faults are declared: a fault replaces the response to a request that it matches,
+or acts in addition to it.
 
-Of several that fit, the one declared first acts, alone. What a request names is looked for, and answers are parted, in a
-worker thread where there is much of it.
+If several faults match, only the one declared first acts. Large requests are searched for names, and large responses are split,
+in a worker thread.
 """
 
 from __future__ import annotations
@@ -33,18 +34,19 @@ from ..services.context import Context
 
 PRODUCE_KEY, FETCH_KEY, METADATA_KEY, ALTER_REPLICA_LOG_DIRS_KEY = 0, 1, 3, 34
 OF_ALL = {METADATA_KEY, 35, 75}
-"""DescribeLogDirs and DescribeTopicPartitions: answers may be about thousands of topics, whatever was asked."""
+"""APIs whose responses may be about thousands of topics, whatever the request names: Metadata, DescribeLogDirs,
+DescribeTopicPartitions."""
 TOPIC_IDS = 13
-"""From this version on Fetch names topics by id."""
+"""First Fetch version with topic ids."""
 BATCH_START_BYTES = 12
-"""Base offset and length of a batch, which counts what is behind it."""
+"""Size of a batch's base offset and length. The length counts the bytes after it."""
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 
 def concerned(declaration: Declaration) -> frozenset[int]:
-    """The keys of the APIs whose requests a fault may be for."""
+    """Return the keys of the APIs whose requests a fault may match."""
     if declaration.api_key is not None:
         return frozenset({declaration.api_key})
     if declaration.corrupt_batch:
@@ -54,12 +56,13 @@ def concerned(declaration: Declaration) -> frozenset[int]:
 
 @cache
 def _naming(kinds: frozenset[NameKind]) -> frozenset[int]:
-    """The keys of the APIs whose requests name all these: asked for a thousand faults, whenever one of them is spent."""
+    """Return the keys of the APIs whose requests name all these kinds. Cached, as it is called for a thousand faults whenever
+    one of them is spent."""
     return frozenset(key for key in ERROR_PLACES if kinds <= names(key))
 
 
 def around(faults: Faults, handler: Handler) -> Handler:
-    """What is to be asked in a handler's stead."""
+    """Wrap a handler with the faults."""
 
     async def handle(ctx: Context, request: Request) -> Any:
         met = _Met(ctx, request, handler)
@@ -77,7 +80,7 @@ def around(faults: Faults, handler: Handler) -> Handler:
 
 
 class _Met:
-    """A request that meets faults."""
+    """A request to which faults may apply."""
 
     def __init__(self, ctx: Context, request: Request, handler: Handler) -> None:
         self._ctx = ctx
@@ -95,7 +98,7 @@ class _Met:
         return self._key == PRODUCE_KEY and self._request.body.acks == 0
 
     def is_of(self, it: Declaration) -> bool:
-        """Whether the API, the version, the node and the client are those of the fault."""
+        """Return whether the API, the version, the node and the client are those of the fault."""
         request = self._request
         return (
             it.disk is None
@@ -108,7 +111,7 @@ class _Met:
         )
 
     async def is_named_by(self, it: Declaration) -> bool:
-        """Whether the request names what the fault is for, and its answer has a place for the fault's error."""
+        """Return whether the request names the fault's objects, and its response has a place for the fault's error."""
         wanted = it.wanted
         if not wanted and it.error is None:
             return True
@@ -118,7 +121,7 @@ class _Met:
         return it.error is None or asked.has_place_for(wanted, it.error_code)
 
     async def carried_out_with(self, fault: DeclaredFault) -> Any:
-        """Let the fault act. Raises HangUpError, and what the handler raises."""
+        """Let the fault act. Raises HangUpError, and any error of the handler."""
         it, ctx = fault.declaration, self._ctx
         is_after = it.after or it.drop_response or it.disconnect == "after"
         if not is_after:
@@ -141,7 +144,7 @@ class _Met:
         raise HangUpError(f"injected by fault {fault.id}, after executing {self._request.api.name}")
 
     async def damaged(self, fault: DeclaredFault) -> Any:
-        """The answer to a Fetch, with batches that have come to harm on the way, if it has some."""
+        """Return the response to a Fetch with a damaged batch in each matching partition, if it has any."""
         it, ctx = fault.declaration, self._ctx
         answer: FetchResponse = await finished(self._handler(ctx, self._request))
         harmed = {}
@@ -170,14 +173,14 @@ class _Met:
         return replace(answer, responses=as_array(topics))
 
     async def _refused(self, fault: DeclaredFault) -> Any:
-        """The answer with the fault's error; what it does not refuse is carried out."""
+        """Return the response with the fault's error; parts of the request that the fault does not match are handled."""
         it, ctx, request = fault.declaration, self._ctx, self._request
         if self._key == API_VERSIONS_KEY and it.error_code is ErrorCode.UNSUPPORTED_VERSION:
             request.body = None  # the answer is in version 0 then
             return await finished(self._handler(ctx, request))
         wanted, code, message = it.wanted, it.error_code, _message(fault)
         if self._key == ALTER_REPLICA_LOG_DIRS_KEY:
-            # What it names lies a level deeper than in the answer, so that a fault is for all of it.
+            # Its request names partitions a level deeper than its response, so a fault applies to all of it.
             from .alter_replica_log_dirs import refused
 
             return await refused(ctx, request, KafkaError(code, message))
@@ -222,12 +225,13 @@ class _Met:
                 return found is not None and (partition is None or partition < len(found.partitions))
 
             body = None if self._key != FETCH_KEY else await self._with_session()
-            # It must not name this: a cycle would keep the request, of megabytes maybe, until somebody looks for cycles.
+            # It must not refer to this object: a cycle would keep the request, of megabytes maybe, until the garbage collector
+            # runs.
             self._made = RequestView(self._request, partial(_topic_name, topics), there_is, body)
         return self._made
 
     async def _with_session(self) -> FetchRequest:
-        """What a Fetch asks for: a request in a session names only what is new to it."""
+        """Return a Fetch with all its partitions: a request in a session names only the new ones."""
         body: FetchRequest = self._request.body
         known = self._sessions.known_to(body, by_topic_id=self._is_by_id)
         if known is None:
@@ -254,7 +258,7 @@ class _Met:
         )
 
     async def _worked(self, work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-        """`work(*arguments)`, which goes through the request or its answer."""
+        """Run `work(*arguments)`, which reads the request or its response."""
         if not self._is_large:
             return work(*arguments)
         result = await _thread(faults_thread(), work, *arguments)
@@ -266,7 +270,7 @@ _THREAD: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("the 
 
 
 def faults_thread() -> trio.CapacityLimiter:
-    """One at a time, for all that faults do to requests."""
+    """Return the limiter of the one thread for work of faults on requests."""
     try:
         return _THREAD.get()
     except LookupError:
@@ -291,7 +295,7 @@ def _message(fault: DeclaredFault) -> str:
 
 
 def _without_effects(request: Request) -> Request:
-    """Of APIs that are carried out beside an error: nothing is made, and nobody waits."""
+    """Remove side effects and waits from a request of an API that is handled in addition to an error."""
     if request.api.key == FETCH_KEY:
         return replace(request, body=replace(request.body, max_wait_ms=0))
     if request.api.key == METADATA_KEY:
@@ -323,7 +327,8 @@ def _fetch_topics(topics: dict[TopicKey, dict[int, None]]) -> Iterator[FetchTopi
 
 
 def _with_a_wrong_byte(part: FileSlice) -> bytes:
-    """The first batch, with another byte in the midst of its records. Of a batch without records, in its checksum."""
+    """Read the first batch, with one byte in the middle of its records changed; in a batch without records, a byte of its
+    checksum."""
     start = FileSlice(part.file, part.position, BATCH_START_BYTES).read()
     size_bytes = min(BATCH_START_BYTES + int.from_bytes(start[8:], "big"), part.size_bytes)
     batch = bytearray(FileSlice(part.file, part.position, size_bytes).read())

@@ -1,27 +1,28 @@
 """Fetch, API key 1, versions 4-18.
 
 Behaviour
-- Answers at once when there are `min_bytes`, an error, a diverging epoch, nothing is asked for, or a partition is read
-  in an older segment than the one in which what may be read ends; else parks (see `waits`) until that is so or
-  `max_wait_ms` is over. Nothing polls.
-- A look at many partitions takes several turns. What came meanwhile is seen when the fetch begins to watch them; if
-  something else changed, it looks again.
-- Partitions that are not there do not hurry the answer while others are, as in Apache Kafka: a client that still asks
-  for a deleted topic would ask in a loop.
-- What counts towards `min_bytes` and the limits is what Apache Kafka would send, the part of a last batch included
-  that is cut off by a limit. Sent are whole batches only.
-- The first partition with data gives its first batch whole even when that exceeds the limits, so a
-  consumer always gets on (KIP-74).
-- Who may read a topic is asked when the request comes, as in Apache Kafka: what is taken away while a fetch is parked
-  counts for the next one, in a session too. Partitions of topics that may not be read do not hurry the answer either.
-- `read_committed` reads up to the last stable offset and is told the aborted transactions. Where they are very many, an
-  answer holds fewer records, so that nobody's memory fills with their names.
+- Answers at once when there are `min_bytes`, an error or a diverging epoch, when no partition is requested, or when a partition
+  is read in an older segment than the one with the end of the readable records; else parks (see `waits`) until one of these is
+  true or `max_wait_ms` is over. Nothing polls.
+- A scan of many partitions takes several time slices. Records that arrive during the scan are seen when the fetch begins to
+  watch the partitions; after any other change it scans again.
+- Missing partitions do not make the response immediate while others exist, as in Apache Kafka: a client that still fetches a
+  deleted topic would do so in a loop.
+- Towards `min_bytes` and the limits count the bytes that Apache Kafka would send, including the part of a last batch that a
+  limit cuts off. Only whole batches are sent.
+- The first partition with data gives its first batch whole even when that exceeds the limits, so a consumer always makes
+  progress (KIP-74).
+- Permissions are checked when the request arrives, as in Apache Kafka: a permission that is revoked while a fetch is parked
+  counts for the next one, also in a session. Partitions of topics that may not be read do not make the response immediate
+  either.
+- `read_committed` reads up to the last stable offset and gets the aborted transactions. If they are very many, a response has
+  fewer records, so that their list does not fill the memory.
 - Sessions (KIP-227) see `fetch_sessions`; topic ids from version 13 (KIP-516); the current leader
   with NOT_LEADER_OR_FOLLOWER from 12, its address from 16 (KIP-951).
 
 Differs from Apache Kafka
-- Behind the last stable offset `read_committed` waits, see `waits`.
-- There are no followers: a replica id in the request is ignored, the reader is a consumer.
+- A `read_committed` fetch that begins beyond the last stable offset waits, see `waits`.
+- The broker has no followers: a replica id in the request is ignored, the reader is a consumer.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ from .routing import NotLeaderError, endpoints, led_partition
 
 Answer = tuple[FetchItem, PartitionData]
 
-# Of what nearly every answer consists.
+# The classes that nearly every response consists of.
 _answer, _topic_answer, _partition_answer = (
     maker(FetchResponse),
     maker(FetchableTopicResponse),
@@ -82,69 +83,73 @@ _answer, _topic_answer, _partition_answer = (
 )
 TOPIC_IDS = 13
 READ_COMMITTED = 1
-# Of thousands that have been parked for long, each look costs: who leaves holds its place for as long again at most.
+# Of thousands that have been parked for long, each check costs: the place of a client that has disconnected is kept for this
+# much longer at most.
 PEER_CHECK_MS_MAX = 60_000
-# Aborted transactions of a partition that take less than a millisecond; 50 MB of records may hold half a million.
+# Aborted transactions of a partition that are read at once, in less than a millisecond; 50 MB of records may contain half a
+# million.
 ABORTED_AT_ONCE = 500
-# So they are bounded: a partition with as many gives so much at a time, in which some 4 000 can begin, and with so many in an
-# answer no further partition gives anything. What was open where the fetch begins has to be named, one for a producer at most.
+# Hence these limits: a partition with ABORTED_AT_ONCE or more returns this many bytes, in which some 4 000 can begin, and after
+# ABORTED_MAX in a response further partitions return none. Transactions open at the fetch offset must be listed, at most one
+# per producer.
 MANY_ABORTED_BYTES = 256 << 10
 ABORTED_MAX = 5_000
 
 
 class FoundPartition(NamedTuple):
-    """What a look at one partition found."""
+    """Result of reading one partition."""
 
     data: PartitionData
     wanted: WantedPartition | None = None
-    """What to wait for; None if there is nothing to wait for, but an error or epochs that diverge."""
+    """The partition to wait for; None for an error or a diverging epoch."""
     offered_bytes: int = 0
-    """How many count."""
+    """Bytes that count towards `min_bytes` and the limits."""
     more_aborted: Iterator[AbortedTxn] | None = None
-    """Aborted transactions that `data` does not name yet, if there may be any."""
+    """Aborted transactions that are not in `data` so far, if there may be any."""
 
 
 @dataclass(slots=True)
 class FetchQuery:
-    """What a request asks for."""
+    """Parameters of a request."""
 
     body: FetchRequest
     session: FetchSession | None
     items: list[FetchItem]
     unread: Collection[TopicKey]
-    """The topics that the client may not read."""
+    """Topics that the client may not read."""
     min_bytes: int
     max_bytes: int
 
 
 @dataclass(slots=True)
 class FetchLook:
-    """What one look at all wanted partitions found."""
+    """Result of one scan of all requested partitions."""
 
     left_bytes: int
-    """What the answer may still hold."""
+    """Bytes that the response may still take."""
     answers: list[Answer] = field(default_factory=list)
     offered_bytes: int = 0
     is_enough: bool = False
-    """Whether it is time to answer, as there are `min_bytes` or an error."""
+    """Whether to answer now, as there are `min_bytes` or an error."""
     missing_count: int = 0
-    """Partitions that are not there."""
+    """Number of missing partitions."""
     aborted_count: int = 0
     more_aborted: Iterator[AbortedTxn] | None = None
-    """Aborted transactions that the last of `answers` does not name yet."""
+    """Aborted transactions that the last of `answers` does not list so far."""
     has_waited: bool = False
-    """Whether others had their turn meanwhile, as it was long or the disk had to be waited for: there may be more by now."""
+    """Whether other tasks ran during the scan, as it was long or waited for the disk: there may be more records by now."""
     wanted: list[WantedPartition] = field(default_factory=list)
     leaders: set[int] = field(default_factory=set)
 
 
 def handle(ctx: Context, request: Request) -> Any:
-    """A fetch of few partitions that need not wait is answered here."""
+    """Answer a fetch of few partitions here if it need not wait."""
     return _fetch_one(ctx, request) or _fetch_few(ctx, request)
 
 
 def _fetch_one(ctx: Context, request: Request) -> FetchResponse | None:
-    """A fetch of one partition without a session, as most clients ask, without what others need; None if it is to wait, or has an error."""
+    """Answer a fetch of one partition without a session, as most clients send it, with a minimum of work; None if it has to
+    wait, or has an error."""
     body: FetchRequest = request.body
     services, topics = ctx.services, body.topics
     if body.session_epoch != FINAL_EPOCH or body.session_id != NO_SESSION or services.authorizer is not None:
@@ -174,7 +179,7 @@ def _fetch_one(ctx: Context, request: Request) -> FetchResponse | None:
 
 
 def _fetch_few(ctx: Context, request: Request) -> Any:
-    """The answer, or where it has to wait, or there are many partitions, the coroutine that goes on."""
+    """Return the response, or the coroutine that continues if the fetch has to wait or has many partitions."""
     body, services = request.body, ctx.services
     sessions, waits = services.fetch_sessions[ctx.node.node_id], services.waits
     beginning = sessions.begin(body, request.version >= TOPIC_IDS, services.clock.elapsed_ms)
@@ -204,7 +209,7 @@ def _fetch_few(ctx: Context, request: Request) -> Any:
 
 
 async def _fetch(ctx: Context, body: FetchRequest, beginning: Begun) -> FetchResponse:
-    """A fetch of many partitions."""
+    """Answer a fetch of many partitions."""
     services, time_slice = ctx.services, ctx.time_slice
     try:
         session, items = await run_cooperatively(beginning, time_slice)
@@ -218,11 +223,11 @@ async def _fetch(ctx: Context, body: FetchRequest, beginning: Begun) -> FetchRes
 
 
 async def _go_on(ctx: Context, asked: FetchQuery, look: FetchLook | None = None, changes: int = 0) -> FetchResponse:
-    """Look until there is enough, or time is over.
+    """Scan until there is enough, or time is over.
 
     Args:
-        look: What was found before, if that is not enough.
-        changes: As `waits` counted them before that look.
+        look: Result of an earlier scan that was not enough.
+        changes: Count of `waits` before that scan.
     """
     body, waits, time_slice = asked.body, ctx.services.waits, ctx.time_slice
     if look is None:
@@ -261,7 +266,7 @@ async def _watch(ctx: Context, look: FetchLook, waiter: Waiter, changes: int, de
     """Wait until there may be enough, unless there is already, or something has changed since `changes` were counted.
 
     Returns:
-        Whether what `look` has found is enough.
+        Whether the result in `look` is enough.
     """
     time_slice, is_stale = ctx.time_slice, look.has_waited
     for wanted in look.wanted:
@@ -278,7 +283,8 @@ async def _watch(ctx: Context, look: FetchLook, waiter: Waiter, changes: int, de
 
 
 def _answer_of(ctx: Context, asked: FetchQuery, look: FetchLook) -> Steps[FetchResponse]:
-    """Make the answer of all that a look found, or in a later fetch of a session of what is new. Neighbouring partitions of one topic are one row."""
+    """Make the response of a scan; in a later fetch of a session, only of changed partitions. Neighbouring partitions of one
+    topic are one row."""
     session, is_long = asked.session, len(look.answers) > A_PIECE
     is_incremental = session is not None and asked.body.session_epoch > INITIAL_EPOCH
     topics: list[FetchableTopicResponse] = []
@@ -288,7 +294,7 @@ def _answer_of(ctx: Context, asked: FetchQuery, look: FetchLook) -> Steps[FetchR
         if is_long:
             yield
         if session is not None:
-            # Every item is asked, so that the session knows what the client knows.
+            # Each item is checked, so that the session knows the client's state.
             if not item.has_news(data) and is_incremental:
                 continue
             if is_incremental and data.records:
@@ -322,7 +328,7 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
 
 
 async def wait_for(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
-    """Until something wakes `waiter` or its time is over; PeerGoneError if the client goes meanwhile."""
+    """Wait until `waiter` is woken or its time is over; raises PeerGoneError if the client disconnects."""
     patience_ms = PEER_CHECK_MS
     while (left_ms := (deadline_s - trio.current_time()) * 1000) > 0:
         if await waiter.wait(min(left_ms, patience_ms)):
@@ -332,7 +338,8 @@ async def wait_for(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
 
 
 def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem]) -> Steps[set[TopicKey]]:
-    """The topics that the client may not read. A broker, which its replica id tells, needs a right to the cluster instead."""
+    """Find the topics that the client may not read. A broker, recognised by its replica id, needs a permission on the cluster
+    instead."""
     is_broker = body.replica_id >= 0 or body.replica_state.replica_id >= 0
     found = set[TopicKey]()
     if is_broker and ctx.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
@@ -346,16 +353,16 @@ def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem]) -> Steps[s
         seen.add(key)
         topic = None if isinstance(key, str) else known.by_id(key)
         name = key if isinstance(key, str) else None if topic is None else topic.name
-        # An id that is nobody's is no secret, but of brokers.
+        # An unknown id reveals nothing, except to brokers.
         if is_broker or (name is not None and not ctx.may(AclOperation.READ, ResourceType.TOPIC, name)):
             found.add(key)
     return found
 
 
 async def _look(ctx: Context, asked: FetchQuery) -> FetchLook:
-    """Look at all partitions, in order.
+    """Scan all partitions, in order.
 
-    What is not in memory is brought by a worker thread first; nearly always nothing has to be.
+    A worker thread first loads what is not in memory; hardly ever is that necessary.
     """
     look, time_slice = FetchLook(asked.max_bytes), ctx.time_slice
     for item in asked.items:
@@ -381,13 +388,13 @@ async def _look(ctx: Context, asked: FetchQuery) -> FetchLook:
 
 
 def _look_at(ctx: Context, asked: FetchQuery, look: FetchLook, item: FetchItem, *, at_once: bool = True) -> None:
-    """Note what a partition has to give now, as much as there is room for.
+    """Read one partition, as much as there is room for, and note the result.
 
     Raises:
         WouldWaitError: Only if `at_once`; nothing was noted.
     """
     if look.aborted_count >= ABORTED_MAX:
-        look.left_bytes, look.is_enough = 0, True  # the client is to come again for it, not to wait
+        look.left_bytes, look.is_enough = 0, True  # the client must fetch again for it, not wait
     if asked.unread and item.topic in asked.unread:
         look.answers.append((item, _refusal(item, refusal(ResourceType.TOPIC))))
         look.missing_count += 1
@@ -425,7 +432,7 @@ def _look_at(ctx: Context, asked: FetchQuery, look: FetchLook, item: FetchItem, 
 def _read(
     partition: Partition, item: FetchItem, left_bytes: int, first: bool, committed: bool, *, at_once: bool
 ) -> FoundPartition:
-    """What partition `item` has to give, at most `left_bytes` unless its first batch may exceed them.
+    """Read a partition, at most `left_bytes` unless its first batch may exceed them.
 
     Raises:
         KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -486,10 +493,10 @@ def _told_aborted(txn: AbortedTxn) -> AbortedTransaction:
 
 
 def _diverging_epoch(partition: Partition, item: FetchItem) -> EpochEndOffset | None:
-    """Where the epoch ends that the client read last, if that is not where the client is (KIP-595).
+    """Return the end of the epoch that the client read last, if the client's offset does not match it (KIP-595).
 
     Raises:
-        KafkaError: OFFSET_OUT_OF_RANGE: nothing is known of that epoch, or the client is below the log start.
+        KafkaError: OFFSET_OUT_OF_RANGE: the epoch is unknown, or the client is below the log start.
     """
     log_start_offset = partition.log.log_start_offset
     epoch, end_offset = partition.end_of_epoch(item.last_fetched_epoch)

@@ -4,11 +4,12 @@ Behaviour
 - A group's coordinator is the leader of its partition of `__consumer_offsets`, a transactional id's that of its
   partition of `__transaction_state`; the topic is created on first need.
 - One key up to version 3, several from version 4 on, each with its own error.
-- That of a share partition (key type 2, `GROUP:TOPIC-ID:PARTITION`) is the leader of its partition of `__share_group_state`. It is for
-  brokers, from version 6 on, and told whether share groups are served or not, as by Apache Kafka.
+- The coordinator of a share partition (key type 2, `GROUP:TOPIC-ID:PARTITION`) is the leader of its partition of
+  `__share_group_state`. This key type is for brokers, from version 6 on, and is served even without share groups, as in Apache
+  Kafka.
 
 Differs from Apache Kafka
-- The first request waits for the topic instead of answering COORDINATOR_NOT_AVAILABLE until it is there.
+- The first request waits for the topic instead of answering COORDINATOR_NOT_AVAILABLE until it exists.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ COORDINATORS: dict[int, Callable[[Coordinators], GroupService | ShareStateServic
 }
 
 RESOURCES = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
-"""What a key of each of these types names, which clients have to be allowed to describe."""
+"""Resource types of the keys; the client must be allowed to describe the resource."""
 
 _NO_NODE = (-1, "", -1)
 _FIRST_BATCHED_VERSION = 4
 _FIRST_SHARE_VERSION = 6
-# A key may be as long as a string can be, and must leave room for the words around it.
+# A key may be as long as a string can be, and must leave room for the rest of the message.
 _KEY_CHARS_IN_MESSAGE = 1024
 
 
@@ -58,7 +59,7 @@ async def handle(ctx: Context, request: Request) -> FindCoordinatorResponse:
     found = await _find(ctx, request.version, body.key_type, body.key, check)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        # Kafka names even the absence of an error here, though not in later versions.
+        # Kafka fills in even the absence of an error here, though not in later versions.
         error_message=found.error_message or "NONE",
         node_id=found.node_id,
         host=found.host,
@@ -83,7 +84,7 @@ async def _coordinator(ctx: Context, key_type: int, key: str, asks: Check) -> tu
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown key type {key_type}")
     name = key
     if key_type == SHARE:
-        from ..sharing.share_records import SharePartitionKey  # Only brokers ask for it.
+        from ..sharing.share_records import SharePartitionKey  # Only brokers need it.
 
         check(ctx, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         name = SharePartitionKey.of_text(key).text

@@ -1,9 +1,9 @@
 """GetTelemetrySubscriptions, API key 71, version 0 (KIP-714).
 
 Behaviour
-- Advertised where there is a receiver for metrics, answered anyway, as by Apache Kafka.
-- What all subscriptions that mean the client ask for together, with the shortest of their intervals. Who asks again before
-  the interval is over is told THROTTLING_QUOTA_EXCEEDED, unless subscriptions have changed or the connection is another.
+- Advertised if there is a receiver for metrics, but always answered, as in Apache Kafka.
+- Returns the metrics of all subscriptions that match the client, with the shortest of their intervals. A client that asks again
+  before the interval is over gets THROTTLING_QUOTA_EXCEEDED, unless subscriptions have changed or it uses another connection.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...storage.disk.checkpoints import uuid_text
 from ..services.context import Context
 
 ACCEPTED_CODECS = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy, as Apache Kafka prefers them."""
+"""zstd, lz4, gzip, snappy, in Apache Kafka's order of preference."""
 
 
 async def handle(ctx: Context, request: Request) -> GetTelemetrySubscriptionsResponse:
@@ -45,7 +45,7 @@ async def handle(ctx: Context, request: Request) -> GetTelemetrySubscriptionsRes
 
 
 def known_of(ctx: Context, request: Request, instance_id: bytes) -> dict[str, str | None]:
-    """What subscriptions may choose a client by (`telemetry.subscriptions.MATCHED_BY`)."""
+    """Return the client's properties that subscriptions may match (`telemetry.subscriptions.MATCHED_BY`)."""
     client = ctx.client
     name, version = client.software or (None, None)
     return {

@@ -1,4 +1,5 @@
-"""What the four APIs that describe groups share: each group is described once, and a refused one gets a row with its error."""
+"""Common parts of the four APIs that describe groups: each group is described once, and a refused group has a row with its
+error."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ async def describe_each(
     *,
     with_operations: bool,
 ) -> tuple[Any, ...]:
-    """The rows of the groups.
+    """Make the rows of the groups.
 
     Args:
-        describe: Gives the row of one; raises KafkaError.
-        refused: Makes the row of one for which it did.
-        with_operations: Whether a row says what the client may do with its group.
+        describe: Makes the row of a group; raises KafkaError.
+        refused: Makes the row of a group for a KafkaError.
+        with_operations: Whether a row lists the client's operations on its group.
     """
     groups = []
     time_slice = TimeSlice()
@@ -42,7 +43,7 @@ async def describe_each(
 
 
 def message_of(error: KafkaError) -> str | None:
-    """What a refusal of one group says. Apache Kafka says nothing beside UNSUPPORTED_VERSION."""
+    """Return the message for the refusal of one group. Apache Kafka sends none with UNSUPPORTED_VERSION."""
     return None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
 
 

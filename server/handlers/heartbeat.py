@@ -1,8 +1,8 @@
 """Heartbeat, API key 12, versions 0-4.
 
 Behaviour
-- Keeps the member's session; REBALANCE_IN_PROGRESS tells it to join again.
-- While the group is being loaded every heartbeat is answered well, as nobody can be found to have failed.
+- Keeps the member's session; after REBALANCE_IN_PROGRESS the member joins again.
+- While the group is loading every heartbeat succeeds, as the coordinator cannot know which members have failed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def handle(ctx: Context, request: Request) -> Any:
         check(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
     except KafkaError as error:
         return _refused(error)
-    # It tells nothing that a power loss could make untrue.
+    # Its answer does not depend on records that a power loss could remove.
     work = partial(_beat, groups.coordinator, body)
     return CoordinatorCall(ctx, groups, body.group_id, work, _refused, settles=False).carry_out()
 

@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs, API key 44, versions 0-1 (KIP-339).
 
 Behaviour
-- Sets, deletes, appends to and subtracts from single configs; what is not named stays. The rest is AlterConfigs'.
+- Sets, deletes, appends to and subtracts from single configs; other configs do not change. The rest is shared with
+  AlterConfigs.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """InitProducerId, API key 22, versions 0-6.
 
 Behaviour
-- Without a transactional id: a new producer id with epoch 0, never given before, also after a crash
+- Without a transactional id: a new producer id with epoch 0, never used before, even after a crash
   (ids are taken in blocks that the catalog records first). From version 3 a producer may name its
   present id and epoch, but not one without the other (KIP-360); it gets a new id then too, as in Apache Kafka.
-- With one: the transaction coordinator answers. An open transaction of whoever had the transactional id is aborted
-  first, and the client asks again after CONCURRENT_TRANSACTIONS.
-- From version 6 on, which has to be enabled, a producer may ask for two phases (KIP-939): its transactions never time out.
-  Apache Kafka 4.3.1 has no more of that KIP, and refuses to keep what is prepared.
+- With one: the transaction coordinator answers. An open transaction of the previous producer with this transactional id is
+  aborted first; the client retries after CONCURRENT_TRANSACTIONS.
+- From version 6 on, which must be enabled, a producer may use two-phase commit (KIP-939): its transactions never time out.
+  Apache Kafka 4.3.1 implements no more of that KIP, and refuses to keep a prepared transaction.
 - PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 4.
 """
 

@@ -2,8 +2,8 @@
 
 Behaviour
 - Waits until the group's rebalance is over; the rules are in `groups.classic`.
-- Version 0 has no rebalance time-out: the session time-out stands for it.
-- From version 4 on a new dynamic member is given its id first and must come back with it (KIP-394).
+- Version 0 has no rebalance time-out: the session time-out is used for it.
+- From version 4 on a new dynamic member gets its id first and must join again with it (KIP-394).
 """
 
 from __future__ import annotations

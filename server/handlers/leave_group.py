@@ -1,7 +1,7 @@
 """LeaveGroup, API key 13, versions 0-5.
 
 Behaviour
-- One member up to version 2, whose error is the response's; several from version 3 on, each with its own.
+- One member up to version 2, with the error of the response; several from version 3 on, each with its own error.
 - A static member can be removed by its instance id alone (KIP-345).
 """
 

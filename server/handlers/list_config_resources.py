@@ -1,8 +1,8 @@
 """ListConfigResources, API key 74, versions 0-1 (KIP-1142).
 
 Behaviour
-- Lists topics, nodes and their loggers, and the groups and client metrics subscriptions of which anything is set. Version 0
-  asks for client metrics only. A type that does not exist is UNSUPPORTED_VERSION, as in Kafka.
+- Lists topics, nodes and their loggers, and the groups and client metrics subscriptions with configs. Version 0 lists client
+  metrics only. A type that does not exist is UNSUPPORTED_VERSION, as in Kafka.
 """
 
 from __future__ import annotations

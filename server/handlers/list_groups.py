@@ -1,9 +1,9 @@
 """ListGroups, API key 16, versions 0-5.
 
 Behaviour
-- The groups that this node coordinates; clients ask every node.
-- Who may not describe the cluster sees the groups that it may describe.
-- Filters by state (version 4 on) and type (version 5 on), no matter the case; an unknown name matches nothing.
+- Lists the groups that this node coordinates; clients ask every node.
+- A client that may not describe the cluster sees the groups that it may describe.
+- Filters by state (version 4 on) and type (version 5 on), case-insensitive; an unknown name matches nothing.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """ListOffsets, API key 2, versions 1-11.
 
 Behaviour
-- A timestamp gives the first record at or after it; negative ones are questions of their own, each
-  from a certain version on (table below).
+- A timestamp finds the first record at or after it; negative timestamps are special queries, each since a certain version
+  (table below).
 - With `read_committed` the latest offset is the last stable one.
-- Nothing found is no error: offset −1, timestamp −1.
-- What is asked by timestamp is looked for in worker threads, see `searches`. A search ends when its client goes; when the node
-  stops, it is answered NOT_LEADER_OR_FOLLOWER.
+- If no record is found, offset and timestamp are −1, without an error.
+- Timestamps are searched in worker threads, see `searches`. A search ends when its client disconnects; when the node stops, the
+  answer is NOT_LEADER_OR_FOLLOWER.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NO_OFFSET = -1
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
 Answer = tuple[int, int, int]
-"""Timestamp, offset, leader epoch."""
+"""Type of an answer: timestamp, offset, leader epoch."""
 
 
 def _latest(partition: Partition, committed: bool) -> Answer:
@@ -62,7 +62,7 @@ def _never_tiered(_partition: Partition, _committed: bool) -> Answer:
     return NO_TIMESTAMP, NO_OFFSET, -1
 
 
-# Timestamp -> (first version that may ask it, what answers it). KIP-734, KIP-405, KIP-1005, KIP-1023.
+# Timestamp -> (first version that may use it, function that answers it). KIP-734, KIP-405, KIP-1005, KIP-1023.
 QUESTIONS: dict[int, tuple[int, Callable[[Partition, bool], Answer | Search]]] = {
     LATEST: (0, _latest),
     EARLIEST: (0, _earliest),
@@ -136,7 +136,7 @@ def _answer(
             )
         return question(partition, committed)
     except KafkaError as error:
-        # Not the error: tens of thousands of them, with the places where they were raised, would go in one go.
+        # Not the error: tens of thousands of them, with their tracebacks, would be freed at once.
         return error.code
 
 
@@ -145,7 +145,7 @@ def _given_up(code: ErrorCode, answer: Answer | ErrorCode | Search) -> Answer | 
 
 
 def _found(search: Search, committed: bool) -> Answer:
-    """What was found, unless it is not to be seen yet. Raises what the search raised."""
+    """Return the result of a search, unless it is not visible so far. Raises the search's error."""
     if isinstance(search.found, KafkaError):
         raise search.found
     if search.found is None or search.found.offset >= _end(search.log, committed):

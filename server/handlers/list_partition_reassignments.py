@@ -1,8 +1,8 @@
 """ListPartitionReassignments, API key 46, version 0.
 
 Behaviour
-- Those that are under way, all of them or those of the partitions named; a partition that is unknown, or that none is under
-  way of, is left out.
+- Lists reassignments in progress, all of them or those of the named partitions; a partition that is unknown, or has none, is
+  left out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def handle(ctx: Context, request: Request) -> ListPartitionReassignmentsRe
     async for where in time_slice.each(wanted):
         partition = under_way.get(where)
         if partition is None or partition.reassigning is None:
-            continue  # it has come to its end meanwhile
+            continue  # it has ended since
         topics[where.topic].append(
             OngoingPartitionReassignment(
                 partition_index=where.partition,
@@ -54,7 +54,7 @@ async def handle(ctx: Context, request: Request) -> ListPartitionReassignmentsRe
 
 
 async def refused(_: Context, request: Request, error: KafkaError) -> ListPartitionReassignmentsResponse:
-    """The error, and what was asked for, as Apache Kafka repeats it."""
+    """Return the error with the requested partitions, as Apache Kafka does."""
     body: ListPartitionReassignmentsRequest = request.body
     time_slice, topics = TimeSlice(), []
     async for topic in time_slice.each(body.topics or ()):

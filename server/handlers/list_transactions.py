@@ -1,8 +1,8 @@
 """ListTransactions, API key 66, versions 0-2.
 
 Behaviour
-- The transactional ids that this node coordinates; clients ask every node.
-- Filters by state (spelt as shown; names that are no state are named in the answer), producer id, time since the
+- Lists the transactional ids that this node coordinates; clients ask every node.
+- Filters by state (case-sensitive; unknown names are listed in the response), producer id, time since the
   transaction began (version 1 on), and a regular expression of RE2 that the whole id has to match (version 2 on).
 """
 

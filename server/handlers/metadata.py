@@ -1,18 +1,19 @@
 """Metadata, API key 3, versions 0-13.
 
 Behaviour
-- Topics by name, by id (from version 12, where a name beside it counts for nothing), or all (null; in version 0 an empty
-  list). One that is asked for twice is answered once.
-- A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is created, and the
-  answer is UNKNOWN_TOPIC_OR_PARTITION as Apache Kafka's: the client asks again and finds it. Metadata alone does not know
-  the topic for HIDDEN_S: clients that watch for a new topic compare two answers, and both must say that there is none.
-- Topics that the client may not describe are left out of "all"; whether one that is named is there is not told.
+- Returns topics by name, by id (from version 12, where a name in addition to it is ignored), or all (null; in version 0 an
+  empty list). A topic that is named twice is returned once.
+- A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is created, and the answer is
+  UNKNOWN_TOPIC_OR_PARTITION, as in Apache Kafka: the client asks again and finds it. Only Metadata hides the topic for
+  HIDDEN_S: clients that wait for a new topic compare two responses, and both must lack it.
+- Topics that the client may not describe are left out of "all"; if one is named, the response does not reveal whether it
+  exists.
 - One request creates at most PARTITIONS_MAX partitions, as many as CreateTopics; topics beyond are not created.
-- A partition that no live node leads, or whose data directory has failed, is LEADER_NOT_AVAILABLE, with its replicas and its epoch.
-  Its ISR is empty, or the last one where no replica may be an eligible leader (KIP-966). Version 0 names live replicas only, and
-  REPLICA_NOT_AVAILABLE where that are not all.
-- Addresses are those of the listener that the request came in by.
-- An answer about many partitions is kept until anything changes that it tells of (`services/context`).
+- A partition that no live node leads, or whose data directory has failed, is LEADER_NOT_AVAILABLE, with its replicas and its
+  epoch. Its ISR is empty, or the last one if eligible leaders are not enabled (KIP-966). Version 0 lists only live replicas,
+  and returns REPLICA_NOT_AVAILABLE if some are missing.
+- Addresses are those of the listener that received the request.
+- A response about many partitions is cached until anything in it changes (`services/context`).
 - The controller is the lowest live node id: clients send admin requests there, every node takes them.
 """
 
@@ -48,23 +49,24 @@ from .permissions import seeing
 from .routing import endpoints, leader_and_offline
 
 FIRST_VERSION_WITH_IDS = 10
-# These have a field for topic ids, but only version 12 made them work; a request with one is refused whole.
+# These versions have a field for topic ids, but only version 12 made it work; a request with one is refused as a whole.
 NO_IDS_YET = (10, 11)
 
 NAMED_MAX = 100
-"""Topics that a question names whose answer is kept."""
+"""Largest number of topics in a request whose response is cached."""
 
 HIDDEN_S = 0.05
-"""How long a topic that Metadata has created stays unknown to it. On Apache Kafka 4.3.1 it appears 35 to 117 ms after the
-first request; clients ask again after 100 ms by default. Trio's clock counts, since clients wait while the broker's stands."""
+"""Time for which Metadata hides a topic that it has created. On Apache Kafka 4.3.1 it appears 35 to 117 ms after the
+first request; clients ask again after 100 ms by default. Trio's clock counts, since clients wait while the broker's clock is
+frozen."""
 
 Operations: TypeAlias = Callable[[str], int] | None
-"""What the client may do with a topic of this name, as bits; None where it has not asked for that."""
+"""Function that returns the client's operations on a topic of this name, as bits; None if the request does not include them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptMetadata(MetadataResponse, Kept):
-    """An answer about many partitions. A copy with other fields has no bytes yet."""
+    """A cached response about many partitions. A copy with other fields has no bytes yet."""
 
     written: dict[int, bytes] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -134,12 +136,12 @@ async def _topics(ctx: Context, request: Request, everything: bool) -> list[Meta
 
 
 def _is_hidden(what: Topic | Topics) -> bool:
-    """Whether Metadata does not know the topic yet, or does not know all of the topics."""
+    """Return whether Metadata must hide the topic, or one of the topics."""
     return what.hidden_until_s > 0 and what.hidden_until_s > trio.current_time()
 
 
 def _is_much(topics: Topics, request: Request, everything: bool) -> bool:
-    """Whether the answer is one that is kept, if all that is named is there."""
+    """Return whether the response is large enough to be cached, if all named topics exist."""
     if everything:
         return len(topics) >= ROWS_MIN or _partitions(topics) >= ROWS_MIN
     rows = request.body.topics
@@ -163,7 +165,7 @@ def _facts(services: Services) -> MetadataFacts:
 
 
 def _question(ctx: Context, request: Request) -> Hashable:
-    """What the answer follows from beside `MetadataFacts`: the question, who asks, and where clients find the nodes."""
+    """Return what the response depends on in addition to `MetadataFacts`: the request, the client, and the nodes' addresses."""
     cluster, client = ctx.services.cluster, ctx.client
     who = None if ctx.services.authorizer is None else (client.principal, client.client_host)
     return request.version, request.body, who, _brokers(ctx), cluster.controller_id()
@@ -181,7 +183,7 @@ def _names_an_id(row: MetadataRequestTopic) -> bool:
 
 
 def _key(row: MetadataRequestTopic, version: int) -> str | bytes:
-    """The name or the id that counts."""
+    """Return the name or the id that counts."""
     if row.name is None or (version >= FIRST_VERSION_WITH_IDS and row.topic_id != ZERO_UUID):
         return row.topic_id
     return row.name
@@ -196,7 +198,7 @@ async def _wanted(
     operations: Operations,
     time_slice: TimeSlice,
 ) -> MetadataResponseTopic | None:
-    """One topic, by name or id; None for a missing name, which is to be created if that is allowed."""
+    """Find one topic, by name or id; None for a missing name, which will be created if that is allowed."""
     services = ctx.services
     topic = services.topics.by_id(key) if isinstance(key, bytes) else services.topics.get(key)
     if services.authorizer is not None:
@@ -213,14 +215,14 @@ async def _wanted(
 
 
 def _refused(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
-    """What is told of a topic, be it there or not, to who may not describe it, or not create it."""
+    """Make the answer for a topic, existing or not, that the client may not describe, or not create."""
     return MetadataResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id, partitions=()
     )
 
 
 class _Creating:
-    """The topics that one request creates by asking for them."""
+    """The topics that one request creates by naming them."""
 
     def __init__(self, ctx: Context, is_allowed: bool) -> None:
         self._ctx = ctx
@@ -230,10 +232,10 @@ class _Creating:
         self._partitions_left = PARTITIONS_MAX
         self._plans: list[TopicPlan] = []
         self._codes: dict[str, ErrorCode] = {}
-        """What to answer for each, beside UNKNOWN_TOPIC_OR_PARTITION."""
+        """Errors by topic, other than UNKNOWN_TOPIC_OR_PARTITION."""
 
     async def want(self, name: str) -> None:
-        """Have a topic that is missing, not only hidden, made by `create`, if that is allowed."""
+        """Plan a topic that is missing, not only hidden, for `create`, if that is allowed."""
         services = self._services
         if self._is_allowed and not self._may_create(name):
             self._codes[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -255,7 +257,7 @@ class _Creating:
             self._note(name, error)
 
     async def create(self) -> None:
-        """Create what is wanted, all in one write."""
+        """Create the planned topics, all in one write."""
         try:
             made = await self._services.topic_admin.create_all(self._plans, hidden_s=HIDDEN_S)
         except KafkaError as error:
@@ -266,12 +268,12 @@ class _Creating:
 
     def _note(self, name: str, error: KafkaError) -> None:
         is_faster = error.code is ErrorCode.TOPIC_ALREADY_EXISTS and self._services.topics.get(name) is not None
-        # Of a quota that is exceeded: the client asks again, until that lets the topic be made.
+        # If a quota is exceeded, the client asks again until the topic may be created.
         if not is_faster and error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
             self._codes[name] = error.code
 
     def answer(self, name: str, operations: Operations) -> MetadataResponseTopic:
-        """What to answer for a topic that was missing, once all are created."""
+        """Make the answer for a topic that was missing, after all are created."""
         code = self._codes.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             return _refused(name, ZERO_UUID)
@@ -318,7 +320,7 @@ def _partition(ctx: Context, partition: Partition, live: list[int], version: int
     leader, offline = leader_and_offline(partition, live)
     replicas, isr = partition.replicas, partition.isr
     error = ErrorCode.NONE
-    if version == 0 and offline:  # it has no field for them
+    if version == 0 and offline:  # it has no field for offline replicas
         error = ErrorCode.REPLICA_NOT_AVAILABLE
         replicas, isr = (tuple(each for each in nodes if each not in offline) for nodes in (replicas, isr))
     if leader == NO_LEADER:

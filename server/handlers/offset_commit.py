@@ -1,9 +1,9 @@
 """OffsetCommit, API key 8, versions 2-10.
 
 Behaviour
-- Topics are named up to version 9 and meant by id from version 10 on; either way the id is kept with the offset.
+- Topics are named up to version 9 and identified by id from version 10 on; either way the id is stored with the offset.
   An unknown topic or partition has its own error, the others are committed.
-- What the group says (unknown member, old generation, rebalance in progress) is the error of every other partition.
+- An error of the group (unknown member, old generation, rebalance in progress) is the error of every other partition.
 """
 
 from __future__ import annotations

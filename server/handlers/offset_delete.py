@@ -1,9 +1,9 @@
 """OffsetDelete, API key 47, version 0.
 
 Behaviour
-- Deletes committed offsets of a group (KIP-496); a consumer group at work keeps those of topics it subscribes to
-  (GROUP_SUBSCRIBED_TO_TOPIC), any other group at work keeps all (NON_EMPTY_GROUP).
-- Where nothing was committed, nothing is wrong; an unknown topic or partition is.
+- Deletes committed offsets of a group (KIP-496); a consumer group with members keeps those of topics it subscribes to
+  (GROUP_SUBSCRIBED_TO_TOPIC), any other group with members keeps all (NON_EMPTY_GROUP).
+- A partition without a committed offset is not an error; an unknown topic or partition is one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..services.context import Context
 async def handle(ctx: Context, request: Request) -> OffsetDeleteResponse:
     body: OffsetDeleteRequest = request.body
     time_slice = TimeSlice()
-    # As many as there are partitions, whatever the request repeats.
+    # At most the number of existing partitions, even if the request repeats them.
     existing: dict[Place, None] = {}
     if not ctx.may(AclOperation.DELETE, ResourceType.GROUP, body.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)

@@ -1,16 +1,16 @@
 """OffsetFetch, API key 9, versions 1-10.
 
 Behaviour
-- One group up to version 7, several from version 8 on, each with its own error; version 1 has no place for that error
-  but in every partition.
-- What is asked for twice is answered once; of two questions after one group the last one counts. A commit may carry a
-  thousand times as many bytes as it takes to ask for it.
-- Null topics ask for everything the group has committed. A partition without commit is offset -1 and no error.
+- One group up to version 7, several from version 8 on, each with its own error; version 1 has a place for that error only in
+  the partitions.
+- A partition that is named twice is returned once; if a group is named twice, its last row counts. A commit may have a thousand
+  times as many bytes as its request here.
+- Null topics mean all offsets that the group has committed. A partition without commit is offset -1 and no error.
 - A member of a consumer group must know its epoch (STALE_MEMBER_EPOCH) from version 9 on (KIP-848).
-- Topics are meant by id from version 10 on: an offset committed to an earlier topic of the same name is not given,
-  and offsets of topics that are gone are left out of "everything".
-- Topics that are unknown, or that may not be described, stand behind all others, as in Apache Kafka.
-- `require_stable` gives UNSTABLE_OFFSET_COMMIT where a transaction is about to commit (KIP-447).
+- Topics are identified by id from version 10 on: an offset committed to an earlier topic of the same name is not returned, and
+  offsets of deleted topics are left out of "all".
+- Topics that are unknown, or that the client may not describe, come after all others, as in Apache Kafka.
+- `require_stable` returns UNSTABLE_OFFSET_COMMIT while a transaction has a pending commit (KIP-447).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Row = TypeVar("Row", OffsetFetchResponsePartition, OffsetFetchResponsePartitions
 
 
 class TopicOffsets(NamedTuple):
-    """The answer about one topic, before it is put into either of the two shapes of the response."""
+    """Offsets of one topic, before they are put into either of the two shapes of the response."""
 
     name: str
     topic_id: bytes
@@ -93,8 +93,7 @@ async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
 async def _each(
     topics: list[TopicOffsets], told: Callable[[TopicOffsets, TimeSlice], Awaitable[Told]], time_slice: TimeSlice
 ) -> tuple[Told, ...]:
-    """All of them, as `told` tells of one, which asks for a turn of its own only where there are many partitions. `topics` is
-    empty then."""
+    """Convert all topics with `told`, which lets other tasks run only within topics with many partitions. Empties `topics`."""
     found = []
     async for topic in time_slice.each(topics):
         found.append(await told(topic, time_slice))
@@ -157,7 +156,7 @@ async def _group(
 async def _once(
     topics: Iterable[OffsetFetchRequestTopics], time_slice: TimeSlice
 ) -> dict[tuple[str, bytes], dict[int, None]]:
-    """The partitions of each topic (name and id), in the order of the request."""
+    """Return the distinct partitions of each topic (name and id), in the order of the request."""
     found: dict[tuple[str, bytes], dict[int, None]] = {}
     async for topic in time_slice.each(topics):
         found.setdefault((topic.name, topic.topic_id), {}).update(await time_slice.once(topic.partition_indexes))

@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch, API key 23, versions 2-4.
 
 Behaviour
-- Answers the largest epoch not above the asked one, and the offset where it ends (KIP-101, KIP-320);
-  the present epoch ends at the log end. −1, −1 where nothing is known.
+- Returns the largest epoch not above the requested one, and its end offset (KIP-101, KIP-320);
+  the present epoch ends at the log end. −1, −1 if the epoch is unknown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs do to groups, client metrics subscriptions and the broker's loggers."""
+"""Parts of AlterConfigs and IncrementalAlterConfigs for groups, client metrics subscriptions and the broker's loggers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Configs = Mapping[str, str]
 
 GROUPS_MAX = 10_000
 GROUP_ID_CHARS_MAX = 4 << 20
-"""Of groups that have configs, and of all their ids together: the catalog is written whole at each change."""
+"""Limits for groups that have configs, and for all their ids together: each change writes the whole catalog."""
 
 
 def changed_group(
     ctx: Context, name: str, changes: Sequence[ConfigChange], others: Collection[str], *, replace: bool
 ) -> tuple[Configs, Configs]:
-    """What is set of a group, and what is to be; `others` are being set with it.
+    """Return the present configs of a group, and the new ones; `others` are groups that are set together with it.
 
     Raises:
         KafkaError: INVALID_REQUEST, INVALID_CONFIG, POLICY_VIOLATION.
@@ -43,8 +43,9 @@ def changed_group(
 def changed_client_metrics(
     ctx: Context, name: str, changes: Sequence[ConfigChange], others: Collection[str], *, replace: bool
 ) -> tuple[Configs, Configs]:
-    """What is set of a client metrics subscription, and what is to be; `others` are being set with it. Raises as `changed_group`."""
-    from ..telemetry.subscriptions import SUBSCRIPTIONS_MAX, subscription_of  # Few brokers ever have one.
+    """Return the present configs of a client metrics subscription, and the new ones; `others` are set together with it. Raises
+    as `changed_group` does."""
+    from ..telemetry.subscriptions import SUBSCRIPTIONS_MAX, subscription_of  # Few brokers need it.
 
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")

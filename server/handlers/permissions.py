@@ -1,8 +1,8 @@
-"""What clients need a right for, and what they are told without it.
+"""Permissions that clients need, and their errors without them.
 
-APIs that ask for an operation on the cluster, whatever their requests name, stand in CLUSTER_OPERATIONS: `guarded` asks
-before their handlers see the request. All else is asked about in the handlers, for each resource where they come to it.
-The operations are those that Apache Kafka 4.3.1 asks for, in its order where a client could tell.
+APIs that need an operation on the cluster, whatever their requests name, are listed in CLUSTER_OPERATIONS: `guarded` checks it
+before their handlers see the request. The handlers check all other permissions, for each resource when they process it. The
+operations are those of Apache Kafka 4.3.1, checked in its order if a client could see the difference.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ..services.context import Context
 
 Row = TypeVar("Row")
 Check: TypeAlias = Callable[[Context, AclOperation, ResourceType, str], None]
-"""`check`, or `check_without_words`."""
+"""Type of `check` and `check_without_words`."""
 
 
 class OnCluster(NamedTuple):
-    """What a request needs as a whole: one of these operations on the cluster, from a version on."""
+    """Permission for a whole request: one of these operations on the cluster, from a version on."""
 
     any_of: tuple[AclOperation, ...]
     since: int = 0
 
 
 CLUSTER_OPERATIONS: dict[str, OnCluster] = {
-    # From version 4 on the request is one of brokers, for several transactions.
+    # From version 4 on the request is for brokers, with several transactions.
     "AddPartitionsToTxn": OnCluster((AclOperation.CLUSTER_ACTION,), since=4),
     "AlterPartitionReassignments": OnCluster((AclOperation.ALTER,)),
     "AlterReplicaLogDirs": OnCluster((AclOperation.ALTER,)),
@@ -50,8 +50,8 @@ CLUSTER_OPERATIONS: dict[str, OnCluster] = {
     "WriteShareGroupState": OnCluster((AclOperation.CLUSTER_ACTION,)),
     "WriteTxnMarkers": OnCluster((AclOperation.ALTER, AclOperation.CLUSTER_ACTION)),
 }
-"""API -> what it asks for. An API whose answer has more places for an error than `error_code` and `error_message` has a
-function `refused(ctx, request, error)` beside its `handle`."""
+"""Needed operations by API. An API whose response has more places for an error than `error_code` and `error_message` has a
+function `refused(ctx, request, error)` next to its `handle`."""
 
 _REFUSALS: dict[ResourceType, tuple[ErrorCode, str]] = {
     ResourceType.TOPIC: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
@@ -62,22 +62,22 @@ _REFUSALS: dict[ResourceType, tuple[ErrorCode, str]] = {
         "Transactional Id authorization failed.",
     ),
 }
-"""By the type of the resource: code and words of Apache Kafka."""
+"""Apache Kafka's code and message by resource type."""
 
 
 def refusal(resource_type: ResourceType) -> KafkaError:
-    """What to tell who may not; it names nothing."""
+    """Make the error for a missing permission; it does not name the resource."""
     return KafkaError(*_REFUSALS[resource_type])
 
 
 def request_refusal(request: Request, operation: AclOperation) -> KafkaError:
-    """What to tell who may not send a request at all, as it needs an operation on the cluster."""
+    """Make the error for a client that may not send a request at all, as it lacks an operation on the cluster."""
     code, _ = _REFUSALS[ResourceType.CLUSTER]
     return KafkaError(code, f"Request {request.api.name} needs {operation.name} permission.")
 
 
 def check(ctx: Context, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> None:
-    """Return if the client may do this to that resource.
+    """Check that the client may do this to that resource.
 
     Raises:
         KafkaError: TOPIC_, GROUP_, CLUSTER_ or TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
@@ -87,7 +87,7 @@ def check(ctx: Context, operation: AclOperation, resource_type: ResourceType, na
 
 
 def check_without_words(ctx: Context, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-    """`check`, for answers in which Apache Kafka gives the code alone."""
+    """Check as `check` does, for responses in which Apache Kafka returns only the code."""
     if not ctx.may(operation, resource_type, name):
         raise KafkaError(_REFUSALS[resource_type][0])
 
@@ -100,7 +100,7 @@ async def permitted(
     name_of: Callable[[Row], str],
     time_slice: TimeSlice,
 ) -> list[Row]:
-    """Those of which the client may do this to the resource that they name; a list of them leaves out the others."""
+    """Return the rows whose resource the client may do this to; for lists that leave out the others."""
     if ctx.services.authorizer is None:
         return list(rows)
     found = []
@@ -111,14 +111,14 @@ async def permitted(
 
 
 def seeing(ctx: Context) -> Callable[[str], bool] | None:
-    """Whether the client may describe the topic with a name; None where there is no authorizer."""
+    """Return a function that says whether the client may describe a topic; None without an authorizer."""
     if ctx.services.authorizer is None:
         return None
     return partial(ctx.may, AclOperation.DESCRIBE, ResourceType.TOPIC, is_attempt=False)
 
 
 def guarded(api: Api, module: Any) -> Handler:
-    """The handler of `module`, which sees only requests whose clients may send them."""
+    """Return the handler of `module`, for requests that their clients may send."""
     handler: Handler = module.handle
     needed = CLUSTER_OPERATIONS.get(api.name)
     if needed is None:
@@ -134,7 +134,7 @@ def guarded(api: Api, module: Any) -> Handler:
 
 
 def _may_any(ctx: Context, operations: Sequence[AclOperation]) -> bool:
-    """The last one is what the client lacks."""
+    """Return whether the client may do one of the operations. The last one is reported as missing."""
     last = len(operations) - 1
     return any(ctx.may(one, ResourceType.CLUSTER, is_attempt=at == last) for at, one in enumerate(operations))
 

@@ -1,15 +1,15 @@
 """Produce, API key 0, versions 3-13 (advertised from 0: librdkafka before 2.11.1 looks for that row).
 
 Behaviour
-- Each partition is appended on its own; one that is refused does not touch the others.
-- `acks=0` gets no answer; an error then closes the connection, the only sign such a client can get.
+- Each partition is appended on its own; a refusal does not affect the others.
+- `acks=0` gets no response; an error closes the connection, the only signal for such a client.
 - `acks=1` and `acks=-1` are the same here, since nothing is replicated; `acks=-1` honours
   `min.insync.replicas` against the partition's replicas.
-- With `flush.messages` the answer waits for the syncs that make it true, of all its partitions at the same time.
-- A batch that takes long to check or to write is that in a worker thread, see `large_appends`. The connection's next request
-  waits for it, so the order of its batches is kept; other connections do not.
-- The first batch of a transaction in a partition needs the transaction coordinator's word (KIP-890); from version 12 on
-  it is what adds the partition to the transaction. While the transaction before is being closed the request is held for
+- With `flush.messages` the response waits for the syncs of all its partitions, which run at the same time.
+- A batch that takes long to check or to write is appended in a worker thread, see `large_appends`. The connection's next
+  request waits for it, which keeps the order of its batches; other connections do not wait.
+- The first batch of a transaction in a partition must be verified by the transaction coordinator (KIP-890); from version 12 on
+  it adds the partition to the transaction. While the previous transaction is being completed the request is held for
   `add.partitions.to.txn.retry.backoff.max.ms`, then answered CONCURRENT_TRANSACTIONS.
 """
 
@@ -54,7 +54,7 @@ from .routing import NotLeaderError, endpoints, led_partition
 # Older clients cannot read zstd (KIP-110).
 ZSTD_SINCE = 7
 
-# Refusals by the log that do not tell where it starts, as in Apache Kafka.
+# Refusals by the log whose response has no log start offset, as in Apache Kafka.
 LOG_START_UNTOLD = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -62,7 +62,7 @@ LOG_START_UNTOLD = (
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 
-# Of what nearly every answer consists.
+# The classes that nearly every response consists of.
 _answer, _topic_answer = maker(ProduceResponse), maker(TopicProduceResponse)
 _partition_answer = maker(PartitionProduceResponse)
 # From this version on topics are named by id.
@@ -70,7 +70,7 @@ TOPIC_IDS = 13
 
 
 def handle(ctx: Context, request: Request) -> Any:
-    """One batch of no transaction is appended here, if that needs no waiting."""
+    """Append a single batch without a transaction here, if that needs no waiting."""
     body: ProduceRequest = request.body
     if not is_one_plain_batch(body) or ctx.services.authorizer is not None:
         return _append_each(ctx, request)
@@ -120,7 +120,7 @@ async def _append_each(ctx: Context, request: Request) -> ProduceResponse | None
 async def _flush(
     ctx: Context, body: ProduceRequest, responses: list[TopicProduceResponse], appending: Appending
 ) -> ProduceResponse | None:
-    """As `_answered`, once it is known which of the logs that must be on disk before are."""
+    """Wait for the needed syncs, then answer as `_answered` does."""
     told = await _flushed(ctx, responses, appending.unflushed, appending.reasons, ctx.time_slice)
     return _answered(ctx, body, told, appending)
 
@@ -128,7 +128,7 @@ async def _flush(
 def _answered(
     ctx: Context, body: ProduceRequest, responses: list[TopicProduceResponse], appending: Appending
 ) -> ProduceResponse | None:
-    """The answer; None where the client wants none. Raises ProtocolError if it wants none and something was refused."""
+    """Return the response; None if the client wants none. Raises ProtocolError if it wants none and a partition was refused."""
     if body.acks == 0:
         for topic in responses:
             for partition in topic.partition_responses:
@@ -145,7 +145,7 @@ def _answered(
 
 
 def _named(topic: TopicProduceData | TopicProduceResponse) -> str:
-    """A topic, as its request names it."""
+    """Return a topic's name or id, as its request has it."""
     return topic.name or topic.topic_id.hex()
 
 
@@ -157,7 +157,7 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
 
 
 async def _unwritten(ctx: Context, body: ProduceRequest, *, by_id: bool) -> set[str | bytes]:
-    """The topics that the client may not write to, as the request calls them."""
+    """Find the topics that the client may not write to, by the key in the request."""
     found: set[str | bytes] = set()
     async for topic in ctx.time_slice.each(body.topic_data):
         if not by_id:
@@ -196,7 +196,7 @@ async def _transactional_writes(
 
 
 async def _refused(body: ProduceRequest, error: KafkaError, time_slice: TimeSlice) -> ProduceResponse | None:
-    """The same refusal of every partition."""
+    """Make a response with the same error for every partition."""
     if body.acks == 0:
         raise ProtocolError(f"acks=0 produce failed with {error}")
     reasons, responses = Reasons(), []
@@ -220,7 +220,7 @@ async def _flushed(
     reasons: Reasons,
     time_slice: TimeSlice,
 ) -> list[TopicProduceResponse]:
-    """The responses once it is known which of the logs that must be on disk before are."""
+    """Wait for the needed syncs; returns the responses, with an error where a sync has failed."""
     failed = await ctx.services.appends.flusher.flush_each(log for _, log in unflushed)
     time_slice.begin()
     refusals: dict[int, PartitionProduceResponse] = {}
@@ -237,7 +237,7 @@ async def _flushed(
 
 
 class Appending:
-    """The appends of one request, and what its answer needs beside their responses."""
+    """The appends of one request, with further data for its response."""
 
     __slots__ = ("_acks", "_ctx", "_reasons", "_version", "_writes", "leaders", "unflushed")
 
@@ -247,23 +247,23 @@ class Appending:
         self._acks = acks
         self._writes = writes
         self.leaders: set[int] = set()
-        """Of the partitions that other nodes lead."""
+        """Leaders of the partitions that other nodes lead."""
         self._reasons: Reasons | None = None
         self.unflushed: list[tuple[PartitionProduceResponse, Log]] = []
-        """Responses that must not be given before what they tell of is on disk."""
+        """Responses that must not be sent before the appended records are on disk."""
 
     @property
     def reasons(self) -> Reasons:
-        """Made for the first refusal."""
+        """Messages of the refusals, made for the first one."""
         if self._reasons is None:
             self._reasons = Reasons()
         return self._reasons
 
     def append_now(self, topic: str | bytes, data: PartitionProduceData) -> PartitionProduceResponse | None:
-        """Append one partition's records, if nothing has to be waited for; a refusal becomes that partition's error.
+        """Append one partition's records, if that needs no waiting; a refusal becomes that partition's error.
 
         Returns:
-            None: it is for `append`, and nothing has been done.
+            None if `append` must be used; nothing has been done.
         """
         log: Log | None = None
         services = self._ctx.services
@@ -278,13 +278,13 @@ class Appending:
                 records, now_ms=services.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
             )
         except (InvalidRecordError, HeavyBatchError, LargeWriteError, WouldWaitError):
-            return None  # the batch was only looked at; its refusal may have a row for each of its records
+            return None  # the batch was only checked; its refusal may have a row for each of its records
         except KafkaError as error:
             return self._refused(data.index, log, error)
         return self._accepted(data.index, log, done)
 
     async def append(self, topic: str | bytes, data: PartitionProduceData) -> PartitionProduceResponse:
-        """As `append_now`, waiting for what has to be waited for."""
+        """Append as `append_now` does, but wait if necessary."""
         writes = self._writes
         if writes is None and (response := self.append_now(topic, data)) is not None:
             return response
@@ -322,7 +322,7 @@ class Appending:
             led = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
             return replace(refusal(index, None, error, self.reasons), current_leader=led)
         told = refusal(index, log, error, self.reasons)
-        # Without an answer the log alone says why.
+        # Without a response only the log has the reason.
         return told if self._acks else replace(told, error_message=error.message)
 
     async def _with_record_errors(
@@ -340,13 +340,13 @@ class Appending:
 def checked(
     ctx: Context, version: int, acks: int, topic: str | bytes, index: int, records: object
 ) -> tuple[Partition, memoryview]:
-    """The partition and its records, if a client may write them there. Raises KafkaError."""
+    """Return the partition and its records, if a client may write them there. Raises KafkaError."""
     if acks not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"invalid acks {acks}; must be -1, 0 or 1")
     partition = led_partition(ctx, topic, index)
     if not isinstance(records, memoryview) or not records:
         raise EarlyRefusalError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
-    if version < ZSTD_SINCE and len(records) >= HEADER_BYTES:  # else the log says what is wrong with it
+    if version < ZSTD_SINCE and len(records) >= HEADER_BYTES:  # otherwise the log reports the error
         _check_codec(records, version)
     if partition.is_internal:
         raise KafkaError(
@@ -375,7 +375,7 @@ def refusal(index: int, log: Log | None, error: KafkaError, reasons: Reasons) ->
 
 
 def _log_start(log: Log | None, error: KafkaError) -> int:
-    """What the answer to a refusal says of the log start: Apache Kafka names it when the log itself refused."""
+    """Return the log start for the response to a refusal: Apache Kafka returns it if the log itself refused."""
     if log is None or error.code in LOG_START_UNTOLD or isinstance(error, EarlyRefusalError):
         return -1
     return log.log_start_offset

@@ -1,9 +1,9 @@
 """PushTelemetry, API key 72, version 0 (KIP-714).
 
 Behaviour
-- Apache Kafka's checks in its order: the id, a client that said it was its last push (INVALID_REQUEST), the interval
-  (THROTTLING_QUOTA_EXCEEDED, but for a last push), the subscription (UNKNOWN_SUBSCRIPTION_ID), the codec, the size.
-- Reports go to the receiver one at a time; what it cannot take is INVALID_RECORD.
+- Apache Kafka's checks in its order: the id, a push after the last one (INVALID_REQUEST), the interval
+  (THROTTLING_QUOTA_EXCEEDED, except for a last push), the subscription (UNKNOWN_SUBSCRIPTION_ID), the codec, the size.
+- Reports go to the receiver one at a time; a report that it cannot read is INVALID_RECORD.
 """
 
 from __future__ import annotations

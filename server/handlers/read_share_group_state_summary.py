@@ -1,7 +1,7 @@
 """ReadShareGroupStateSummary, API key 87, versions 0-1: between brokers.
 
 Behaviour
-- As `handlers.share_groups` has it for the five APIs of share coordinators.
+- Implemented by `handlers.share_groups`, as the five APIs of share coordinators are.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """RemoveRaftVoter, API key 81, version 0 (KIP-853).
 
 Behaviour
-- As AddRaftVoter: what is wrong with the request is told first; while kraft.version is 0 voters do not change
-  (UNSUPPORTED_VERSION); from 1 on neither who is no voter nor the only one can be removed (VOTER_NOT_FOUND).
+- Errors of the request are returned first, as in AddRaftVoter. While kraft.version is 0 voters cannot change
+  (UNSUPPORTED_VERSION); from 1 on neither an unknown voter nor the only one can be removed (VOTER_NOT_FOUND).
 
 Differs from Apache Kafka
-- Nor can one of several be removed: INVALID_REQUEST with the reason.
+- One of several voters cannot be removed either: INVALID_REQUEST with the reason.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Behaviour
 - A token expires `delegation.token.expiry.time.ms` from now, or earlier if the request says so, and never after its lifetime.
-- Its owner and its renewers may; not on plain channels, nor by who logged in with a token.
+- For its owner and its renewers; not on PLAINTEXT channels, nor by a client that logged in with a token.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which partition a request means, and whether the node it reached leads it."""
+"""Lookup of a request's partitions, and of their leaders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..services.context import Context
 
 
 class NotLeaderError(KafkaError):
-    """The request reached a node that does not lead the partition; `partition` tells who does."""
+    """The request reached a node that does not lead the partition; `partition` has the leader."""
 
     def __init__(self, partition: Partition, node_id: int) -> None:
         who = "no live node" if partition.leader == NO_LEADER else f"node {partition.leader}"
@@ -21,7 +21,7 @@ class NotLeaderError(KafkaError):
 
 
 def led_partition(ctx: Context, topic: str | bytes, index: int) -> Partition:
-    """The partition that `topic` (a name, or an id as bytes) and `index` mean, if this node leads it.
+    """Return the partition of `topic` (a name, or an id as bytes) with this `index`, if this node leads it.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, or NOT_LEADER_OR_FOLLOWER
@@ -35,7 +35,7 @@ def led_partition(ctx: Context, topic: str | bytes, index: int) -> Partition:
 
 
 def replica_of(ctx: Context, topic: str, index: int) -> Partition:
-    """The partition `index` of `topic`, if this node holds it, as its leader or not.
+    """Return the partition `index` of `topic`, if this node has a replica of it.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER (as NotLeaderError).
@@ -47,7 +47,7 @@ def replica_of(ctx: Context, topic: str, index: int) -> Partition:
 
 
 def endpoints(ctx: Context, node_ids: Iterable[int]) -> list[tuple[int, str, int, str | None]]:
-    """Node id, host, port and rack for each of `node_ids`, on the listener the client came by."""
+    """Return node id, host, port and rack for each of `node_ids`, on the client's listener."""
     found = []
     for node_id in sorted(set(node_ids)):
         node = ctx.services.cluster.node(node_id)
@@ -57,15 +57,16 @@ def endpoints(ctx: Context, node_ids: Iterable[int]) -> list[tuple[int, str, int
 
 
 def eligible_and_last_known(partition: Partition) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Who may lead a partition that nobody leads, whose ISR is empty where replicas may be eligible (KIP-966), and who led it last."""
+    """Return the eligible leaders of a partition without a leader, whose ISR is empty if eligible leaders are enabled
+    (KIP-966), and its last leader."""
     last = partition.isr[:1] if partition.leader == NO_LEADER else (partition.leader,)
     return tuple(sorted({*partition.isr, *partition.elr})), last
 
 
 def leader_and_offline(partition: Partition, live: Collection[int]) -> tuple[int, tuple[int, ...]]:
-    """Who leads it and which of its replicas are offline, as clients are told: those on nodes that are not among the live ones;
-    nobody and all of them while its log is offline."""
+    """Return the leader and the offline replicas, as clients see them: offline are those on nodes that are not live. While the
+    log is offline, the partition has no leader and all its replicas are offline."""
     if partition.log.failure is not None:
         return NO_LEADER, partition.replicas
-    # Of few: a generator would take twice as long.
+    # For few items a generator would take twice as long.
     return partition.leader, tuple([node_id for node_id in partition.replicas if node_id not in live])

@@ -1,4 +1,4 @@
-"""SaslAuthenticate, API key 36, versions 0-2. As `sasl_handshake`."""
+"""SaslAuthenticate, API key 36, versions 0-2. See `sasl_handshake`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """SaslHandshake, API key 17, versions 0-1.
 
-Who may log in is decided before any handler is asked (`network/authentication`). For anybody else a handshake is one too many: on a
+`network/authentication` decides whether a client may log in before a handler is called. Any other handshake is an error: on a
 listener without SASL, in a session that does not end, or a second time within a second.
 """
 

@@ -1,9 +1,10 @@
 """ShareAcknowledge, API key 79, versions 1-2.
 
 Behaviour
-- What a member says of records that it has acquired, partition by partition; refused is all of a partition, or nothing.
-- It belongs to a share session, as the next request of it; with the epoch -1 as its last, which releases what the member has left.
-- What is answered is written down, as far as `flush.messages` asks for it.
+- Takes a member's acknowledgements of acquired records, partition by partition. In each partition all are accepted or none.
+- It belongs to a share session, as the next request of it; with the epoch -1 as its last, which releases the records that the
+  member still holds.
+- Acknowledgements are in the log when the response is sent, and on disk if `flush.messages` requires it.
 - Served while the feature `share.version` is 1; else UNSUPPORTED_VERSION.
 """
 

@@ -1,16 +1,18 @@
 """ShareFetch, API key 78, versions 1-2.
 
 Behaviour
-- A member acquires records of the partitions of its share session, and may acknowledge others on the way: that comes first, and is
-  written down, as far as `flush.messages` asks for it, when it is answered.
-- Answers once there are `min_bytes` in partitions that have something to acquire, or a partition is read in an older segment than the
-  one in which what may be read ends; else parks until that is so or `max_wait_ms` is over. Records that are released, and those whose
-  locks end, wake it as new ones do; so does a partition that has as many records in flight as there may be, when its log begins behind
-  some of them.
-- The partitions come in another order with each epoch of the session, and have equal parts of `max_bytes`, so that none starves.
-- Partitions that cannot be fetched from do not hurry the answer while others can, as in Apache Kafka.
-- Renewals of locks (`is_renew_ack`) come alone: nothing is fetched with them.
-- A connection that goes ends its share sessions: what their members have acquired, and maybe never received, is released.
+- A member acquires records of the partitions of its share session, and may acknowledge others in the same request. That is done
+  first; when the response is sent it is in the log, and on disk if `flush.messages` requires it.
+- Answers once there are `min_bytes` in partitions with records to acquire, or a partition is read in an older segment than the
+  one with the end of the readable records; else parks until that is true or `max_wait_ms` is over. Released records, and
+  expired locks, wake it as new records do. So does a partition with the largest allowed number of records in flight, when its
+  log start moves past some of them.
+- The partitions are served in another order with each epoch of the session, and have equal parts of `max_bytes`, so that none
+  starves.
+- Partitions with an error do not make the response immediate while others can be fetched, as in Apache Kafka.
+- A renewal of locks (`is_renew_ack`) is a request of its own: nothing is fetched with it.
+- When a connection ends, its share sessions end: records that their members have acquired, and maybe never received, are
+  released.
 - Served while the feature `share.version` is 1; else UNSUPPORTED_VERSION.
 """
 
@@ -53,7 +55,7 @@ _BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
 _MODES_SINCE = 2
 
 _Work: TypeAlias = Callable[[SharePartition, bool], Offered | Taken]
-"""Something done with a share partition and its log; the flag says whether it must not wait for the disk."""
+"""Work on a share partition and its log; the flag says whether it must not wait for the disk."""
 
 
 async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
@@ -64,7 +66,7 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
         session, epoch = await _session(ctx, body, whose), body.share_session_epoch
     except KafkaError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and body.max_wait_ms > 0:
-            # Its client would ask at once again.
+            # Otherwise its client would retry at once.
             await ctx.client.hold(trio.Event(), body.max_wait_ms / 1000, is_client_needed=True)
         return ShareFetchResponse(error_code=error.code)
     shares = ctx.services.coordinators.share_leaders
@@ -100,14 +102,14 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
 
 
 def _check_renewal(body: ShareFetchRequest, version: int) -> None:
-    """Raise INVALID_REQUEST where a renewal of locks is to fetch (KIP-1222)."""
+    """Raise INVALID_REQUEST if a request to renew locks also fetches (KIP-1222)."""
     fetches = body.max_bytes or body.min_bytes or body.max_records or body.max_wait_ms
     if version >= RENEWALS_SINCE and body.is_renew_ack and fetches:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a request that renews acquisition locks must not fetch records")
 
 
 async def _session(ctx: Context, body: ShareFetchRequest, whose: SessionKey) -> ShareSession:
-    """The session, as it is with the request. KafkaError as `ShareSessions.fetch`."""
+    """Return the session, updated by the request. Raises KafkaError as `ShareSessions.fetch` does."""
     time_slice, node_id, client = ctx.time_slice, ctx.node.node_id, ctx.client
     shares = ctx.services.coordinators.share_leaders
     places: list[SharedPartition] = []
@@ -134,7 +136,7 @@ async def _session(ctx: Context, body: ShareFetchRequest, whose: SessionKey) -> 
     )
     session = await run_cooperatively(fetching, time_slice)
     if body.share_session_epoch == FULL_EPOCH:
-        # The one before may have ended in the midst of that: who names thousands takes many turns.
+        # The previous session may have ended during that: a request with thousands of partitions takes many time slices.
         await shares.released(node_id, whose)
         time_slice.begin()
     return session
@@ -157,12 +159,12 @@ def _rotated(places: list[SharedPartition], epoch: int) -> list[SharedPartition]
 
 @dataclass(slots=True)
 class _Look:
-    """What one look at all partitions found.
+    """Result of one scan of all partitions.
 
     Attributes:
-        offers: Of partitions that have something to acquire, or would have if the log had more.
-        full: Those that have as many records in flight as there may be.
-        is_due: Whether one of them is read in an older segment: to wait makes it no more.
+        offers: Offers of partitions that have records to acquire, or would have if the log had more.
+        full: Partitions with the largest allowed number of records in flight.
+        is_due: Whether one of them is read in an older segment: a wait does not give it more records.
     """
 
     offers: dict[SharedPartition, Offered] = field(default_factory=dict)
@@ -172,7 +174,7 @@ class _Look:
 
 
 class _Fetching:
-    """One fetch: what there is for a member in the partitions of its session."""
+    """One fetch: the records for a member in the partitions of its session."""
 
     def __init__(
         self, ctx: Context, request: Request, session: ShareSession, shares: ShareLeaders, leaders: Leaders
@@ -192,10 +194,11 @@ class _Fetching:
         self._rows: dict[SharedPartition, PartitionData] = {}
 
     async def run(self, places: list[SharedPartition]) -> dict[SharedPartition, PartitionData]:
-        """What is to be answered of each partition; those that had nothing to acquire are left out.
+        """Return the row of each partition; partitions without records to acquire are left out.
 
         Raises:
-            KafkaError: UNKNOWN_SERVER_ERROR: an acquire mode that there is not. As in Apache Kafka that is seen where something is fetched.
+            KafkaError: UNKNOWN_SERVER_ERROR: unknown acquire mode. As in Apache Kafka this is checked only if records are
+                fetched.
         """
         ctx, time_slice = self._ctx, self._ctx.time_slice
         has_mode = self._version < _MODES_SINCE or self._body.share_acquire_mode in (_BATCH_OPTIMIZED, _RECORD_LIMIT)
@@ -219,13 +222,13 @@ class _Fetching:
         return self._rows
 
     async def _look_and_wait(self, deadline_s: float) -> _Look | None:
-        """What there is, if it is time to answer; else None, once something has happened."""
+        """Return the scan if it is time to answer; else None, after an event that ends the wait."""
         ctx, time_slice, waits = self._ctx, self._ctx.time_slice, self._ctx.services.waits
         changes = waits.changes
         with waits.waiter(max(self._min_bytes, 1), committed=self._committed, is_alone=False) as waiter:
             asked = [*self._led.values()]
             try:
-                # Before the look, so that nothing is missed that happens meanwhile.
+                # Before the scan, so that no event during it is missed.
                 async for led in time_slice.each(asked):
                     led.waiters.add(waiter)
                 look = await self._look()
@@ -268,7 +271,7 @@ class _Fetching:
         return look
 
     def _share(self, led: Led) -> SharePartition | None:
-        """None while its state is read. KafkaError: why it is not to be had."""
+        """Return the share partition; None while its state is being read. Raises KafkaError if it is unavailable."""
         self._shares.check(led)
         return self._shares.share_of(led)
 
@@ -282,7 +285,7 @@ class _Fetching:
         return offered(log, share, max_bytes, first=first, committed=self._committed, at_once=at_once)
 
     async def _take_all(self, look: _Look) -> None:
-        """Acquire from each partition what the member may have; the first that has something gives a batch, however large."""
+        """Acquire the member's records from each partition; the first one with records gives a batch of any size."""
         left_records, left_bytes = self._body.max_records, self._max_bytes
         part_bytes = max(self._max_bytes // max(len(look.offers), 1), 1)
         mode, member_id = self._body.share_acquire_mode, self._session.key.member_id
@@ -308,11 +311,11 @@ class _Fetching:
 
     async def _taken(self, led: Led, wish: AcquireWish, max_bytes: int, first: bool) -> Taken:
         def acquire(share: SharePartition, at_once: bool) -> Taken:
-            # The member may have begun another session, by another connection: this answer would reach nobody.
+            # The member may have begun another session, on another connection: it would never get this response.
             if not self._shares.sessions[self._ctx.node.node_id].has(self._session):
                 return NOTHING
             if not share.has_room():
-                return NOTHING  # Others were faster.
+                return NOTHING  # Other members were faster.
             found = self._offer(led, share, max_bytes, first, at_once)
             elapsed_ms = self._ctx.services.clock.elapsed_ms()
             carry_out = partial(self._shares.carry_out_anyway, led)
@@ -324,7 +327,7 @@ class _Fetching:
         return taken
 
     async def _at_disk(self, led: Led, work: _Work) -> Offered | Taken:
-        """`work`, in one turn; what it finds that is not in memory is brought before."""
+        """Run `work`, during which no other task runs; data that it needs from the disk is loaded first."""
         for tries in range(TRIES_MAX + 1):
             share = self._share(led)
             assert share is not None
@@ -335,7 +338,7 @@ class _Fetching:
         raise AssertionError("waiting for the disk")
 
     def _refuse(self, place: SharedPartition, error: KafkaError) -> None:
-        """Without words, as in Apache Kafka."""
+        """Note an error, without a message, as in Apache Kafka."""
         current = self._leaders.of(place, error)
         self._rows[place] = PartitionData(
             partition_index=place.partition,

@@ -1,7 +1,7 @@
 """ShareGroupDescribe, API key 77, version 1.
 
 Behaviour
-- A group that is asked for twice is answered once.
+- A group that is named twice is returned once.
 - A group whose members have a topic assigned that the client may not describe is TOPIC_AUTHORIZATION_FAILED.
 - State, epochs, members and assignments of share groups; a group of another kind is GROUP_ID_NOT_FOUND.
 - UNSUPPORTED_VERSION as in ShareGroupHeartbeat.

@@ -1,7 +1,7 @@
-"""What the APIs of share groups (KIP-932) have in common.
+"""Common parts of the APIs of share groups (KIP-932).
 
-Where the feature `share.version` is 0 they answer as Apache Kafka 4.3.1 does then: clients are told UNSUPPORTED_VERSION before any right
-is asked for; no broker coordinates a share partition, which those hear who may act for the cluster (NOT_COORDINATOR).
+If the feature `share.version` is 0 they answer as Apache Kafka 4.3.1 does: clients get UNSUPPORTED_VERSION before any
+permission is checked. Clients that may act for the cluster get NOT_COORDINATOR, as no broker coordinates a share partition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNKNOWN_PARTITION = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This serve
 
 
 def are_served(ctx: Context) -> bool:
-    """Whether share groups are."""
+    """Return whether share groups are served."""
     return ctx.services.config.feature_level(SHARE_GROUPS) > 0
 
 
@@ -45,22 +45,24 @@ _OF_THE_COORDINATOR = frozenset(
 
 
 class StateApi(NamedTuple, Generic[Response]):
-    """One of the APIs 83 to 87, whose requests name share partitions of one group, and which answer partition by partition."""
+    """API of the share coordinator, key 83 to 87: each request names share partitions of one group, and is answered partition
+    by partition."""
 
     to: str
-    """What it is for, in Apache Kafka's words."""
+    """Purpose of the API, in Apache Kafka's words."""
     response: Callable[..., Response]
     topic: type[Any]
     partition: type[Any]
     act: Callable[[ShareStateCoordinator, SharePartitionKey, Any, int], Any]
-    """What is done for one row of a request, and the answer to it, at a wall time. KafkaError as the coordinator's."""
+    """Handles one row of a request at a wall time, and returns its answer. Raises KafkaError, as the coordinator does."""
     read: Callable[[Any], Steps[Any]] | None = None
-    """Makes of a row, in pieces, what `act` takes instead."""
+    """Converts a row, in steps, to the argument of `act`."""
 
     async def handle(self, ctx: Context, request: Request) -> Response:
-        """Each row on its own; what is answered is on disk, as far as `flush.messages` asks for it.
+        """Handle each row on its own; when the response is sent, the records are on disk if `flush.messages` requires it.
 
-        A row that is named twice is done twice and answered once, and a topic without any empties the answer, as in Apache Kafka.
+        A row that is named twice is handled twice and answered once. With a topic without rows the whole response is empty, as
+        in Apache Kafka.
         """
         body = request.body
         if not are_served(ctx):
@@ -70,7 +72,7 @@ class StateApi(NamedTuple, Generic[Response]):
             return self.response()
         found: dict[SharePartitionKey, tuple[int, Any]] = {}
         homes: dict[int, ShareStateShard] = {}
-        """By partition of `__share_group_state`."""
+        """Shards by partition of `__share_group_state`."""
         for topic in body.topics:
             async for row in time_slice.each(topic.partitions):
                 key, home = SharePartitionKey(body.group_id, topic.topic_id, row.partition), NOWHERE
@@ -105,14 +107,15 @@ class StateApi(NamedTuple, Generic[Response]):
         return self.partition(partition=key.partition, error_code=error.code, error_message=message)
 
     async def not_coordinator(self, ctx: Context, request: Request) -> Response:
-        """Every share partition is coordinated elsewhere; of a group without a name nothing is said."""
+        """Answer that every share partition has another coordinator; without a group id the response is empty."""
         if not request.body.group_id:
             return self.response()
         message = f"Unable to {self.to}: This is not the correct coordinator."
         return await self.told_of_each(ctx, request, KafkaError(ErrorCode.NOT_COORDINATOR, message))
 
     async def told_of_each(self, ctx: Context, request: Request, error: KafkaError) -> Response:
-        """The error, of each partition that is named, once; topics without any are left out, as in Apache Kafka."""
+        """Return the error once for each partition that is named; topics without partitions are left out, as in Apache
+        Kafka."""
         named: dict[bytes, dict[int, None]] = {}
         async for topic in ctx.time_slice.each(request.body.topics):
             async for row in ctx.time_slice.each(topic.partitions):

@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: who may ask, what members say of records, whom else to ask."""
+"""Common parts of ShareFetch and ShareAcknowledge: permissions, acknowledgements, and the leaders of other partitions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .share_groups import are_served
 
 MEMBER_ID_CHARS_MAX = 36
 RENEWALS_SINCE = 2
-# Acknowledge types that are worked on in one go; some milliseconds, if each is another one than that before it.
+# Acknowledge types that are handled at once; some milliseconds, if each differs from the one before.
 TYPES_AT_ONCE = 1_000
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def checked(ctx: Context, body: Any) -> SessionKey:
-    """Whose request it is. KafkaError where that cannot be, or share groups are not served."""
+    """Return the member of the request. Raises KafkaError if it is invalid or not permitted, or share groups are not served."""
     if not are_served(ctx):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if body.group_id is None:
@@ -41,10 +41,10 @@ def checked(ctx: Context, body: Any) -> SessionKey:
 
 
 def known(ctx: Context, place: SharedPartition) -> Partition:
-    """The partition, whoever leads it.
+    """Return the partition, regardless of its leader.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, without words but for the second.
+        KafkaError: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION; only the second has a message.
     """
     topic = ctx.services.topics.by_id(place.topic_id)
     if topic is None:
@@ -58,13 +58,13 @@ def known(ctx: Context, place: SharedPartition) -> Partition:
 
 @dataclass(slots=True)
 class Leaders:
-    """Whom clients are to ask about partitions that are led elsewhere."""
+    """Leaders of partitions that other nodes lead, for the response."""
 
     ctx: Context
     node_ids: set[int] = field(default_factory=set)
 
     def of(self, place: SharedPartition, error: KafkaError | None) -> tuple[int, int] | None:
-        """Leader and epoch, if the answer has to tell them."""
+        """Return leader and epoch, if the response must have them."""
         if error is None or error.code not in _MOVED:
             return None
         try:
@@ -75,7 +75,7 @@ class Leaders:
         return partition.leader, partition.leader_epoch
 
     def endpoints(self, row: type[Any]) -> tuple[Any, ...]:
-        """Rows of an answer, of that class."""
+        """Make rows of a response, of the class `row`."""
         return tuple(
             row(node_id=node_id, host=host, port=port, rack=rack)
             for node_id, host, port, rack in endpoints(self.ctx, self.node_ids)
@@ -86,7 +86,7 @@ class Acknowledging:
     """The acknowledgements of one request.
 
     Attributes:
-        answers: What became of those of each partition.
+        answers: Result for each partition.
     """
 
     def __init__(self, ctx: Context, request: Request, whose: SessionKey) -> None:
@@ -102,7 +102,7 @@ class Acknowledging:
         self.answers: dict[SharedPartition, KafkaError | None] = {}
 
     async def run(self) -> None:
-        """Each partition on its own; nothing of one that is refused. One that is named twice counts as it is named last."""
+        """Handle each partition on its own, completely or not at all. If a partition is named twice, its last row counts."""
         time_slice = self._ctx.time_slice
         rows: dict[SharedPartition, Any] = {}
         for topic in self._topics:
@@ -123,12 +123,12 @@ class Acknowledging:
             else:
                 empty.append(place)
         if has_said:
-            # As Apache Kafka: of a request that says nothing of any record only errors are told.
+            # As in Apache Kafka: if a request acknowledges nothing, only errors are returned.
             self.answers.update(dict.fromkeys(empty))
         await time_slice.empty(rows)
 
     async def settle(self) -> None:
-        """Wait until what was written is on disk."""
+        """Wait until the written acknowledgements are on disk."""
         time_slice = self._ctx.time_slice
         async for place, led in time_slice.each(self._written.items()):
             try:
@@ -138,7 +138,8 @@ class Acknowledging:
         time_slice.begin()
 
     async def _check(self, place: SharedPartition, batches: tuple[Any, ...]) -> None:
-        """Raise INVALID_REQUEST unless they are in order and have types that there are. An unknown topic comes first."""
+        """Raise INVALID_REQUEST unless the batches are in order and their types are valid. An unknown topic is reported
+        first."""
         if self._ctx.services.topics.by_id(place.topic_id) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         time_slice, before = self._ctx.time_slice, -1
@@ -153,13 +154,13 @@ class Acknowledging:
             before = last
 
     async def _acknowledge_patiently(self, place: SharedPartition, batches: tuple[Any, ...]) -> KafkaError | None:
-        """As `_acknowledge`. While the share coordinator loads, it is waited for: so does Apache Kafka's persister, and whoever were refused
-        would have all that it has done delivered once more."""
+        """Acknowledge as `_acknowledge` does, but wait while the share coordinator loads, as Apache Kafka's persister does:
+        after a refusal all records would be delivered again."""
         services = self._ctx.services
         while True:
             refused = await self._acknowledge(place, batches)
             is_early = refused is not None and refused.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            # What was done of it in part is not to be done twice.
+            # Acknowledgements that were partly applied must not be applied twice.
             if not is_early or place in self._written or not self._tries_left or services.cluster.is_stopping:
                 return refused
             self._tries_left -= 1
@@ -175,7 +176,7 @@ class Acknowledging:
         async for piece in time_slice.each(_pieces(batches)):
             pieces.append(piece)
         try:
-            # All or nothing: where it takes several turns, they are looked at before anything is done.
+            # All or nothing: if it takes several time slices, all are checked before any is applied.
             if len(pieces) == 1:
                 update, rest = self._meant(led, pieces[0])
                 if not rest:
@@ -197,7 +198,7 @@ class Acknowledging:
         return None
 
     def _meant(self, led: Led, piece: list[Acknowledgement]) -> tuple[Update, list[Acknowledgement]]:
-        """As `acknowledge_some`; KafkaError also: why the share partition is not to be had."""
+        """Call `acknowledge_some`; raises KafkaError also if the share partition is unavailable."""
         self._leaders.check(led)
         share = self._leaders.share_of(led)
         if share is None:
@@ -206,7 +207,7 @@ class Acknowledging:
         return acknowledge_some(share, self._whose.member_id, piece, elapsed_ms, RUNS_AT_ONCE)
 
     def _check_seams(self, led: Led, pieces: list[list[Acknowledgement]]) -> None:
-        """Raise INVALID_RECORD_STATE where a piece begins with what the one before it has said the last word of."""
+        """Raise INVALID_RECORD_STATE if a piece begins with an offset that the piece before it has acknowledged for good."""
         share = self._leaders.share_of(led)
         if share is not None and any(say_twice(share, one[-1], behind[0]) for one, behind in pairwise(pieces)):
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Acknowledgement batches overlap.")
@@ -217,7 +218,7 @@ class Acknowledging:
 
 
 def _pieces(batches: tuple[Any, ...]) -> Iterator[list[Acknowledgement]]:
-    """In the same order, with `TYPES_AT_ONCE` types each."""
+    """Split the batches, in the same order, into pieces of `TYPES_AT_ONCE` types."""
     piece: list[Acknowledgement] = []
     room = TYPES_AT_ONCE
     for batch in batches:

@@ -1,7 +1,7 @@
 """StreamsGroupDescribe, API key 89, version 0.
 
 Behaviour
-- A group that is asked for twice is answered once.
+- A group that is named twice is returned once.
 - A group whose topology names a topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED.
 - State, epochs, topology, members and tasks of streams groups; a group of another kind is GROUP_ID_NOT_FOUND.
 - UNSUPPORTED_VERSION as in StreamsGroupHeartbeat.

@@ -2,10 +2,10 @@
 
 Behaviour
 - A member of a streams group joins (epoch 0), stays, or leaves (-1); the rules are in `groups.streams.protocol`.
-- The topology of a member that joins names topics as they may be called, none of the broker's own, all of which the client may
-  describe.
-- Internal topics that are missing are made before the answer is sent, if the client may create them; members hear of them with
-  the next heartbeat. What keeps them from being made is told in the detail of the status.
+- The topology of a joining member must have valid topic names, none of the broker's own, and the client must be allowed to
+  describe all of them.
+- Missing internal topics are created before the response is sent, if the client may create them; members get them with the next
+  heartbeat. If creation fails, the detail of the status has the reason.
 - Served while the feature `streams.version` is 1 and `group.coordinator.rebalance.protocols` names "streams"; else
   UNSUPPORTED_VERSION.
 """
@@ -73,7 +73,7 @@ def _heartbeat(
 
 
 def _refused(error: KafkaError) -> StreamsGroupHeartbeatResponse:
-    # Apache Kafka says nothing beside UNSUPPORTED_VERSION.
+    # Apache Kafka sends no message with UNSUPPORTED_VERSION.
     message = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message or None
     return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=message)
 
@@ -83,7 +83,7 @@ def _told(ctx: Context, heard: Heard) -> Any:
 
 
 def _check_topics(ctx: Context, topology: Topology) -> Job:
-    """Raise STREAMS_INVALID_TOPOLOGY or TOPIC_AUTHORIZATION_FAILED if a topic of it cannot be used."""
+    """Raise STREAMS_INVALID_TOPOLOGY or TOPIC_AUTHORIZATION_FAILED if one of its topics cannot be used."""
     check_size(topology)
     names, name_of = set[str](), attrgetter("name")
     for one in topology.subtopologies:
@@ -112,7 +112,7 @@ def _check_topics(ctx: Context, topology: Topology) -> Job:
 async def _with_topics(
     ctx: Context, heard: Heard, response: StreamsGroupHeartbeatResponse
 ) -> StreamsGroupHeartbeatResponse:
-    """Make the internal topics that are missing, and say what keeps them from being made."""
+    """Create the missing internal topics, and add the reason to the response if that fails."""
     time_slice, refused, failed = TimeSlice(), list[str](), list[str]()
     if not ctx.may(AclOperation.CREATE, ResourceType.CLUSTER, is_attempt=False):
         async for name in time_slice.each(heard.missing):

@@ -20,7 +20,7 @@ from ..services.context import Context
 from .permissions import check
 
 _FIRST_VERSION_WITH_PROTOCOL = 5
-# More are looked at in turns.
+# More are filtered in time slices.
 ASSIGNMENTS_AT_ONCE = 1_000
 
 
@@ -44,8 +44,8 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
 
 
 async def _of_members(body: SyncGroupRequest, member_ids: Collection[str], time_slice: TimeSlice) -> SyncGroupRequest:
-    """The request with the assignments of members alone, one each: the last. Who joins meanwhile begins another generation,
-    in which the request is of no use."""
+    """Return the request with the assignments of members only, one each: the last. A member that joins during this begins
+    another generation, for which the request is of no use."""
     found: dict[str, SyncGroupRequestAssignment] = {}
     async for one in time_slice.each(body.assignments):
         if one.member_id in member_ids:

@@ -1,16 +1,17 @@
-"""Between connections and handlers while there are quotas: what a client uses is measured, and above its quota it has to wait.
+"""Layer between connections and handlers while quotas are set: a client's use is measured, and above its quota it is throttled.
 
-The answer is sent at once and says for how long (`throttle_time_ms`); then the connection takes no further request for as long,
-in whatever version the client asked (KIP-219). Of several quotas the one with the longest wait counts.
+The response is sent at once and has the delay (`throttle_time_ms`); then the connection takes no further request for this time,
+in any version of the request (KIP-219). Of several quotas the one with the longest delay counts.
 
 - Produce: the bytes of the request count.
-- Fetch: the bytes of the answer. Above the quota the answer is empty, and they do not count. No answer is larger than what a client
-  may be given that has had nothing lately.
-- ShareFetch: likewise, but above the quota the answer has what was acquired, which nobody else would get until its lock ends.
-- CreateTopics, CreatePartitions, DeleteTopics: partitions, which the handlers count (`Context.mutations`); and Metadata, for
-  topics that it makes.
-- All, but those that only brokers send: the time for which a handler keeps Trio's thread, in percent of it. Other threads, and what
-  others do while it waits, do not count.
+- Fetch: the bytes of the response. Above the quota the response is empty, and they do not count. No response is larger than the
+  bytes that a client without recent use may get.
+- ShareFetch: as Fetch, but above the quota the response has the acquired records, which no other member would get until their
+  locks expire.
+- CreateTopics, CreatePartitions, DeleteTopics: partitions, which the handlers count (`Context.mutations`); also Metadata, for
+  topics that it creates.
+- All, except those that only brokers send: the time for which a handler keeps Trio's thread, in percent of it. Other threads do
+  not count, nor do other tasks while it waits.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ from ..services.context import Context
 
 PRODUCE_KEY, FETCH_KEY, METADATA_KEY, WRITE_TXN_MARKERS_KEY, SHARE_FETCH_KEY = 0, 1, 3, 27, 78
 STRICT_SINCE = {19: 6, 37: 3, 20: 5}
-"""CreateTopics, CreatePartitions, DeleteTopics: from which version on they know THROTTLING_QUOTA_EXCEEDED."""
+"""First versions of CreateTopics, CreatePartitions and DeleteTopics whose clients know THROTTLING_QUOTA_EXCEEDED."""
 TOPIC_IDS = 13
 RESPONSE_HEADER_BYTES = 8
 PARTITION_BYTES = 64
-"""About what a partition takes in an answer beside its records, where the answer is too large to be written twice."""
+"""Approximate size of a partition in a response without its records, used if the response is too large to be written twice."""
 
 Result = TypeVar("Result")
 Timer = Callable[[], int]
@@ -53,10 +54,10 @@ Timer = Callable[[], int]
 def layers(
     quotas: ClientQuotas, keys: Collection[str], timer: Timer = perf_counter_ns
 ) -> dict[int, Callable[[Handler], Handler]]:
-    """By API key, what makes whom to ask in a handler's stead, for quotas of these keys.
+    """Return functions that wrap handlers, by API key, for quotas of these keys.
 
     Args:
-        timer: Gives ns.
+        timer: Returns nanoseconds.
     """
     concerned: set[int] = set()
     if PRODUCER_BYTE_RATE in keys:
@@ -71,7 +72,7 @@ def layers(
 
 
 def around(quotas: ClientQuotas, timer: Timer, key: int, handler: Handler) -> Handler:
-    """What is to be asked in a handler's stead."""
+    """Wrap a handler with the quotas."""
     kinds = {PRODUCE_KEY: _produce, FETCH_KEY: _fetch, SHARE_FETCH_KEY: _share_fetch}
     kind = kinds.get(key, _mutate if key in STRICT_SINCE else _other)
     is_making_topics = key == METADATA_KEY
@@ -83,7 +84,7 @@ def around(quotas: ClientQuotas, timer: Timer, key: int, handler: Handler) -> Ha
         answer, waits = await kind(_MetQuota(quotas, timer, client, ctx, request), handler)
         throttle_ms = max(waits.values(), default=0)
         if throttle_ms > 0:
-            # Of two that are equal Apache Kafka names the request's.
+            # Of two equal delays Apache Kafka reports the request quota's.
             quota = (
                 REQUEST_PERCENTAGE
                 if waits.get(REQUEST_PERCENTAGE) == throttle_ms
@@ -100,7 +101,7 @@ def around(quotas: ClientQuotas, timer: Timer, key: int, handler: Handler) -> Ha
 
 
 class _MetQuota:
-    """A request, and what it uses."""
+    """A request, and its use of quotas."""
 
     def __init__(self, quotas: ClientQuotas, timer: Timer, client: QuotaClient, ctx: Context, request: Request) -> None:
         self.quotas = quotas
@@ -111,7 +112,7 @@ class _MetQuota:
         self._spent_ns = 0
 
     async def carried_out(self, handler: Handler, ctx: Context, request: Request) -> Any:
-        """What the handler answers; the time that it takes is measured."""
+        """Call the handler, and measure its time."""
         if self.quotas.limit(REQUEST_PERCENTAGE, self.client) is None:
             return await finished(handler(ctx, request))
         return await _stepped(_called(handler, ctx, request), self._timer, self._spend)
@@ -120,12 +121,12 @@ class _MetQuota:
         self._spent_ns += ns
 
     def time_waits(self) -> dict[str, int]:
-        """For how long the client has to wait for the time that its request took."""
+        """Return the client's delay for the time that its request took."""
         return {REQUEST_PERCENTAGE: self.quotas.use(REQUEST_PERCENTAGE, self.client, self._spent_ns / NS_OF_A_PERCENT)}
 
 
 Outcome = tuple[Any, dict[str, int]]
-"""The answer, and for which quotas how many ms are to be waited."""
+"""The response, and the delays in ms by quota."""
 
 
 async def _other(met: _MetQuota, handler: Handler) -> Outcome:
@@ -151,7 +152,7 @@ async def _mutate(met: _MetQuota, handler: Handler) -> Outcome:
 
 
 def _bounded(request: Request, most_bytes: int | None) -> Request:
-    """The request of a fetch, for so many bytes at most."""
+    """Limit a fetch to `most_bytes`."""
     body: FetchRequest | ShareFetchRequest = request.body
     if most_bytes is None or most_bytes >= body.max_bytes:
         return request
@@ -185,8 +186,8 @@ async def _fetch(met: _MetQuota, handler: Handler) -> Outcome:
 
 
 async def _emptied(ctx: Context, request: Request, answer: FetchResponse) -> FetchResponse:
-    """The answer without what was found, of which the client's session knows nothing either. A session that it would have opened
-    is not: the client asks for all of it again, as with Apache Kafka."""
+    """Return the response without its partitions, and remove them from the client's session. A new session is not opened: the
+    client fetches everything again, as with Apache Kafka."""
     sessions, body = ctx.services.fetch_sessions[ctx.node.node_id], request.body
     session_id = answer.session_id
     if body.session_epoch == INITIAL_EPOCH:
@@ -200,7 +201,7 @@ async def _emptied(ctx: Context, request: Request, answer: FetchResponse) -> Fet
 
 
 async def _size_bytes(ctx: Context, request: Request, answer: FetchResponse | ShareFetchResponse) -> int:
-    """What Apache Kafka counts: the body, and four bytes."""
+    """Return the size that Apache Kafka counts: the body, and four bytes."""
     parts = write_now(request, answer)
     if parts is not None:
         header_bytes = RESPONSE_HEADER_BYTES + request.api.has_flexible_response_header(request.version)
@@ -214,7 +215,7 @@ async def _size_bytes(ctx: Context, request: Request, answer: FetchResponse | Sh
 
 
 async def _called(handler: Handler, ctx: Context, request: Request) -> Any:
-    """What a handler does before it waits counts as well."""
+    """Call a handler within a coroutine, so that its work before the first wait also counts."""
     return await finished(handler(ctx, request))
 
 
@@ -224,7 +225,7 @@ def _tells_throttle_time(answer: Any) -> bool:
 
 @coroutine
 def _stepped(handling: Awaitable[Result], timer: Timer, spend: Callable[[int], None]) -> Any:
-    """Run it to its end; `spend` is told, in ns, how long each step took that it kept the thread."""
+    """Run it to its end; `spend` gets the time in ns of each step that kept the thread."""
     assert isinstance(handling, Coroutine)
     step: Callable[[Any], Any] = handling.send
     given: Any = None
@@ -239,5 +240,5 @@ def _stepped(handling: Awaitable[Result], timer: Timer, spend: Callable[[int], N
         try:
             given = yield wish
             step = handling.send
-        except BaseException as error:  # noqa: BLE001 -- what is thrown in, cancellation first of all, is for the handler
+        except BaseException as error:  # noqa: BLE001 -- what is thrown in, e.g. cancellation, is for the handler
             given, step = error, handling.throw

@@ -1,4 +1,4 @@
-"""What the requests about delegation tokens have in common: who may ask, whether there are any, and another expiry."""
+"""Common parts of the requests about delegation tokens: permissions, availability, and changes of the expiry."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from ..security.principal import ANONYMOUS, Principal
 from ..services.context import Context
 
 FIRST_METADATA_VERSION = 14
-"""3.6-IV2, from which on Apache Kafka's controllers know tokens."""
+"""Level of 3.6-IV2, from which on Apache Kafka's controllers know tokens."""
 
 
 def check_channel(ctx: Context) -> None:
-    """Raise KafkaError DELEGATION_TOKEN_REQUEST_NOT_ALLOWED unless the client has proved who it is, by something else than
-    a token."""
+    """Raise KafkaError DELEGATION_TOKEN_REQUEST_NOT_ALLOWED unless the client is authenticated, and not by a token."""
     principal, protocol = ctx.client.principal, ctx.listener.security_protocol
     if principal.is_by_token or protocol == "PLAINTEXT" or (protocol == "SSL" and principal == ANONYMOUS):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
 def changes_of(ctx: Context) -> TokenChanges:
-    """Who changes tokens.
+    """Return the changes of tokens.
 
     Raises:
         KafkaError: DELEGATION_TOKEN_AUTH_DISABLED (no delegation.token.secret.key), UNSUPPORTED_VERSION (the finalized
-            metadata.version has none).
+            metadata.version has no tokens).
     """
     changes = ctx.services.token_changes
     if changes is None:
@@ -42,11 +41,11 @@ async def new_expiry(
     hmac: bytes,
     period_ms: int,
 ) -> tuple[ErrorCode, int]:
-    """What comes of the wish that the token with this HMAC expires at another time: an error code, and when it does."""
+    """Change the expiry of the token with this HMAC; return an error code and the new expiry."""
     at_ms = -1
     try:
         check_channel(ctx)
-        at_ms = 0  # As Apache Kafka's controllers, behind its brokers, leave it.
+        at_ms = 0  # As Apache Kafka returns it once its controllers refuse.
         changes, now_ms = changes_of(ctx), ctx.services.clock.now_ms()
         return ErrorCode.NONE, await change(changes, hmac, ctx.client.principal, period_ms, now_ms)
     except KafkaError as error:

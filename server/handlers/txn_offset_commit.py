@@ -1,11 +1,11 @@
 """TxnOffsetCommit, API key 28, versions 0-5.
 
 Behaviour
-- The offsets are pending until the transaction ends: OffsetFetch gives the ones before, or with `require_stable`
+- The offsets are pending until the transaction ends: OffsetFetch returns the previous ones, or with `require_stable`
   UNSTABLE_OFFSET_COMMIT.
 - The transaction coordinator must know that the transaction writes to the group's partition of `__consumer_offsets`:
-  AddOffsetsToTxn has told it, or from version 5 on this request does (KIP-890).
-- What the group or the transaction says is the error of every partition that exists; one that does not has its own.
+  from AddOffsetsToTxn, or from version 5 on from this request (KIP-890).
+- An error of the group or the transaction is the error of every existing partition; a missing partition has its own error.
 - Before version 2 COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE (KAFKA-7296).
 """
 
@@ -30,8 +30,8 @@ from ..services.context import Context
 from ..transactions.verification import Verification, ability_of
 from .committing import found_of, prepared_in_turns
 
-# First versions whose clients stand COORDINATOR_LOAD_IN_PROGRESS, understand TRANSACTION_ABORTABLE, and that add the
-# partition to the transaction.
+# First versions whose clients handle COORDINATOR_LOAD_IN_PROGRESS, understand TRANSACTION_ABORTABLE, and that add the partition
+# to the transaction.
 _LOADING_SINCE = 2
 _ABORTABLE_SINCE = 4
 _ADDING_SINCE = 5
@@ -73,7 +73,7 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
 
 
 async def _refused(body: TxnOffsetCommitRequest, code: ErrorCode, time_slice: TimeSlice) -> TxnOffsetCommitResponse:
-    """The same for every partition."""
+    """Make a response with the same error for every partition."""
     answers = []
     async for asked in time_slice.each(body.topics):
         rows = await time_slice.map(
@@ -103,7 +103,7 @@ async def _commit(
         )
         while True:
             prepared = await prepared_in_turns(ctx, shard, body, commits)
-            # The append follows in the same turn.
+            # No other task runs before the append.
             await verification.check(partition)
             if groups.coordinator.is_current(prepared):
                 break

@@ -1,11 +1,11 @@
 """UnregisterBroker, API key 64, version 0 (KIP-631).
 
 Behaviour
-- An id that no node has is BROKER_ID_NOT_REGISTERED, as in Kafka.
-- A node that is stopped is listed no more where fenced brokers are asked for, until it starts again.
+- An unknown node id is BROKER_ID_NOT_REGISTERED, as in Kafka.
+- A stopped node is no longer listed among fenced brokers, until it starts again.
 
 Differs from Apache Kafka
-- A node that lives is INVALID_REQUEST. Apache Kafka forgets it, too, and it serves nobody until its next start.
+- A live node is INVALID_REQUEST. Apache Kafka unregisters it as well, and it serves no clients until its next start.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """UpdateFeatures, API key 57, versions 0-2 (KIP-584, KIP-778).
 
 Behaviour
-- All updates of a request or none: the first that is refused is told of, FEATURE_UPDATE_FAILED being what Kafka calls
-  INVALID_UPDATE_VERSION here.
-- Levels are in the catalog before anybody sees them, and hold at once, with a higher epoch.
+- All updates of a request are made or none: the first refused one is reported, with INVALID_UPDATE_VERSION, as in Kafka, not
+  FEATURE_UPDATE_FAILED.
+- Levels are written to the catalog before clients see them, and take effect at once, with a higher epoch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 
 RESULTS_SINCE_TYPES = 1
-"""From this version on a request says what kind of update it wants, before whether a downgrade is allowed."""
+"""First version whose requests have the type of an update; before, only whether a downgrade is allowed."""
 
 
 async def handle(ctx: Context, request: Request) -> UpdateFeaturesResponse:
@@ -54,5 +54,5 @@ async def handle(ctx: Context, request: Request) -> UpdateFeaturesResponse:
 
 
 def _shortened(message: str) -> str:
-    """No longer than what any error says: it carries a name of the client's."""
+    """Limit a message to the length of any error message: it contains a name from the client."""
     return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message).message

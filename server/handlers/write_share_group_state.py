@@ -1,7 +1,7 @@
 """WriteShareGroupState, API key 85, versions 0-1: between brokers.
 
 Behaviour
-- As `handlers.share_groups` has it for the five APIs of share coordinators.
+- Implemented by `handlers.share_groups`, as the five APIs of share coordinators are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .share_groups import StateApi
 
 def _read(row: PartitionData) -> Steps[WrittenState]:
     told = len(row.state_batches)
-    # More are refused.
+    # A larger number of batches is refused.
     batches = [
         ShareStateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
         for each in row.state_batches[:WRITTEN_MAX]

@@ -1,10 +1,10 @@
 """WriteTxnMarkers, API key 27, versions 1-2.
 
 Behaviour
-- Each marker is written to each of its partitions on its own, and refused there on its own.
-- Answers by producer: what several markers of one producer say of one partition, the last one tells.
-- Our own coordinator writes its markers without this request. It is there for administrators: `abortTransaction` ends a
-  transaction that no coordinator knows any more (KIP-664).
+- Each marker is written to, or refused by, each of its partitions independently.
+- Answers by producer: if several markers of one producer name one partition, the row has the result of the last one.
+- Our own coordinator writes its markers without this request. It is for administrators: `abortTransaction` ends a transaction
+  that no coordinator knows any more (KIP-664).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..services.context import Context
 from .routing import led_partition
 
 Results = dict[str, dict[int, ErrorCode]]
-"""By topic and partition."""
+"""Results by topic and partition."""
 
 
 async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
@@ -61,7 +61,7 @@ async def handle(ctx: Context, request: Request) -> WriteTxnMarkersResponse:
 
 
 async def refused(_: Context, request: Request, error: KafkaError) -> WriteTxnMarkersResponse:
-    """The error, of each partition."""
+    """Return the error for each partition."""
     body: WriteTxnMarkersRequest = request.body
     time_slice, answers = TimeSlice(), []
     for marker in body.markers:
@@ -78,7 +78,7 @@ async def refused(_: Context, request: Request, error: KafkaError) -> WriteTxnMa
 
 async def _write(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
     if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version < 0:
-        return ErrorCode.UNKNOWN_SERVER_ERROR  # Apache Kafka's answer to a marker that cannot be.
+        return ErrorCode.UNKNOWN_SERVER_ERROR  # Apache Kafka's answer to an impossible marker.
     try:
         await have_made(led_partition(ctx, topic, index).log)
         ctx.services.coordinators.markers.write(

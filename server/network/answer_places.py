@@ -1,12 +1,12 @@
-"""How many answers of one kind are in the making, where a few bytes may ask for megabytes of objects.
+"""Limit on responses in the making, per API: a request of a few bytes may ask for megabytes of objects.
 
-An answer of all topics, groups or configurations is made in turns beside those of others, and then waits for the worker thread
-that writes it (`large_requests`). Thousands of connections may ask for it at once. So of each API whose answers are not bounded
-by what their requests name, so many are in the making at a time, half of them for one address; others wait before their
-handlers begin, addresses in turn. Most answers need no second turn and leave their places at once. Who has had one for some
-seconds while others wait does not count any more: it waits for a disk, on which theirs need not lie.
+A response with all topics, groups or configurations is made in time slices, and then waits for the worker thread that writes it
+(`large_requests`). Thousands of connections may ask for one at once. So of each API whose responses are not bounded by what
+their requests name, only PLACES responses are in the making at a time, half of them for one address. Other requests wait before
+their handlers begin, addresses in turn. Most responses need one slice and leave their place at once. A connection that has had
+its place for COUNTS_S while others wait loses it: it waits for a disk that the others may not need.
 
-APIs that park their requests are not among these. Fetch is bounded by the partitions of its sessions.
+APIs that park their requests are not listed. Fetch is bounded by the partitions of its sessions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ UNBOUNDED = {
 
 
 class AnswerPlaces(dict[int, RequestMemory]):
-    """The places of each of these APIs, by API key. The unit is an answer."""
+    """The places of each of the UNBOUNDED APIs, by API key. The unit is a response."""
 
     def __init__(self) -> None:
         self._became_short = trio.lowlevel.ParkingLot()
@@ -53,8 +53,8 @@ class AnswerPlaces(dict[int, RequestMemory]):
         )
 
     async def run(self) -> None:
-        """While anybody waits for a place, take those of who has had one for long. Until cancelled. One task for all of them:
-        a start waits for each task that it begins."""
+        """While a connection waits for a place, take the places of those that have had one for long. Until cancelled. One task
+        serves all APIs, as each task makes a start slower."""
         while True:
             if not any(places.is_short for places in self.values()):
                 await self._became_short.park()
@@ -64,24 +64,24 @@ class AnswerPlaces(dict[int, RequestMemory]):
 
 
 class AnswerPlace:
-    """That of one connection, which makes one answer at a time."""
+    """The place of one connection, which makes one response at a time."""
 
-    is_receiving = True  # For `RequestMemory`: its place may be taken from it.
+    is_receiving = True  # For `RequestMemory`: its place may be taken away.
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.held_bytes = 0  # As `RequestMemory` calls it: whether it has a place.
+        self.held_bytes = 0  # The name is that of `RequestMemory`: whether it has a place.
         self._places: RequestMemory | None = None
 
     async def take(self, places: RequestMemory) -> None:
-        """Have a place. Raises PeerGoneError if `stop_waiting` is called meanwhile."""
+        """Take a place. Raises PeerGoneError if `stop_waiting` is called during the wait."""
         self._places = places
         if not places.take_now(self, 1):
             await places.take(self, 1)
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:
-        """Let others have it, if it has one, while the block runs, and have one again behind it."""
+        """Release the place, if the connection has one, while the block runs, and take one again afterwards."""
         places = self._places if self.held_bytes else None
         self.leave()
         yield
@@ -89,18 +89,18 @@ class AnswerPlace:
             await self.take(places)
 
     def leave(self) -> None:
-        """Give it to others. May be called again."""
+        """Release the place. May be called again."""
         if self._places is not None:
             self._places.give_back(self, self.held_bytes)
 
     def stop_waiting(self) -> None:
-        """Wait no longer; the connection is closed."""
+        """Stop waiting; the connection is closed."""
         if self._places is not None:
             self._places.stop_waiting(self)
 
     def shrink(self) -> None:
-        """Nothing is held for later."""
+        """Do nothing: a place is never kept for later."""
 
     def give_up(self, _reason: str) -> None:
-        """It has had its place for long."""
+        """Lose the place, which the connection has had for long."""
         self.leave()

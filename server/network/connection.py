@@ -1,14 +1,14 @@
 """One client connection: a request, its answer, the next request, in order.
 
-Kafka's ordering promise is per connection, so requests are not handled side by side: the next frame is looked at only when the
-answer to the one before has been written (a parked fetch holds back what is pipelined behind it, as in Apache Kafka).
+Kafka's ordering promise is per connection, so requests are not handled concurrently: the next frame is parsed only after the
+previous response has been written (a parked fetch delays the requests that are pipelined after it, as in Apache Kafka).
 
     ready      the socket is readable
-    take       a frame -> request -> what its handler returns -> the answer
-    send       to the socket, after the answers to some others that are ready
+    take       a frame -> request -> result of its handler -> response
+    send       to the socket, after the responses to some other connections that are ready
 
-A handler returns the answer, or a coroutine that makes it where that may have to wait. So do reading a large frame and all else that
-may have to wait: it is left to the connection's own task, `serve`, which carries it out and then waits for the next request again.
+A handler returns the response, or a coroutine that makes it if that may have to wait. All work that may wait, as the reading of
+a large frame, is left to the connection's own task, `serve`, which does it and then waits for the next request.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.connection")
 
-# Its records stay views into the frame; all else of a request is copied out of it.
+# Records of a produce request stay views into the frame; everything else in a request is copied out of it.
 PRODUCE_KEY = 0
 PRODUCE = b"\0\0"
-# What a frame says of its size.
+# The size in front of a frame.
 unpack_size = struct.Struct(">i").unpack_from
-# What the process or the machine is short of for a while.
+# Errors of a process or machine that is short of a resource for a while.
 SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
-# A parked request looks this often whether its client is still there.
+# Interval at which a parked request checks whether its client is still connected.
 PEER_CHECK_MS = 5_000
 
 
@@ -66,70 +66,71 @@ class Connection:
     """The server side of one TCP connection."""
 
     _holding: trio.CancelScope | None = None
-    """While its request is kept waiting, or its next one, on purpose."""
+    """Scope of a deliberate delay of its request, or of its next one."""
 
     _muted: Callable[[], Awaitable[None]] | None = None
-    """What is to be waited for before the next request is taken."""
+    """Function to wait for before the next request is taken."""
 
     software: tuple[str, str] | None = None
-    """Name and version of the client's library, if it has told them (KIP-511)."""
+    """Name and version of the client library, if sent (KIP-511)."""
 
     principal: Principal = ANONYMOUS
-    """Who the client is, as far as it has proved that."""
+    """Principal of the client, as authenticated so far."""
 
     mechanism: str | None = None
-    """Of SASL, by which it did."""
+    """SASL mechanism of the login."""
 
     _allowed: Allowance | None = None
-    """While it proves who it is, as the next one."""
+    """Rest of the allowance, during authentication."""
 
     logging_in: LoggingIn | None = None
 
     is_queued = is_parked = False
-    """As `Watched`."""
+    """See `WatchedConnection`."""
 
     _context: Any = None
-    """What its handlers are called with. It names this, so it goes with the task."""
+    """Context for its handlers. It refers to this connection, so it is dropped with the task."""
 
     _task: trio.lowlevel.Task | None = None
-    """Its own, while that is parked: it waits for a request."""
+    """The connection's task, while it is parked: it waits for a request."""
 
     _error: Exception | None = None
-    """What was raised outside the task, or closed the connection; the task raises it."""
+    """Error that was raised outside the task, or that closed the connection; the task raises it."""
 
     _left: partial[Coroutine[Any, Any, None]] | None = None
     """Work that is left to the task."""
 
     _last_produce: LastProduce | None = None
-    """Of its last request, if that was a Produce that the next one may repeat."""
+    """The last request, if it was a Produce that the next one may repeat."""
 
     farewell: Callable[[], object] | None = None
-    """Called once, when it is gone: for what others keep for it. It must not name this."""
+    """Called once, when the connection has ended, to release state that others keep for it. It must not refer to this
+    object."""
 
     def __init__(self, shares: Shares, listener: Listener, desk: Desk, transport: PlainTransport, peer: str) -> None:
         self.peer = peer
         self.client_host = java_host(peer.rpartition(":")[0])
-        """As Apache Kafka writes it: in ACLs, groups and telemetry."""
+        """The client's address as Apache Kafka writes it: in ACLs, groups and telemetry."""
         self.listener = listener
         self.node_id = desk.node_id
         self.time_slice = transport.time_slice
-        """Of the task that serves it: for handlers that mostly have little to do."""
+        """Time slice of the task that serves the connection: for handlers that mostly have little to do."""
         self.busy = False
         self._moved_s = trio.current_time()
-        """When it was last seen that bytes had moved. Trio's time, not the broker's: moving that must not cost clients
-        their connections."""
+        """Time when movement of bytes was last seen. Trio's time, not the broker's: moving the broker's clock must not cost
+        clients their connections."""
         self._shares = shares
         self._desk = desk
         self._session: Desk = desk
-        """The desk, or what stands before it for a client whose session ends."""
+        """The desk, or the session in front of it for a client whose session ends."""
         self._transport = transport
         self._frames = FrameReader(
             transport, shares.request_max_bytes, shares.request_memory, self.client_host, self.give_up
         )
         self._place: AnswerPlace | None = None
-        """Made with its first request that needs one."""
+        """Made with the first request that needs a place."""
         self._large: LargeRequest | None = None
-        """The request it is at, if that or its answer is large."""
+        """The current request, if it or its response is large."""
 
     @property
     def client_port(self) -> str:
@@ -139,7 +140,7 @@ class Connection:
         """Answer requests until the peer closes, does not speak Kafka, or the node stops.
 
         Never raises but for cancellation: malformed bytes end this connection with one log line,
-        an error of our own with a traceback, and every other connection goes on.
+        an error of our own with a traceback. Other connections continue.
         """
         broken_off: list[Exception] = []
         try:
@@ -151,10 +152,10 @@ class Connection:
             if self._large is not None:
                 broken_off.append(error)
         finally:
-            self._muted = None  # it may name this
+            self._muted = None  # it may refer to this object
             if self.farewell is not None:
                 self.farewell()
-            self._context = None  # it names this
+            self._context = None  # it refers to this object
             self._drop_left()
             self._shares.ready.forget(self._transport.fileno(), self)
             self._frames.close()
@@ -162,11 +163,11 @@ class Connection:
             if self._place is not None:
                 self._place.leave()
             if self._large is not None:
-                # Its traceback names the request, and all that the handler has made of it.
+                # Its traceback refers to the request, and to everything that the handler has made of it.
                 try:
                     await self._large.end(broken_off)
                 finally:
-                    # It names this frame, too: a cycle, if it was not freed.
+                    # It refers to this frame: a cycle, if it was not freed.
                     broken_off.clear()
                     self._large = None
 
@@ -181,7 +182,7 @@ class Connection:
             case trio.ClosedResourceError():
                 log.debug("%s: connection closed by the broker", self.peer)
             case ImportError():
-                # An API is loaded when it is first spoken, which is tried again with the next request of its kind.
+                # An API is loaded with its first request; the next request of its kind tries again.
                 log.error("closing %s: %s", self.peer, error)
             case OSError() if error.errno in SCARCE:
                 log.error("closing %s: %s", self.peer, error)
@@ -189,8 +190,8 @@ class Connection:
                 log.error("closing %s after an internal error", self.peer, exc_info=error)
 
     async def _secure(self, tls: TlsContext) -> None:
-        """Have TLS stand between the client and us before anything is read."""
-        from .authentication.handshake import shake_hands  # No broker without TLS shall wait for it.
+        """Set up TLS before anything is read."""
+        from .authentication.handshake import shake_hands  # A broker without TLS must not load it.
         from .tls_transport import TlsTransport
 
         assert isinstance(self._transport, TlsTransport)
@@ -202,9 +203,9 @@ class Connection:
             self._allowed = None
 
     def _allowance(self) -> Allowance:
-        """What is left of what the client may spend before it is known."""
+        """Return what is left of the allowance of an unauthenticated client."""
         if self._allowed is None:
-            from .authentication.allowance import Allowance  # Likewise.
+            from .authentication.allowance import Allowance  # As above.
 
             self._allowed = Allowance()
         return self._allowed
@@ -213,20 +214,20 @@ class Connection:
         return self._shares.authentications.at(self.node_id, self.listener.name)
 
     async def _serve(self) -> None:
-        # It names this connection, which must not name it for longer: a client that has gone is freed at once, not when cycles are
-        # looked for.
+        # It refers to this connection, which must not refer to it for longer: a closed connection is freed at once, not by the
+        # garbage collector.
         self._context = self._desk.context_for(self)
         if self._desk.login is not None:
             await self._log_in()
         time_slice, transport = self.time_slice, self._transport
-        while self._session.is_open or self.busy:  # an answer is sent to its end
+        while self._session.is_open or self.busy:  # a response is sent to its end
             if self._left is None and time_slice.is_over():
                 await self._stand_in_queue()
             parts = self.take(None) if self._left is None and self._error is None else None
             if self._error is not None:
                 self._raise()
             if parts is not None:
-                self._frames.let_go()  # first: a client may never take the answer
+                self._frames.let_go()  # first: a client may never read the response
                 if parts and (unsent := transport.send_now(parts)):
                     await self._send_unsent(unsent)
             elif self._left is not None:
@@ -235,7 +236,7 @@ class Connection:
                 await self._readable()
 
     async def _log_in(self) -> None:
-        from .authentication.login import log_in  # No broker without SASL shall wait for it.
+        from .authentication.login import log_in  # A broker without SASL must not load it.
 
         desk, send = self._desk, self._transport.send
         assert desk.login is not None
@@ -254,7 +255,7 @@ class Connection:
         self.principal, self.mechanism, self._session = session.principal, session.mechanism, session.desk
 
     async def _readable(self) -> None:
-        """Leave the next requests to `take`; returns when the task is needed. Raises what went wrong meanwhile."""
+        """Leave the next requests to `take`; returns when the task is needed. Raises errors that occurred during the wait."""
         if self._transport.fileno() < 0:
             raise trio.ClosedResourceError("closed by the broker")
         if self._shares.ready.watch(self._transport.fileno(), self):
@@ -263,7 +264,7 @@ class Connection:
             await self._transport.readable()
 
     async def _stand_in_queue(self) -> None:
-        """As the time slice is over, have the next request carried out when others have had one."""
+        """Put the connection at the end of the queue, as its time slice is over: others have their requests handled first."""
         ready, fd = self._shares.ready, self._transport.fileno()
         if fd >= 0 and ready.watch(fd, self) and ready.stand(self):
             await self._park()
@@ -282,33 +283,33 @@ class Connection:
         try:
             raise error
         finally:
-            del error  # it names this frame
+            del error  # it refers to this frame
 
     def _stop_waiting(self, _raise_cancel: Any) -> trio.lowlevel.Abort:
         self._task, self.is_parked = None, False
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _go_on(self) -> Awaitable[None]:
-        """What is left, begun. Nothing but its own coroutine names what it works on."""
+        """Begin the work that is left. Only its own coroutine refers to the objects that it works on."""
         left, self._left = self._left, None
         assert left is not None
         return left()
 
     def _drop_left(self) -> None:
-        """A coroutine that is never awaited has to be closed."""
+        """Drop the work that is left; a coroutine that is never awaited must be closed."""
         left, self._left = self._left, None
         for argument in () if left is None else left.args:
             if isinstance(argument, CoroutineType):
                 argument.close()
 
     def has_news(self, *, is_ending: bool) -> None:
-        """As `Watched`."""
+        """See `WatchedConnection`."""
         self._frames.is_drained = False
         if is_ending:
             self._frames.is_ending = True
 
     def wake(self) -> None:
-        """As `Watched`."""
+        """See `WatchedConnection`."""
         task, self._task, self.is_parked = self._task, None, False
         if task is not None:
             trio.lowlevel.reschedule(task)
@@ -318,7 +319,7 @@ class Connection:
         self.wake()
 
     def take(self, buffer: memoryview | None) -> list[Part] | None:
-        """As `Watched`; without a buffer for the task itself."""
+        """See `WatchedConnection`; the task itself passes no buffer."""
         frames = self._frames
         try:
             if self._session.is_open:
@@ -337,8 +338,8 @@ class Connection:
         return None
 
     def send(self, parts: list[Part]) -> bool:
-        """As `Watched`."""
-        if not self.is_parked:  # closed meanwhile
+        """See `WatchedConnection`."""
+        if not self.is_parked:  # closed since `take`
             return False
         try:
             unsent = self._transport.send_now(parts) if parts else parts
@@ -371,16 +372,16 @@ class Connection:
             await self._send_unsent(parts)
 
     def _answer(self, frame: memoryview) -> list[Part] | None:
-        """Carry out a request, as far as that needs no waiting.
+        """Handle a request, or begin it if it has to wait.
 
         Returns:
-            The parts of the answer; None: something is `_left`.
+            The parts of the response; None if work is `_left`.
         """
         size_bytes, frames, last = len(frame), self._frames, self._last_produce
         request = None if last is None else last.parse(frame)
         if request is None:
             last = None
-            # An element has a byte at least.
+            # An element takes at least one byte.
             try:
                 request = parse_request(frame, at_once=True) if size_bytes <= READ_ELEMENTS_AT_ONCE else read_now(frame)
             except UnspokenError:
@@ -418,14 +419,15 @@ class Connection:
         return parts
 
     def _leave(self, frame: memoryview, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
-        """Leave something to the task, which may look at the frame. Of a request all but its records has been copied out of it."""
+        """Leave work to the task. It may read the frame: of a request everything except its records has been copied out of
+        it."""
         if self._frames.is_shared and (work in (self._learn, self._read_large) or frame[:2] == PRODUCE):
             self._shares.ready.give_buffer_away()
-        self.busy = True  # it has been taken, and is carried out though the node stops
+        self.busy = True  # it has been taken, and is handled even if the node stops
         self._left = partial(work, *arguments)
 
     async def _learn(self, box: list[memoryview]) -> None:
-        """Carry out the first request of an API in a version."""
+        """Handle the first request of an API in a version."""
         await self._shares.learning.learn(box[0])
         parts = self._answer(box.pop())
         if parts is not None:
@@ -442,7 +444,7 @@ class Connection:
         await loading
 
     async def _load(self, request: Request) -> None:
-        """Carry out a request whose handler may have to be loaded first."""
+        """Handle a request whose handler may have to be loaded first."""
         key = request.api.key
         handle = self._session.handlers.get(key)
         if handle is None:
@@ -455,10 +457,10 @@ class Connection:
         await completing
 
     async def _complete(self, request: Request, answer: Any) -> None:
-        """Carry out what of a request may have to wait.
+        """Handle the part of a request that may have to wait.
 
         Args:
-            answer: What its handler has returned.
+            answer: The handler's result.
         """
         frames, places = self._frames, self._shares.answer_places.get(request.api.key)
         if places is not None:
@@ -470,7 +472,7 @@ class Connection:
                 if isinstance(answer, CoroutineType):
                     answer.close()
                 raise
-        # Whatever still names the frame here while we wait would keep its memory.
+        # A reference to the frame during the wait would keep its memory.
         body = await answer if isinstance(answer, CoroutineType) else answer
         del answer
         parts = None if body is None or self._large is not None else write_now(request, body)
@@ -516,26 +518,26 @@ class Connection:
         return self._large
 
     def check_peer(self) -> None:
-        """Raise PeerGoneError if the client has gone while its request was parked.
+        """Raise PeerGoneError if the client has disconnected while its request was parked.
 
-        Otherwise a client that asks to wait for days and leaves would hold its place for days.
+        Otherwise a client that asks for a wait of days and disconnects would keep its place for days.
         """
         if self._transport.is_closed_by_peer():
             raise PeerGoneError("closed while its request was parked")
 
     @property
     def is_held(self) -> bool:
-        """Whether its request is kept waiting on purpose: nothing of it is under way."""
+        """Whether its request is delayed on purpose: no work on it is under way."""
         return self._holding is not None
 
     async def hold(self, until: trio.Event, for_s: float, *, is_client_needed: bool) -> None:
-        """Keep its request waiting until an event, `for_s` seconds at most. Others may have its `AnswerPlace` meanwhile.
+        """Delay its request until an event, `for_s` seconds at most. Its `AnswerPlace` is free for others during the wait.
 
         Args:
-            is_client_needed: Give up when the client closes the connection; else what it has sent counts.
+            is_client_needed: Give up when the client closes the connection; otherwise the request takes effect even then.
 
         Raises:
-            PeerGoneError: The connection is closed meanwhile, by us when the node stops.
+            PeerGoneError: The connection is closed during the wait, e.g. by us when the node stops.
         """
         if self._place is None:
             await self._hold(until, for_s, is_client_needed)
@@ -546,8 +548,8 @@ class Connection:
     def mute(self, until: Callable[[], Awaitable[None]]) -> None:
         """Take no further request after the answer to the present one has been sent, before `until()` has returned (KIP-219).
 
-        Of several the last counts. What its client has sent before it left counts, so nobody looks whether it has, as with Apache
-        Kafka; it counts as idle as ever.
+        Only the latest call counts. Requests that the client sent before it disconnected are still handled, so a disconnect is
+        not checked for; the idle timer keeps running, as in Apache Kafka.
         """
         self._muted = until
 
@@ -584,10 +586,10 @@ class Connection:
         self.time_slice.begin()
 
     def idle_s(self, now_s: float) -> float:
-        """How long no byte has moved in either direction, as far as the calls of this have seen it.
+        """Return for how long no byte has moved in either direction, as seen by the calls of this method.
 
-        A request that is being worked on does not count, as in Apache Kafka: a client whose wait is longer than
-        `connections.max.idle.ms` loses its connection there, too.
+        A request in progress does not count as movement, as in Apache Kafka: also there a client whose wait is longer than
+        `connections.max.idle.ms` is disconnected.
         """
         if self._transport.has_moved:
             self._transport.has_moved = False
@@ -595,7 +597,7 @@ class Connection:
         return now_s - self._moved_s
 
     def close(self) -> None:
-        """Close at once; a task inside `serve` ends, in the midst of a request as soon as it would go on without one."""
+        """Close at once. A task inside `serve` ends; in the middle of a request it ends when it next uses the connection."""
         self._shares.ready.forget(self._transport.fileno(), self)
         self._transport.close()
         if self._task is not None or self._left is not None:
@@ -609,6 +611,6 @@ class Connection:
             self._holding.cancel()
 
     def give_up(self, reason: str) -> None:
-        """Close it, and say why."""
+        """Close the connection, and log the reason."""
         self._shares.closings.tell(logging.WARNING, "closing %s: %s", self.peer, reason)
         self.close()

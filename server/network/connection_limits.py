@@ -1,7 +1,7 @@
-"""How many connections each node takes: `max.connections` and its kin, as they are now.
+"""Connection limits of each node: `max.connections` and related options, with their current values.
 
-Exceptions for addresses may name hosts. Apache Kafka asks for the address of each when the option is set; so do we, at the start
-and with each change, and a host that there is not is refused.
+Exceptions for addresses may name hosts. As in Apache Kafka, each name is resolved when the option is set; here also at the
+start and with each change. An unknown host is rejected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OVERRIDES = "max.connections.per.ip.overrides"
 
 
 class NodeLimits:
-    """Those of one node."""
+    """Connection limits of one node."""
 
     def __init__(self, config: BrokerConfig, addresses: Mapping[str, str]) -> None:
         self.config = config
@@ -36,26 +36,27 @@ class NodeLimits:
         }
 
     def of_address(self, host: str) -> int:
-        """How many connections one address may have."""
+        """Return how many connections one address may have."""
         most = self.config.max_connections_per_ip
         return self._by_address.get(plain_address(host), most) if self._by_address else most
 
 
 class ConnectionLimits:
-    """Those of all nodes of a broker."""
+    """Connection limits of all nodes of a broker."""
 
     def __init__(self, live_config: LiveConfig, hosts: Hosts) -> None:
         self._live_config = live_config
         self._hosts = hosts
         self._addresses: dict[str, str] = {}
-        """Of hosts that options have named."""
+        """Addresses of hosts that options have named."""
         self._nodes: dict[int, NodeLimits] = {}
 
     def open(self) -> None:
-        """Look up the hosts that options name at the start. Blocks.
+        """Resolve the hosts that options name at the start. Blocks.
 
         Raises:
-            ConfigError: There is no such host; one line. What clients have set since is told, and counts for nobody.
+            ConfigError: The static configuration names an unknown host; one line. One in a stored broker config is logged, and
+                has no effect.
         """
         static = self._live_config.static
         for node_id in static.node_ids:
@@ -70,20 +71,20 @@ class ConnectionLimits:
                     log.error("stored broker configs of node %d: %s", node_id, _unknown(host))
 
     async def look_ahead(self, texts: Iterable[str]) -> dict[str, str | None]:
-        """The hosts that texts of the option name, and their addresses if they have any: a resolver may take seconds, for which
-        nobody is to wait who changes something else."""
+        """Resolve the hosts that texts of the option name; returns None for unknown ones. A resolver may take seconds, and a
+        change of another option must not wait for it."""
         asked = [host for text in texts for entry in text.split(",") if (host := entry.strip().rpartition(":")[0])]
         names = {host: None for host in asked if _is_name(host)}
         return names | await self._hosts.addresses(names)
 
     async def look_up(self, configs: Iterable[BrokerConfig], ahead: Mapping[str, str | None]) -> None:
-        """Take over the hosts that these name, which nodes are to run with.
+        """Store the addresses of the hosts that these configs name, with which nodes will run.
 
         Args:
-            ahead: Those that have been looked up; others, of layers that show again, are now.
+            ahead: Hosts that were resolved before; others, from config layers that become visible again, are resolved now.
 
         Raises:
-            KafkaError: INVALID_REQUEST: there is no such host.
+            KafkaError: INVALID_REQUEST: unknown host.
         """
         asked = [host for config in configs for host in _hosts(config)]
         known = {host: ahead[host] for host in asked if host in ahead}
@@ -96,11 +97,11 @@ class ConnectionLimits:
         self._addresses = {host: address for host, address in self._addresses.items() if host in in_use} | found
 
     def changed(self) -> None:
-        """Options are others now."""
+        """Drop cached limits: options have changed."""
         self._nodes.clear()
 
     def of(self, node_id: int) -> NodeLimits:
-        """Those of the node with this id."""
+        """Return the limits of the node with this id."""
         limits = self._nodes.get(node_id)
         if limits is None:
             limits = self._nodes[node_id] = NodeLimits(self._live_config.of(node_id), self._addresses)
@@ -108,7 +109,7 @@ class ConnectionLimits:
 
 
 def _hosts(config: BrokerConfig) -> list[str]:
-    """Names that are no addresses themselves."""
+    """List the hosts that are names, not addresses."""
     return [host for host in config.max_connections_by_host if _is_name(host)]
 
 
@@ -121,13 +122,13 @@ def _unknown(host: str) -> str:
 
 
 RESOLVED_AT_ONCE = 4
-"""One that its resolver never answers keeps its thread."""
+"""Number of resolver threads. A lookup that is never answered keeps its thread."""
 RESOLVED_WITHIN_S = 10.0
-"""All names of hosts of one request, together; those that are not found by then count as none."""
+"""Time limit for all host names of one request together; a name that is not resolved by then is unknown."""
 
 
 class Hosts:
-    """Looks up hosts that options and quotas name, for one broker: off Trio's thread, as a resolver may take its time."""
+    """Resolver for hosts that options and quotas name, for one broker. It does not block Trio's thread."""
 
     def __init__(self) -> None:
         self._resolving = trio.CapacityLimiter(RESOLVED_AT_ONCE)
@@ -149,9 +150,9 @@ class Hosts:
 
 
 def resolve(name: str) -> str | None:
-    """The address of a host, of IPv4 if it has one, as Java prefers them; None if it has none. Blocks."""
+    """Return the address of a host, IPv4 if it has one, as Java prefers; None if it has none. Blocks."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except (OSError, ValueError):  # UnicodeError among them: no name of a host
+    except (OSError, ValueError):  # UnicodeError among them: not a host name
         return None
     return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])

@@ -1,4 +1,4 @@
-"""Takes connections: one task per listener, one per connection, within the connection limits."""
+"""Accepting of connections: one task per listener, one per connection, within the connection limits."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from .transport import PlainTransport
 
 log = logging.getLogger("ottla.acceptor")
 
-# What is wrong with one connection that was waiting, or with the way to its client (accept(2): errors of the new socket
-# are passed on, a firewall says EPERM): that one is gone, and there may be others behind it.
+# Errors of one waiting connection, or of the network to its client (accept(2): errors of the new socket are passed on, a
+# firewall says EPERM): that connection is lost, but others may wait after it.
 OF_ONE_CONNECTION = frozenset(
     number
     for name in (
@@ -47,15 +47,15 @@ OF_ONE_CONNECTION = frozenset(
     )
     if (number := getattr(errno, name, None)) is not None
 )
-# Anything else, out of descriptors or memory first of all, leaves the connection queued: try again a little later.
+# Any other error, e.g. out of descriptors or memory, leaves the connection queued: try again a little later.
 ACCEPT_RETRY_S = 0.1
-# How often to say so.
+# Interval at which that is logged.
 TELL_EVERY_S = 10.0
-# A crowd that comes while others are served would otherwise have one place in each pass of the scheduler, which may take 3 ms.
+# Otherwise many new connections at a time of load would get one accept per pass of the scheduler, which may take 3 ms.
 ACCEPTED_AT_ONCE = 16
-# Connections beyond a limit that was lowered; the others have their turn a second later.
+# Connections beyond a limit that was lowered; the rest is closed a second later.
 CLOSED_AT_ONCE = 100
-# Connections that are kept waiting before they are closed, as their addresses make too many.
+# Connections that are delayed before they are closed, as their addresses make too many.
 REFUSED_MAX = 1_000
 
 
@@ -63,9 +63,10 @@ class Connections:
     """The open connections of all nodes.
 
     Beyond `max.connections`, of a node or of one of its listeners, and beyond their `max.connection.creation.rate` the next
-    connection waits before anything is read from it, and those behind it are not accepted; but the listener for brokers, if there
-    are others, has a place of theirs. Beyond its quota of connections an address has them closed after a while. Beyond
-    `max.connections.per.ip` (with `…overrides`) and the descriptors of the process they are closed at once with one log line.
+    connection waits before anything is read from it, and those after it are not accepted. The listener for brokers, if there
+    are others, still accepts; a connection of another listener is closed for it. Connections of an address beyond its quota are
+    closed after a delay. Connections beyond `max.connections.per.ip` (with `…overrides`) or the descriptors of the process are
+    closed at once, with one log line.
     """
 
     def __init__(self, limits: ConnectionLimits, shares: Shares, clock: Clock, rates: ConnectionRates) -> None:
@@ -75,33 +76,33 @@ class Connections:
         self._rates = rates
         self._open: set[Connection] = set()
         self._per_host: Counter[tuple[int, str]] = Counter()
-        """By node and address."""
+        """Open connections by node and address."""
         self._admitted: Counter[Where] = Counter()
         """Connections since the start, by node and listener."""
         self._per_listener: Counter[int] = Counter()
-        """By the identity of the listener."""
+        """Open connections by the identity of the listener."""
         self._per_node: Counter[int] = Counter()
         self._refused = 0
         """Connections that are not served, and not closed yet."""
         self._tell_at_s = -math.inf
-        """When to say again that connections wait."""
+        """Time from which on waiting connections are logged again."""
         self._draining = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
-        """Where those wait that take connections, for a place."""
+        """Place where accepting tasks wait for a free connection slot."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     @property
     def authentications(self) -> Authentications:
-        """How many clients have proved who they are."""
+        """Counts of authentications."""
         return self._shares.authentications
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(tuple(self._open))
 
     async def accept_on(self, listening: socket.socket, listener: Listener, desk: Desk, nursery: trio.Nursery) -> None:
-        """Accept on one socket of `listener` until the listener or the desk is closed, whatever errors come.
+        """Accept on one socket of `listener` until the listener or the desk is closed, despite any errors.
 
         Connections run in `nursery`.
         """
@@ -116,7 +117,7 @@ class Connections:
                 if not left:
                     await trio.lowlevel.wait_readable(listening)
                     if not desk.is_open:
-                        return  # the next one who accepts here is to have it
+                        return  # the next task that accepts here must have it
                     left = ACCEPTED_AT_ONCE
                 left -= 1
                 sock, (raw_host, port, *_) = listening.accept()
@@ -150,14 +151,14 @@ class Connections:
                     continue
                 is_taken = self._admit(sock, host, port, listener, desk, nursery)
             except Exception:
-                # Some systems refuse options of a socket whose peer has gone.
+                # Some systems refuse socket options if the peer has disconnected.
                 log.exception("cannot serve a connection from %s", host)
             finally:
                 if not is_taken:
                     sock.close()
 
     def _rate_bounds(self, listener: Listener, node_id: int) -> dict[Where, int]:
-        """How many connections a second the listener and its node take."""
+        """Return the `max.connection.creation.rate` of the listener and of its node."""
         config = self.limits.of(node_id).config
         bounds = {(node_id, listener.name): config.connection_limits(listener.name).max_connection_creation_rate}
         if not self._is_protected(listener, node_id):
@@ -168,7 +169,7 @@ class Connections:
         return listener.name == self.limits.of(node_id).config.protected_listener
 
     def _why_it_waits(self, listener: Listener, node_id: int) -> str | None:
-        """The limit because of which no further connection is taken at the moment."""
+        """Return the limit because of which no further connection is taken at the moment."""
         config = self.limits.of(node_id).config
         limit = config.connection_limits(listener.name).max_connections
         if self._per_listener[id(listener)] >= limit:
@@ -180,7 +181,7 @@ class Connections:
     async def _waited(
         self, listener: Listener, node_id: int, wait_ms: int, reason: str | None, is_listening: Callable[[], bool]
     ) -> bool:
-        """Return when a connection may be taken: not before `wait_ms` have passed, and there is a place. False: nobody listens any more."""
+        """Wait until a connection may be taken: `wait_ms` have passed, and there is a place. False: the listener was closed."""
         if reason is not None and trio.current_time() >= self._tell_at_s:
             log.warning("%s: connections are waiting: %s", listener.address, reason)
             self._tell_at_s = trio.current_time() + TELL_EVERY_S
@@ -189,7 +190,7 @@ class Connections:
             left_ms = due_ms - self._clock.elapsed_ms()
             if left_ms <= 0 and self._why_it_waits(listener, node_id) is None:
                 return True
-            with trio.move_on_after(ACCEPT_RETRY_S):  # nobody tells that the listener is closed
+            with trio.move_on_after(ACCEPT_RETRY_S):  # no event reports that the listener is closed
                 if left_ms > 0:
                     await self._clock.sleep_until(due_ms)
                 else:
@@ -197,7 +198,8 @@ class Connections:
         return False
 
     def _refuse_later(self, sock: socket.socket, host: str, close_ms: int, nursery: trio.Nursery) -> bool:
-        """Keep a connection waiting before it is closed: who tries too often does not try more often for it. False: too many are."""
+        """Delay a connection before it is closed, so that its client does not retry more often. False: too many are delayed
+        already."""
         log.debug("%s exceeds its connection rate quota; closing one connection in %d ms", host, close_ms)
         if self._refused >= REFUSED_MAX or is_scarce(sock.fileno(), KEPT_FOR_SEGMENTS):
             return False
@@ -238,16 +240,16 @@ class Connections:
         return True
 
     def counts(self) -> dict[Where, tuple[int, int]]:
-        """Connections that are open, and those that there have been since the start, by node and listener."""
+        """Return the numbers of open connections, and of those since the start, by node and listener."""
         are_open = Counter((each.node_id, each.listener.name) for each in self._open)
         return {where: (are_open[where], admitted) for where, admitted in self._admitted.items()}
 
     def addresses(self, most: int) -> list[tuple[tuple[int, str], int]]:
-        """The nodes and addresses with the most open connections, so many of them, and how many they are."""
+        """Return the `most` (node, address) pairs with the most open connections, and their numbers."""
         return nlargest(most, self._per_host.items(), key=lambda item: item[1])
 
     def limits_changed(self) -> None:
-        """Options are others: who waits for a place may have one, and connections that are too many now are closed."""
+        """Apply changed options: waiting connections may get a place, and connections beyond a limit are closed."""
         self.limits.changed()
         self.close_excess()
         self._room.unpark_all()
@@ -258,7 +260,7 @@ class Connections:
             self._close_excess(node_id)
 
     def _close_excess(self, node_id: int) -> None:
-        """Close those that have been idle for longest until there are `max.connections`, but none to a listener that is protected."""
+        """Close the longest idle connections of a node down to `max.connections`, except those to a protected listener."""
         config = self.limits.of(node_id).config
         excess = self._per_node[node_id] - config.max_connections
         if excess <= 0:
@@ -295,7 +297,7 @@ class Connections:
                 connection.close()
 
     async def drain(self, deadline_s: float, listeners: Collection[Listener]) -> None:
-        """Close connections to `listeners` as their requests end; those still busy after `deadline_s` are closed too."""
+        """Close connections to `listeners` as their requests end, and those that are still busy after `deadline_s`."""
         time_slice = TimeSlice()
         with trio.move_on_after(deadline_s):
             while left := self._of(listeners):
@@ -306,7 +308,7 @@ class Connections:
                         await time_slice.next()
                     if not connection.busy or connection.is_held:
                         connection.close()
-                if is_seen_at_once:  # else some may have ended already, and nobody would tell
+                if is_seen_at_once:  # otherwise some may have ended already, without a notification
                     await self._draining.park()
         async for connection in time_slice.each(self._of(listeners)):
             log.warning("closing %s during a request: the node is shutting down", connection.peer)
@@ -320,6 +322,6 @@ class Connections:
 def _transport(sock: socket.socket, listener: Listener) -> PlainTransport:
     if listener.tls is None:
         return PlainTransport(sock)
-    from .tls_transport import TlsTransport  # No broker without TLS shall wait for it.
+    from .tls_transport import TlsTransport  # A broker without TLS must not load it.
 
     return TlsTransport(sock, listener.tls.present.context)

@@ -1,4 +1,4 @@
-"""Where a listener's connections hand in what they have read: the network knows no APIs, nodes or topics."""
+"""Interface that a listener's connections use to handle requests: the network knows no APIs, nodes or topics."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from ..security.sasl.logins import ListenerLogin
 
 Handler: TypeAlias = Callable[[Any, Request], Any]
-"""Called with what `Desk.context_for` has made, and a request. Returns the body of the answer, or None where none is sent; or, if it
-may have to wait, a coroutine that has not started and returns that. What was done before stands if the coroutine never starts: a
-Produce that waits for a flush has appended."""
+"""Function that is called with the result of `Desk.context_for` and a request. Returns the body of the response, or None if
+none is sent; or, if it may have to wait, a coroutine that has not started and returns that. Effects of the call itself stay
+even if the coroutine never starts: a Produce that waits for a flush has appended."""
 
 _LINE_CHARS_MAX = 500
 
 
 class HangUpError(Exception):
-    """Raised by a handler, a login or a TLS handshake: the connection is closed without an answer."""
+    """Error of a handler, a login or a TLS handshake: the connection is closed without an answer."""
 
 
 def one_line(text: object) -> str:
-    """As it may stand in a log: names of clients may have line ends, and what moves the cursor of a terminal."""
+    """Make a text safe for a log line: client names may contain line ends and terminal control sequences."""
     return printable(str(text)[:_LINE_CHARS_MAX])
 
 
 class Lookup(Protocol):
     def get(self, key: int, /) -> Handler | None:
-        """Who answers requests of an API; None if that has to be `loaded` first."""
+        """Return the handler of an API; None if it must be `loaded` first."""
 
 
 class LoggingIn(Protocol):
-    """What a client that logs in is answered: `network.login`."""
+    """Answers to a client that logs in: `network.authentication.proving.Login`."""
 
     def shake_hands(self, request: Request) -> Any: ...
 
@@ -47,14 +47,14 @@ class LoggingIn(Protocol):
 
 
 class RequestingClient(Protocol):
-    """Who sends requests, as handlers see it: a connection."""
+    """A connection, as handlers see it."""
 
     software: tuple[str, str] | None
-    """Name and version of the client's library, if it has told them."""
+    """Name and version of the client library, if sent."""
 
     @property
     def time_slice(self) -> TimeSlice:
-        """Of the task that serves it."""
+        """Time slice of the task that serves the connection."""
 
     @property
     def client_host(self) -> str: ...
@@ -63,39 +63,39 @@ class RequestingClient(Protocol):
     def client_port(self) -> str: ...
 
     principal: Principal
-    """Who it is, as far as it has proved that."""
+    """Principal, as authenticated so far."""
 
     logging_in: LoggingIn | None
-    """While it proves who it is."""
+    """Login state, during authentication."""
 
     @property
     def peer(self) -> str:
-        """HOST:PORT, for people."""
+        """HOST:PORT, for log lines."""
 
     farewell: Callable[[], object] | None
-    """Called once, when it is gone."""
+    """Called once, when the connection has ended."""
 
     def check_peer(self) -> None:
-        """Raise if nobody waits any more."""
+        """Raise PeerGoneError if the client has disconnected."""
 
     def mute(self, until: Callable[[], Awaitable[None]]) -> None:
         """Take no further request after the answer to the present one has been sent, before `until()` has returned."""
 
     async def hold(self, until: trio.Event, for_s: float, *, is_client_needed: bool) -> None:
-        """Keep the request waiting until an event, `for_s` seconds at most. Raises if the node stops, or, where the client
-        is needed, nobody waits any more."""
+        """Delay the request until an event, `for_s` seconds at most. Raises if the node stops, or, if the client is needed,
+        when it has disconnected."""
 
 
 class Desk(Protocol):
-    """Who answers the requests of one listener."""
+    """Interface to the handlers of one listener."""
 
     @property
     def handlers(self) -> Lookup:
-        """By API key; those that have been asked for so far. One that is missing may be `loaded`."""
+        """Handlers by API key; only loaded ones. A missing one may be `loaded`."""
 
     @property
     def node_id(self) -> int:
-        """Of the node that listens."""
+        """Id of the node that listens."""
 
     @property
     def is_open(self) -> bool:
@@ -103,20 +103,21 @@ class Desk(Protocol):
 
     @property
     def login(self) -> ListenerLogin | None:
-        """How clients log in before they are served; None: they do not."""
+        """Rules for logins; None: clients do not log in."""
 
     async def loaded(self, key: int) -> Handler:
-        """The handler of an API. Raises KeyError if it is not served."""
+        """Load the handler of an API. Raises KeyError if the API is not served."""
 
     def context_for(self, client: Any) -> Any:
-        """What handlers are to know of a connection."""
+        """Make the context of a connection's handlers."""
 
 
 async def handler_of(desk: Desk, key: int) -> Handler:
-    """Who answers an API, at once if that has been loaded: `loaded` lets others in first. Raises KeyError if it is not served."""
+    """Return the handler of an API, at once if it is loaded; `loaded` is a checkpoint. Raises KeyError if the API is not
+    served."""
     return desk.handlers.get(key) or await desk.loaded(key)
 
 
 async def finished(answer: Any) -> Any:
-    """What a `Handler` has returned, once it is an answer."""
+    """Await a handler's result if it is a coroutine, and return the response body."""
     return await answer if isinstance(answer, CoroutineType) else answer

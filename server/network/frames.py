@@ -3,8 +3,8 @@
 A frame is four size bytes and that many bytes. Frames that fit the connection's buffer are handed
 out as views into it, so a produced batch is validated and written to the log where `recv` put it.
 
-What is announced costs nothing. Up to 1 MiB a buffer doubles when it is full. Then it is address space of the whole frame,
-of which the kernel makes memory as bytes are written to it: nothing more is copied, and no turn fills much with zeros.
+An announced size costs no memory. Up to 1 MiB a buffer doubles when it is full. Beyond that it is address space for the whole
+frame, which the kernel backs with memory as bytes are written: nothing more is copied, and no time slice fills much with zeros.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ...protocol.errors import ProtocolError
 from .request_memory import RequestMemory
 from .transport import PeerGoneError, PlainTransport
 
-# What an idle connection costs. Requests other than Produce are far smaller.
+# Memory of an idle connection. Requests other than Produce are far smaller.
 INITIAL_BUFFER_BYTES = 16 << 10
 # A producer's buffer is kept between requests up to this size (Kafka's largest batch by default
 # is 1 MiB, and a frame adds a little), so that a steady stream never allocates.
 RETAINED_BUFFER_BYTES = (1 << 20) + (128 << 10)
-# A connection is given room for as much as it has brought, within these.
+# A connection gets room for as many bytes as it has sent, within these bounds.
 STEP_BYTES_MIN = 64 << 10
 STEP_BYTES_MAX = 1 << 20
-# Behind that by pages of this size: small ones would take the kernel six times as long. The others have their turn between.
+# Larger buffers grow by pages of this size: small pages would take the kernel six times as long. Other tasks run in between.
 HUGE_PAGE_BYTES = 2 << 20
 
 _SIZE = struct.Struct(">i")
@@ -36,14 +36,14 @@ _NOTHING = memoryview(b"")
 
 
 class FrameReader:
-    """The receiving half of one connection.
+    """Receiving half of one connection.
 
     Args:
-        transport: Where bytes come from.
+        transport: Source of the bytes.
         max_frame_bytes: `socket.request.max.bytes`; a larger declared size is refused before any
             memory is spent on it.
         memory: Shared by all connections of the broker.
-        address: Whose share of it this connection uses.
+        address: Address whose share of the memory this connection uses.
         give_up: Ends the connection, for the reason given.
     """
 
@@ -68,29 +68,30 @@ class FrameReader:
         self._start = 0
         self._end = 0
         self._room = INITIAL_BUFFER_BYTES
-        """Up to where the buffer may be filled: all of it but while a large frame grows."""
+        """End of the part of the buffer that may be filled: all of it, except while a large frame grows."""
         self._has_brought_much = False
-        """Whether it has brought a frame that was too large to keep its buffer: the next such one need not begin small."""
+        """Whether the connection has sent a frame that was too large to keep its buffer: the next such buffer need not begin
+        small."""
         self._is_in_use = False
-        """Whether the frame given last may still be looked at."""
+        """Whether the frame given last may still be read."""
         self._is_taking = False
         self._frame_bytes = 0
-        """Of the frame that was given last, size bytes included."""
+        """Size of the frame that was given last, including size bytes."""
         self.is_shared = False
         """Whether the frame given last is in the buffer that `frame_now` was given."""
         self.is_last = False
-        """Whether nothing had been received behind the frame given last."""
+        """Whether nothing had been received after the frame given last."""
         self.is_drained = False
-        """Whether the socket had nothing more when it was asked last."""
+        """Whether the last receive found the socket empty."""
         self.is_ending = False
-        """Whether the client has closed its side; what it has sent before may still be there."""
+        """Whether the client has closed its side; bytes that it sent before may still be unread."""
 
     @property
     def is_receiving(self) -> bool:
         return not (self._is_in_use or self._is_taking)
 
     async def next_frame(self) -> memoryview | None:
-        """The next frame without its size bytes, or None when the peer closed between frames.
+        """Return the next frame without its size bytes, or None when the peer closed between frames.
 
         The view is writable and stays valid only until the next call, or until `let_go`.
 
@@ -110,7 +111,7 @@ class FrameReader:
             received = self._transport.receive_now(self._view[self._end : self._room])
             while received is None:
                 await self._transport.readable()
-                # Sliced anew: `shrink` may have taken the buffer while nothing was in it.
+                # Sliced again: `shrink` may have taken the buffer while nothing was in it.
                 received = self._transport.receive_now(self._view[self._end : self._room])
             if not received:
                 if have := self._end - self._start:
@@ -120,7 +121,7 @@ class FrameReader:
             self.is_drained = self._transport.is_emptied and not self.is_ending
 
     def _start_over(self) -> None:
-        """Have the next frame at the front of the buffer, which need not be as large as for the last one."""
+        """Put the next frame at the front of the buffer, which need not be as large as for the last one."""
         self._start = self._end = 0
         if self._room > RETAINED_BUFFER_BYTES:
             self._has_brought_much = True
@@ -129,7 +130,7 @@ class FrameReader:
             self.shrink()
 
     def frame_now(self, shared: memoryview | None = None) -> memoryview | None:
-        """The next frame as `next_frame` gives it, if it needs no waiting and no larger buffer.
+        """Return the next frame as `next_frame` does, if that needs no waiting and no larger buffer.
 
         Returns:
             None if it does. If `is_drained`, call again when the socket is readable; else call `next_frame`.
@@ -179,7 +180,8 @@ class FrameReader:
         return frame
 
     def _cut(self) -> memoryview | None:
-        """The frame at the front of what has been received, if it is whole; how long it is, or its size bytes are, all the same."""
+        """Return the frame at the front of the received bytes, if it is complete. `_frame_bytes` becomes its length, or 4 until
+        its size bytes are received."""
         have = self._end - self._start
         if have < 4:
             self._frame_bytes = 4
@@ -197,19 +199,19 @@ class FrameReader:
         return self._view[start + 4 : start + size + 4]
 
     def limit(self, max_frame_bytes: int | None = None, limited_by: str = "socket.request.max.bytes") -> None:
-        """Refuse frames of more than these bytes from the next one on, for the reason given; None: as from the beginning."""
+        """Refuse frames of more than these bytes from the next one on, for the reason given; None restores the default."""
         most_bytes = self._request_max_bytes
         self._max_frame_bytes = most_bytes if max_frame_bytes is None else min(max_frame_bytes, most_bytes)
         self._limited_by = limited_by
 
     def let_go(self) -> None:
-        """Nobody looks at the frame given last any more. Need not be said of one in the first buffer, which nobody takes."""
+        """Release the frame given last. Optional for a frame in the first buffer, which is never taken away."""
         self._is_in_use = False
         if self.held_bytes and self._memory.is_short:
             self.shrink()
 
     def shrink(self) -> None:
-        """Fall back to the first buffer, unless a frame in use or what is unread needs the larger one."""
+        """Return to the first buffer, unless a frame in use or unread bytes need the larger one."""
         if self._is_in_use or self._is_taking or not self.held_bytes:
             return
         if self._end - self._start < INITIAL_BUFFER_BYTES:
@@ -218,7 +220,7 @@ class FrameReader:
             self._memory.give_back(self, self.held_bytes)
 
     def stop_waiting(self) -> None:
-        """Wait for memory no more: `next_frame` raises PeerGoneError if it does."""
+        """Stop waiting for memory: a `next_frame` that waits raises PeerGoneError."""
         self._memory.stop_waiting(self)
 
     def close(self) -> None:
@@ -226,10 +228,10 @@ class FrameReader:
         self._view = _NOTHING
         self._start = self._end = self._room = 0
         self._memory.give_back(self, self.held_bytes)
-        self.give_up = _is_over  # it named its connection, which names this
+        self.give_up = _is_over  # it refers to its connection, which refers to this object
 
     async def _make_room(self, need_bytes: int) -> None:
-        """Let more bytes in for a frame of `need_bytes`, which may take several calls."""
+        """Make room for more bytes of a frame of `need_bytes`, which may take several calls."""
         size_bytes = len(self._view)
         if need_bytes > size_bytes and self._end - self._start == size_bytes:
             if need_bytes > RETAINED_BUFFER_BYTES and (size_bytes >= STEP_BYTES_MAX or self._has_brought_much):
@@ -245,11 +247,11 @@ class FrameReader:
             await trio.lowlevel.checkpoint()
 
     async def _double(self, need_bytes: int) -> None:
-        """Move to a buffer of twice the size, or of what the frame needs or one may keep, if that is less."""
+        """Move to a buffer of twice the size, or of the size that the frame needs or a connection may keep, if that is less."""
         most_bytes = _in_steps(need_bytes, STEP_BYTES_MIN) if need_bytes <= RETAINED_BUFFER_BYTES else STEP_BYTES_MAX
         size_bytes = min(max(2 * self.held_bytes, STEP_BYTES_MIN), most_bytes)
         await self._take(size_bytes - self.held_bytes)
-        # Not from the heap, which keeps what is freed between small things: thousands of these must leave nothing.
+        # Not from the heap, which keeps freed memory between small objects: thousands of these must leave nothing.
         self._move_to(_untouched(size_bytes))
         self._room = size_bytes
 
@@ -262,19 +264,19 @@ class FrameReader:
             self._is_taking = False
 
     def _move_to(self, target: memoryview) -> None:
-        """Put what is unread to the front of `target`, which may be the buffer itself."""
+        """Move the unread bytes to the front of `target`, which may be the buffer itself."""
         unread_bytes = self._end - self._start
         target[:unread_bytes] = self._view[self._start : self._end]  # as memmove, where they overlap
         self._view, self._start, self._end = target, 0, unread_bytes
 
 
 def _in_steps(size_bytes: int, step_bytes: int) -> int:
-    """Rounded up, so that frames of slightly different size do not each bring a new buffer."""
+    """Round up, so that frames of slightly different sizes do not each need a new buffer."""
     return -(-size_bytes // step_bytes) * step_bytes
 
 
 def _first_buffer() -> memoryview:
-    """Not from the heap either: what ten thousand connections have had shall leave with them."""
+    """Make the first buffer, also outside the heap: the memory of ten thousand connections must be freed with them."""
     try:
         return _untouched(INITIAL_BUFFER_BYTES)
     except ProtocolError:
@@ -282,7 +284,7 @@ def _first_buffer() -> memoryview:
 
 
 def _untouched(size_bytes: int) -> memoryview:
-    """A buffer of zeros that takes no memory before it is written to, and gives all back when its last view goes.
+    """A buffer of zeros that takes no memory before it is written to, and is freed with its last view.
 
     Raises:
         ProtocolError: The system has no address space for it.
@@ -298,4 +300,4 @@ def _untouched(size_bytes: int) -> memoryview:
 
 
 def _is_over(_reason: str) -> None:
-    """Nobody is left who could give up."""
+    """Do nothing: the connection has ended."""

@@ -1,12 +1,12 @@
-"""Requests and answers that would keep Trio's thread for long: a worker thread reads, writes and frees them.
+"""Large requests and responses, which would keep Trio's thread for long: a worker thread reads, writes and frees them.
 
 A request may have a hundred thousand elements, each of which takes two microseconds to read, a hundred bytes or more while
 it lives, and a tenth of a microsecond to free. So every request is read at once up to a small number of elements, and if it
-has more, once again by a worker. Such requests are let in by address, as `RequestMemory` does, by their number of elements,
-which counts until the answer has been sent. Answers are written likewise: at once up to some size, else by a worker.
+has more, once again by a worker. Such requests are admitted by address, as `RequestMemory` does, by their number of elements,
+which counts until the response has been sent. Responses are also written at once up to some size, otherwise by a worker.
 
-One worker reads and writes large requests, another one writes large answers to small ones, which are common: the metadata
-of thousands of partitions.
+One worker reads large requests and writes their responses. Another one writes large responses to small requests, which are
+common: the metadata of thousands of partitions.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from ..runtime.freeing import free, free_frames, give_back
 from .request_memory import RequestMemory
 from .transport import Part, PeerGoneError
 
-# About two milliseconds each.
+# Each takes about two milliseconds.
 READ_ELEMENTS_AT_ONCE = 1_000
 WRITE_ELEMENTS_AT_ONCE = 2_000
 WRITE_BYTES_AT_ONCE = 1 << 20
-# Texts and bytes are copied out of a frame. Of a larger frame only a Produce request is read at once, as its records stay
-# where they are, and no more of its names, which may have 32 KiB each.
+# Texts and bytes are copied out of a frame. Of larger frames only Produce requests are read at once, as their records are not
+# copied, with few elements: each name may have 32 KiB.
 FRAME_BYTES_AT_ONCE = 256 << 10
 LARGE_PRODUCE_ELEMENTS_AT_ONCE = 128
 PRODUCE = b"\0\0"
 
-# Of all requests that were too large to be read at once, and half of it for an address: five requests at their largest.
+# Elements of all requests that were too large to be read at once; half of it for an address: five requests of the largest size.
 LIVING_ELEMENTS = 10 * REQUEST_ELEMENTS_MAX
-# Texts and bytes are copied out of the frame, whose own memory goes: a request of few but long ones, which may be parked for
-# days, counts by its bytes.
+# Texts and bytes are copied out of the frame, whose own memory is freed. A request of few but long ones, which may be parked
+# for days, counts by its bytes.
 BYTES_AN_ELEMENT = 250
-# How long such a request may last when others wait for its place; it may be a fetch that waits for data.
+# How long such a request may last while others wait for its place; it may be a fetch that waits for data.
 LASTS_S = 60.0
-# After a request of so many, the memory that it took goes back to the system: some ten megabytes and more.
+# After a request of this size, the memory that it took is given back to the system: more than ten megabytes.
 GIVE_BACK_ELEMENTS = 50_000
 
 T = TypeVar("T")
 
 
 def read_now(frame: memoryview) -> Request | None:
-    """The request in a frame, None if it is a large one. Raises ProtocolError and UnspokenError."""
+    """Read the request in a frame; None if it is large. Raises ProtocolError and UnspokenError."""
     most = READ_ELEMENTS_AT_ONCE
     if len(frame) > FRAME_BYTES_AT_ONCE:
         if frame[:2] != PRODUCE:
@@ -60,7 +60,7 @@ def read_now(frame: memoryview) -> Request | None:
 
 
 def write_now(request: Request, body: Any) -> list[Part] | None:
-    """The parts of an answer, None if it is a large one."""
+    """Write the parts of a response; None if it is large."""
     try:
         return encode_response(request, body, WRITE_ELEMENTS_AT_ONCE, WRITE_BYTES_AT_ONCE)
     except LargeMessageError:
@@ -68,7 +68,7 @@ def write_now(request: Request, body: Any) -> list[Part] | None:
 
 
 class LargeRequests:
-    """What the large requests of all connections share."""
+    """Workers and limits that the large requests of all connections share."""
 
     def __init__(self, collector: Collector | None = None) -> None:
         self.living = RequestMemory(LIVING_ELEMENTS, stands_still_s=LASTS_S)
@@ -76,42 +76,42 @@ class LargeRequests:
         self.for_answers = Worker()
         self.for_freeing = Worker()
         self.collector = collector or Collector()
-        """Leaves old objects alone while there are such requests: nothing in one is for it to find."""
+        """Does not look at old objects while there are large requests: none of them is a cycle."""
 
 
 class Worker:
-    """One thread at a time, in the order in which it was asked for."""
+    """One worker thread, used in the order of its callers."""
 
     def __init__(self) -> None:
         self.line = trio.Lock()
         self._thread = trio.CapacityLimiter(1)
 
     async def run(self, work: Callable[[list[Any]], T], box: list[Any]) -> T:
-        """`work(box)`. For the holder of `line`, or for who need not stand in it."""
+        """Run `work(box)` in the thread. For the holder of `line`, or a caller that need not wait in it."""
         return await trio.to_thread.run_sync(work, box, limiter=self._thread)
 
 
 class LargeRequestOwner(Protocol):
-    """Whose request it is: a connection."""
+    """The connection of a large request."""
 
     def check_peer(self) -> None:
-        """Raise PeerGoneError if nobody waits for the answer any more."""
+        """Raise PeerGoneError if the client has disconnected."""
 
     def give_up(self, reason: str) -> None:
-        """End it, for this reason."""
+        """Close the connection, for this reason."""
 
 
 class LargeRequest:
-    """A request, or the answer to it, from when it is found to be large until the answer has been sent.
+    """A large request, or a request with a large response, from when its size is known until the response has been sent.
 
-    What is large is handed over in a box, a list that the worker empties, so that nobody else names it when it is freed.
+    Large objects are passed in a box, a list that the worker empties, so that no other reference exists when they are freed.
     """
 
-    is_receiving = True  # For `RequestMemory`: it may have to go.
+    is_receiving = True  # For `RequestMemory`: it may have to end.
 
     def __init__(self, shared: LargeRequests, connection: LargeRequestOwner, address: str) -> None:
         self.address = address
-        self.held_bytes = 0  # As `RequestMemory` calls it: these are elements.
+        self.held_bytes = 0  # The name is that of `RequestMemory`; the unit here is elements.
         self._shared = shared
         self._connection = connection
         self._worker = shared.for_answers
@@ -121,15 +121,15 @@ class LargeRequest:
         shared.collector.put_off()
 
     async def read(self, box: list[memoryview]) -> Request:
-        """The request in a frame.
+        """Read the request in a frame.
 
         Raises:
             ProtocolError: As `parse_request`.
-            PeerGoneError: The connection was closed, by either side, before the worker had come to it.
+            PeerGoneError: The connection was closed, by either side, before the worker began.
         """
         living = self._shared.living
         self._worker = self._shared.for_requests
-        # Who produces without waiting for an answer may be gone, and what he sent counts.
+        # A producer without acks may have disconnected, but its records are still appended.
         counts_anyway = box[0][:2] == PRODUCE
         # The bytes of a Produce request are records, which stay in the frame and count with it.
         at_least = 0 if counts_anyway else len(box[0]) // BYTES_AN_ELEMENT
@@ -142,14 +142,14 @@ class LargeRequest:
         return request
 
     async def write(self, box: list[Any]) -> list[Part] | None:
-        """The parts of an answer, None if the body is; the request and the body in `box` are freed.
+        """Write the parts of a response; None if the body is None. The request and the body in `box` are freed.
 
-        Raises PeerGoneError as `read`.
+        Raises PeerGoneError, as `read` does.
         """
         return await self._in_line(_write, box, is_client_needed=box[1] is not None)
 
     async def end(self, box: list[Any]) -> None:
-        """Free what is in `box`, and give the place to others, also when cancelled. May be called again."""
+        """Free the content of `box` and release the place, also when cancelled. May be called again."""
         try:
             await self._shared.for_freeing.run(
                 _clear if self.held_bytes < GIVE_BACK_ELEMENTS else _clear_and_give_back, box
@@ -161,7 +161,7 @@ class LargeRequest:
                 self._shared.collector.go_on()
 
     def shrink(self) -> None:
-        """Nothing is held for later."""
+        """Do nothing: a place is never kept for later."""
 
     def give_up(self, _reason: str) -> None:
         self._connection.give_up(
@@ -194,7 +194,7 @@ def _read(box: list[memoryview]) -> Request | ProtocolError:
     try:
         return parse_request(box.pop())
     except ProtocolError as error:
-        # Its traceback names all that has been read, which is to be freed here.
+        # Its traceback refers to everything that has been read, which must be freed here.
         free_frames(error)
         return ProtocolError(str(error))
 
@@ -220,16 +220,18 @@ def _write(box: list[Any]) -> list[Part] | None:
 
 
 class Learning:
-    """The first request of an API in a version: its messages are loaded and its codec is made in a thread, while others are served.
+    """Loading of an API's messages and making of its codec in a thread, at the first request in a version, while others are
+    served.
 
-    Shared by all connections: two threads would take as long as one after the other."""
+    Shared by all connections: two threads would take as long as one after the other.
+    """
 
     def __init__(self) -> None:
         self._thread = trio.CapacityLimiter(1)
 
     async def learn(self, frame: memoryview) -> None:
-        """Let `parse_request` read this frame, with which it has raised UnspokenError."""
+        """Enable `parse_request` to read this frame, which has raised UnspokenError."""
         try:
             await trio.to_thread.run_sync(learn, frame, limiter=self._thread)
-        except RuntimeError:  # no thread can be had
+        except RuntimeError:  # no thread can be started
             learn(frame)

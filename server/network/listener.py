@@ -1,14 +1,14 @@
 """Addresses to listen on.
 
-A listener has one socket for each address that its host stands for. They are opened and closed together, and have the same port.
+A listener has one socket for each address of its host. They are opened and closed together, and have the same port.
 
-    no host, 0.0.0.0    one socket for all addresses of both families; where there is no IPv6, for those of IPv4
+    no host, 0.0.0.0    one socket for all addresses of both families; without IPv6, all IPv4 addresses
     ::                  the same, but IPv6 is needed
-    localhost           127.0.0.1 and ::1, whatever the resolver says
+    localhost           127.0.0.1 and ::1, without asking the resolver
     another name        all loopback addresses that it names; else the first one, IPv4 before IPv6, as Java has it
     an address          that one
 
-An address that this machine does not have is left out where the host stands for several.
+If the host has several addresses, those that this machine does not have are left out.
 """
 
 from __future__ import annotations
@@ -33,44 +33,44 @@ Socket = socket.socket
 
 
 Address = tuple[socket.AddressFamily, str]
-"""A family, and an address of it as text."""
+"""An address family, and an address as text."""
 
 Resolver = Callable[..., list[tuple[Any, ...]]]
-"""`socket.getaddrinfo`."""
+"""Type of `socket.getaddrinfo`."""
 
 ANY_IPV6: Address = (socket.AF_INET6, "::")
 ANY_IPV4: Address = (socket.AF_INET, "0.0.0.0")
 LOOPBACKS: tuple[Address, ...] = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 LOCALHOST = "localhost"
 
-# What the system says of an address that this machine does not have, or of a whole family.
+# Errors for an address, or an address family, that this machine does not have.
 NOT_HERE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
-# A free port of the first address may be taken at the second one. So many are tried.
+# A free port of the first address may be in use at the second one: number of tries.
 FREE_PORTS_TRIED = 32
 
 
 class CannotListenError(OSError):
-    """An address cannot be bound. The message begins with that, not with the number of the error."""
+    """An address cannot be bound. The message begins with the text of the error, not with its number."""
 
     def __str__(self) -> str:
         return str(self.strerror)
 
 
 def addresses_of(host: str, resolver: Resolver = socket.getaddrinfo) -> list[Address]:
-    """The addresses that a listener's host stands for, in the order in which they are bound; see the module. Blocks.
+    """List the addresses of a listener's host, in the order in which they are bound; see the module. Blocks.
 
     Raises:
-        OSError: The name is not known.
+        OSError: Unknown host name.
     """
     if host in ("", ANY_IPV4[1]):
         return [ANY_IPV6, ANY_IPV4]
     if host.lower() == LOCALHOST:
         return list(LOOPBACKS)
-    # Python loads its tables of international names for any text; most addresses are none.
+    # Python loads its tables of international names for any text; most hosts do not need them.
     name = host.encode() if host.isascii() else host
     try:
         found = resolver(name, None, type=socket.SOCK_STREAM)
-    except ValueError as error:  # UnicodeError among them
+    except ValueError as error:  # UnicodeError is one of them
         raise OSError(errno.EINVAL, f"invalid host name ({error})") from None
     named = [(each[0], str(each[4][0])) for each in found if each[0] in (socket.AF_INET, socket.AF_INET6)]
     ordered = sorted(dict.fromkeys(named), key=lambda each: each[0] != socket.AF_INET)
@@ -84,7 +84,7 @@ def addresses_of(host: str, resolver: Resolver = socket.getaddrinfo) -> list[Add
 def bound_sockets(
     addresses: Iterable[Address], port: int, make: Callable[[socket.AddressFamily], Socket] | None = None
 ) -> list[Socket]:
-    """Sockets that have these addresses, all with the same port (0: a free one). No client can connect to them yet.
+    """Bind a socket to each of these addresses, all with the same port (0: a free one). They do not listen yet.
 
     Addresses that the machine does not have are left out, unless it has none of them. ANY_IPV6 takes IPv4, and nothing
     after it is bound.
@@ -133,7 +133,7 @@ def _bound(address: Address, port: int, make: Callable[[socket.AddressFamily], S
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # As Java has it. Without it the system's settings decide whether :: takes IPv4.
+            # As in Java. Without it the system's settings decide whether :: accepts IPv4.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         sock.bind((host, port))
     except BaseException:
@@ -154,8 +154,7 @@ def _is_loopback(address: Address) -> bool:
 class Listener:
     """One listener of a node.
 
-    `port` is the bound one after `bind`; the advertised address is what Metadata tells clients
-    that came in by this listener's name.
+    `port` is the bound one after `bind`. Metadata returns the advertised address to clients of this listener.
     """
 
     name: str
@@ -166,19 +165,19 @@ class Listener:
     security_protocol: str = PLAINTEXT
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
     controller_id: int | None = None
-    """Who answers here: the controller with this id; None for the node's broker."""
+    """Id of the controller that serves this listener; None: the node's broker does."""
     tls: ListenerTls | None = None
-    """What connections are secured with; the broker sets it before anybody is accepted. None: they are not."""
+    """TLS settings, which the broker sets before it accepts connections; None: no TLS."""
     sockets: tuple[Socket, ...] = ()
-    """Those that listen; all have the same port."""
+    """Listening sockets, all with the same port."""
     _reserved: tuple[Socket, ...] = ()
-    """Those that keep the port while nothing listens."""
+    """Bound sockets that keep the port while the listener is paused."""
     _addresses: tuple[Address, ...] = ()
-    """What the host stands for, asked once: a resolver may take its time, and the others are served when a node stops."""
+    """Addresses of the host, resolved once: a resolver may be slow, and other nodes are served while a node stops."""
 
     @classmethod
     def of(cls, config: ListenerConfig) -> Self:
-        """The listener that `config` describes, not bound yet."""
+        """Make the listener that `config` describes, not bound yet."""
         return cls(
             config.name,
             config.host,
@@ -190,10 +189,10 @@ class Listener:
         )
 
     def bind(self, backlog: int) -> None:
-        """Listen on `host:port` (0 takes a free port), with `backlog` connections waiting at most at each address.
+        """Listen on `host:port` (0 takes a free port), with at most `backlog` waiting connections at each address.
 
         Raises:
-            OSError: An address cannot be bound; names it. Nothing listens then.
+            OSError: An address cannot be bound; the message names it. Nothing listens then.
         """
         sockets, self._reserved = self._reserved or self._bound(), ()
         try:
@@ -206,7 +205,7 @@ class Listener:
             raise self._refused(error) from error
         self.sockets = sockets
         self.port = sockets[0].getsockname()[1]
-        # An address that means every interface would send clients nowhere.
+        # 0.0.0.0 and the like are not addresses that a client can connect to.
         self.advertised_host = self.advertised_host or socket.gethostname()
         self.advertised_port = self.advertised_port or self.port
 
@@ -233,21 +232,21 @@ class Listener:
         return with_port(self.host or LOCALHOST, self.port)
 
     def pause(self) -> None:
-        """Stop listening but keep the port from being given to a client, so that `bind` finds it free.
+        """Stop listening, but keep the port reserved, so that `bind` finds it free.
 
-        A client that tries a closed port of its own machine over and over may even be connected with itself.
+        The system might give it to a client; one that retries a closed port of its own machine may even connect to itself.
         """
         self.close()
         with suppress(OSError):
             self._reserved = self._bound()
 
     def rest(self) -> None:
-        """Go on listening while nothing accepts: tasks that do so end, and connections wait for the next ones."""
+        """Keep listening, but let accepting tasks end: new connections wait for the next tasks that accept."""
         for sock in self.sockets:
             trio.lowlevel.notify_closing(sock)
 
     def close(self) -> None:
-        """Stop listening; tasks that accept end."""
+        """Stop listening; accepting tasks end."""
         sockets, self.sockets = self.sockets, ()
         for sock in sockets:
             trio.lowlevel.notify_closing(sock)

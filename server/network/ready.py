@@ -1,21 +1,21 @@
-"""The connections that have a request for us, in the order in which their sockets became readable.
+"""Connections with requests to handle, in the order in which their sockets became readable.
 
     a socket becomes readable   its connection enters the queue
-    take                        one request of the first connection is carried out
-    send                        its answer is sent
+    take                        one request of the first connection is handled
+    send                        its response is sent
 
-One task serves the queue. The first connection has waited longest and is next. The task carries out one of its requests, and puts
+One task serves the queue. The first connection has waited longest and is next. The task handles one of its requests, and puts
 it at the end again if it has sent more. So a connection waits for at most one request of each other connection. After a time
 slice the other tasks run.
 
-A connection whose client has closed it enters the queue too, but of those at most ENDINGS_MAX in a pass of the scheduler: when thousands
-of clients leave at once, the others do not wait for all of them.
+A connection that its client has closed also enters the queue, but at most ENDINGS_MAX of those in a pass of the scheduler: when
+thousands of clients disconnect at once, the others do not wait for all of them.
 
-A request that has to wait is left to the connection's own task, which is woken. The connection leaves the queue until that task is
-done. A woken task works in the next pass of the scheduler, so at most HANDED_OVER_MAX are woken between two passes.
+A request that has to wait is left to the connection's own task, which is woken. The connection leaves the queue until that task
+is done. A woken task works in the next pass of the scheduler, so at most HANDED_OVER_MAX are woken between two passes.
 
-Sockets stay registered in an edge-triggered epoll of our own. Trio registers a socket for each wait, which is a third of the cost of
-a small request. Only Linux has epoll. Elsewhere, and while `run` does not run, each connection waits by itself.
+Sockets stay registered in an edge-triggered epoll of our own. Trio registers a socket for each wait, which is a third of the
+cost of a small request. Only Linux has epoll. Elsewhere, and while `run` does not run, each connection waits by itself.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from .frames import INITIAL_BUFFER_BYTES
 from .transport import Part
 
 IS_KNOWN = hasattr(select, "epoll")
-# That the client has closed its side is an event of its own: after all bytes have been read no other event comes.
+# The close by the client must be an event of its own: after all bytes have been read no other event occurs.
 EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET if IS_KNOWN else 0
 
 TOGETHER = 16
-"""Answers that are sent one after the other. Clients that one thread serves are woken by the first of them, and still at work when
-the last one comes; sent one by one each would wake it again, which is half of what a send takes. More would keep the first of them
-waiting for longer than the others gain."""
+"""Responses that are sent one after the other. Clients in one thread are woken by the first of them, and still at work when the
+last one arrives; if they were sent one by one each would wake the thread again, which is half the cost of a send. With more,
+the first would wait longer than the others gain."""
 
 AT_ONCE = 64
-"""Connections that one call of epoll names. To name a connection touches its socket, and of a thousand the first ones are in no near
-cache any more when their turn comes."""
+"""Connections that one call of epoll returns. To return a connection touches its socket; of a thousand, the first ones would no
+longer be in a near cache when they are served."""
 
 HANDED_OVER_MAX = 32
 """Tasks of connections that are woken between two passes of the scheduler."""
@@ -51,78 +51,78 @@ ENDINGS_MAX = 16
 """Connections closed by their clients that enter the queue in one pass. To end one takes 0.15 ms."""
 
 ALONE_REQUESTS = 50
-"""A client is alone after so many requests in a row, without one of another client."""
+"""Requests in a row, without one of another client, after which a client counts as alone."""
 LOOKS = 6
 """Polls for the next request of a client that is alone, before the task sleeps: sleeping and waking take longer, on both sides.
 Other tasks run in between."""
 REST_REQUESTS = 32
-"""After LOOKS polls that found nothing the task sleeps at once for so many requests: the client takes its time."""
+"""After LOOKS polls that found nothing, the task sleeps at once for this many requests: the client is slow."""
 
 
 class WatchedConnection(Protocol):
-    """A connection."""
+    """A connection, as this module uses it."""
 
     is_queued: bool
     """Whether it is in the queue. Only this module sets it."""
 
     is_parked: bool
-    """Whether its own task leaves its requests to this."""
+    """Whether its requests are left to this module; then its own task is parked."""
 
     def has_news(self, *, is_ending: bool) -> None:
-        """Its socket has become readable; or its client has closed it, after which no further event comes."""
+        """Note that its socket has become readable, or that its client has closed it, after which no further event comes."""
 
     def take(self, buffer: memoryview) -> list[Part] | None:
-        """Carry out the next request if it is there, as far as that needs no waiting. Never raises.
+        """Handle the next request if it is there; work that has to wait is left to the connection's own task. Never raises.
 
         Args:
-            buffer: Where it may put what it reads: see `FrameReader.frame_now`.
+            buffer: Buffer that it may read into: see `FrameReader.frame_now`.
 
         Returns:
-            The answer, for `send`, before which no other task runs; it has no parts where none is sent. None: nothing has come, or
-            the connection's own task has been woken.
+            The response, for `send`, before which no other task runs; an empty list if the request has none. None: nothing has
+            been received, or the connection's own task has been woken.
         """
 
     def send(self, parts: list[Part]) -> bool:
-        """Send an answer; returns whether there may be another request already. Never raises."""
+        """Send a response; returns whether there may be another request already. Never raises."""
 
     def wake(self) -> None:
-        """Let its own task go on, if it is parked."""
+        """Wake the connection's own task, if it is parked."""
 
 
 class ReadyConnections:
-    """See the module. All on Trio's thread."""
+    """Queue of ready connections. All on Trio's thread."""
 
     def __init__(self) -> None:
         self._watched: dict[int, WatchedConnection] = {}
-        """By descriptor."""
+        """Connections by descriptor."""
         self._epoll: select.epoll | None = None
         self.buffer = memoryview(bytearray(INITIAL_BUFFER_BYTES))
-        """For what any of them brings: see `FrameReader.frame_now`."""
+        """Shared receive buffer of all connections: see `FrameReader.frame_now`."""
         self._is_running = False
         self._is_awake = False
-        """Whether the queue is being served; else the task that serves it sleeps until a socket is readable."""
+        """Whether the queue is being served; otherwise the task that serves it sleeps until a socket is readable."""
         self._first = trio.lowlevel.ParkingLot()
         self._queue = deque[WatchedConnection]()
         self._ending = deque[WatchedConnection]()
-        """Closed by their clients, in the order in which they will enter the queue."""
+        """Connections that their clients have closed, in the order in which they will enter the queue."""
         self._last: WatchedConnection | None = None
         """The connection whose request was answered last."""
         self._in_a_row = 0
-        """Its requests since another connection brought one."""
+        """Number of its requests since the last request of another connection."""
         self._handed_over = 0
-        """Tasks woken since the last pass."""
+        """Tasks woken since the last pass of the scheduler."""
 
     def __len__(self) -> int:
         return len(self._watched)
 
     def give_buffer_away(self) -> None:
-        """What is in the buffer is still needed: the next connection has another one."""
+        """Replace the buffer: its content is still needed."""
         self.buffer = memoryview(bytearray(INITIAL_BUFFER_BYTES))
 
     def watch(self, fd: int, watched: WatchedConnection) -> bool:
-        """From now on `watched` has news of what comes, and of what is there if it has not been watched so far.
+        """Begin to call `has_news` of `watched` for new bytes, and for present ones if it was not watched before.
 
-        False: it cannot be watched; the connection has to wait by itself.
+        Returns False if it cannot be watched; the connection must wait by itself.
         """
         if self._watched.get(fd) is watched:
             return True
@@ -139,7 +139,7 @@ class ReadyConnections:
         return True
 
     def forget(self, fd: int, watched: WatchedConnection) -> None:
-        """Before the descriptor is closed. May be called again."""
+        """Stop watching, before the descriptor is closed. May be called again."""
         if self._watched.get(fd) is watched:
             del self._watched[fd]
             if self._epoll is not None:
@@ -152,7 +152,7 @@ class ReadyConnections:
         """Put a watched connection into the queue, as it may have a request already.
 
         Returns:
-            False if the queue is not being served: it is not in the queue.
+            False if the queue is not being served; nothing was added.
         """
         if self._is_awake and not watched.is_queued:
             watched.is_queued = True
@@ -171,7 +171,7 @@ class ReadyConnections:
             assert epoll is not None
             time_slice = TimeSlice()
             while True:
-                # It is readable for as long as it has an event to tell of.
+                # The epoll descriptor is readable while events are pending.
                 await trio.lowlevel.wait_readable(epoll.fileno())
                 time_slice.begin()
                 self._handed_over = 0
@@ -206,7 +206,7 @@ class ReadyConnections:
                 if not is_over:
                     continue
             elif len(events) == AT_ONCE and not time_slice.is_over():
-                continue  # there may be requests after all these endings
+                continue  # there may be requests after all these closed connections
             elif ending:
                 pass
             elif looks:
@@ -222,7 +222,8 @@ class ReadyConnections:
                 queue.append(ending.popleft())
 
     def _serve(self, queue: deque[WatchedConnection], time_slice: TimeSlice) -> bool:
-        """One request of each in the queue, until it is empty or the time slice is over; returns whether that is so."""
+        """Handle one request of each queued connection until the queue is empty or the time slice is over; returns whether it
+        is over."""
         answered: list[tuple[WatchedConnection, list[Part]]] = []
         while queue:
             watched = queue.popleft()

@@ -1,14 +1,13 @@
-"""The bytes that all connections together may hold of frames larger than a connection's first buffer.
+"""Limit on the bytes that all connections together may hold of frames larger than a connection's first buffer.
 
-`queued.max.request.bytes` of Kafka, counted as the bytes come, not as they are announced. One address may hold half of it.
-A connection that finds no room waits, unread, so the limit reaches the client as TCP back-pressure.
+This is Kafka's `queued.max.request.bytes`, counted as bytes arrive, not as they are announced. One address may hold half of it.
+A connection without room waits, unread, so the limit reaches the client as TCP back-pressure.
 
-Connections that each hold a part of a frame and wait for the rest could wait for one another for ever. So one of those
-that wait, and no other before its frame is done with, may go beyond the limit: as in Apache Kafka, whose pool may be
-exceeded by one request, the bound is the limit and one frame. Addresses come to their turn one after the other, the
-connections of an address in order.
+Connections that each hold a part of a frame and wait for the rest could wait for one another for ever. So one waiting
+connection, and only one until its frame is handled, may exceed the limit. As in Apache Kafka, where one request may exceed the
+pool, the bound is the limit and one frame. Addresses take turns; the connections of an address are served in order.
 
-While anybody waits, nobody keeps memory for later, and who stands still gives up its place.
+While a connection waits, no other keeps memory for later, and a connection that makes no progress is closed.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from ..runtime.time_slices import TimeSlice
 from .transport import PeerGoneError
 
 STANDS_STILL_S = 10.0
-"""In which a connection has to bring what it was given room for (64 KiB to 2 MiB), while others wait. Who goes beyond the
-limit has to bring its whole frame in it."""
+"""Time in which a connection must fill the room it was given (64 KiB to 2 MiB), while others wait. The connection beyond the
+limit must send its whole frame in this time."""
 LOOK_EVERY_S = 1.0
 SHRINK_AT_ONCE = 64
-"""Of those that keep memory for later, when somebody comes who has to wait. `run` asks all of them, in turns."""
+"""Holders that are asked to shrink at once when a connection has to wait. `run` asks all of them, in time slices."""
 
 
 class Holder(Protocol):
@@ -38,17 +37,18 @@ class Holder(Protocol):
 
     @property
     def is_receiving(self) -> bool:
-        """Whether it waits for bytes of its client: a frame that is being worked on is not its client's to hurry."""
+        """Whether it waits for bytes of its client; False while its frame is being handled, which the client cannot speed
+        up."""
 
     def shrink(self) -> None:
-        """Give back all that it holds for later."""
+        """Give back all memory that it keeps for later."""
 
     def give_up(self, reason: str) -> None:
-        """End; what it holds comes back as soon as its task runs."""
+        """Close; its memory is given back as soon as its task runs."""
 
 
 class RequestMemory:
-    """See the module. All on Trio's thread and by Trio's time; `run` is the task that looks who stands still."""
+    """The shared memory. All on Trio's thread and by Trio's time; `run` is the task that finds connections without progress."""
 
     def __init__(
         self,
@@ -62,32 +62,32 @@ class RequestMemory:
         self.address_limit_bytes = limit_bytes // 2
         self.used_bytes = 0
         self.is_short = False
-        """Whether anybody waits."""
+        """Whether a connection waits."""
         self._by_address: Counter[str] = Counter()
         self._granted_s: dict[Holder, float] = {}
-        """When each that holds anything was given room for the last time; who is beyond the limit, for the first time."""
+        """Time of each holder's last grant; for the one beyond the limit, of its first grant."""
         self._beyond: Holder | None = None
         self._waiting: OrderedDict[str, OrderedDict[Holder, _Wait]] = OrderedDict()
         self._became_short = trio.lowlevel.ParkingLot() if became_short is None else became_short
-        """Where whoever looks waits; several memories may share one who does."""
+        """Place where the checking task waits; several memories may share one task."""
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Number of waiting connections."""
         return sum(map(len, self._waiting.values()))
 
     def take_now(self, holder: Holder, size_bytes: int) -> bool:
-        """Let `holder` have `size_bytes` more, if that needs no waiting."""
+        """Give `holder` `size_bytes` more, if that needs no waiting."""
         if holder is not self._beyond and (self.is_short or not self._fits(holder.address, size_bytes)):
             return False
         self._give(holder, size_bytes)
         return True
 
     async def take(self, holder: Holder, size_bytes: int) -> None:
-        """Let `holder` have `size_bytes` more, waiting for room.
+        """Give `holder` `size_bytes` more, after waiting for room.
 
         Raises:
-            PeerGoneError: `stop_waiting` was called meanwhile.
+            PeerGoneError: `stop_waiting` was called during the wait.
         """
         if self.take_now(holder, size_bytes):
             return
@@ -107,7 +107,7 @@ class RequestMemory:
             raise PeerGoneError("closed while waiting for memory")
 
     def give_back(self, holder: Holder, size_bytes: int) -> None:
-        """Take `size_bytes` back from `holder`, and let others in."""
+        """Take `size_bytes` back from `holder`, and serve waiting connections."""
         if not size_bytes:
             return
         holder.held_bytes -= size_bytes
@@ -124,7 +124,7 @@ class RequestMemory:
         self._serve()
 
     def stop_waiting(self, holder: Holder) -> None:
-        """Whatever `holder` waits for, it will not have."""
+        """Cancel the wait of `holder`, if any."""
         waiting = self._waiting.get(holder.address)
         if waiting is not None and (wait := waiting.get(holder)) is not None:
             self._leave(holder)
@@ -132,7 +132,7 @@ class RequestMemory:
             self._serve()
 
     async def run(self) -> None:
-        """While anybody waits, end who stands still. Until cancelled."""
+        """While a connection waits, close those without progress. Until cancelled."""
         while True:
             if not self.is_short:
                 await self._became_short.park()
@@ -144,7 +144,7 @@ class RequestMemory:
             await self.end_who_stands_still()
 
     async def end_who_stands_still(self) -> None:
-        """For `run`, or for who looks after several of these in its stead."""
+        """Close connections without progress. For `run`, or for a task that checks several of these memories."""
         before_s = trio.current_time() - self._stands_still_s
         still = [each for each, granted_s in self._granted_s.items() if granted_s < before_s and each.is_receiving]
         for each in still:
@@ -169,7 +169,7 @@ class RequestMemory:
             self._granted_s[holder] = trio.current_time()
 
     def _serve(self) -> None:
-        """Let in who fits, addresses in turn; then one who does not, if nobody is beyond the limit."""
+        """Serve the waiting holders that fit, addresses in turn; then one that does not fit, if none is beyond the limit."""
         with_their_share = 0
         while with_their_share < len(self._waiting):
             holder, wait = self._next()

@@ -1,4 +1,4 @@
-"""What all connections share: memory for requests and answers, workers for large ones, places for answers."""
+"""Resources that all connections share: memory for requests and responses, workers for large ones, places for responses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .unsent_answers import UnsentAnswers
 
 log = logging.getLogger("ottla.connection")
 
-# What `queued.max.request.bytes=-1` (no limit) of Kafka means here; see docs/differences.md.
+# Meaning of Kafka's `queued.max.request.bytes=-1` (no limit); see docs/differences.md.
 DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
 
 
 class Shares:
-    """Each address, and each connection, has its share of every part."""
+    """Resources of all connections. Each address, and each connection, has its share of each."""
 
     def __init__(self, config: BrokerConfig, collector: Collector) -> None:
         limit_bytes = config.queued_max_request_bytes
@@ -37,10 +37,10 @@ class Shares:
         self.ready = ReadyConnections()
         self.authentications = Authentications()
         self.closings = Floods(log)
-        """Lines on connections that end as their clients have done something wrong."""
+        """Rate limiter for log lines on connections that are closed for a client's mistake."""
 
     async def run(self) -> None:
-        """See to it, until cancelled, that nobody keeps a share that others wait for, and that small requests are answered at once."""
+        """Run the tasks that take back unused shares while others wait, and the queue of ready connections. Until cancelled."""
         async with open_plain_nursery() as nursery:
             for each in (
                 self.request_memory,

@@ -1,11 +1,11 @@
-"""Bytes in and out of one TLS connection, by the methods of `PlainTransport`.
+"""Bytes in and out of one TLS connection, with the methods of `PlainTransport`.
 
-OpenSSL works on two buffers in memory, and the socket stays an ordinary non-blocking one. That costs no more than letting it
-work on the socket (0.6 s of CPU for a gigabyte either way), and it decides nothing: how much is read before anybody has proved
-who he is, how much is done in one turn, and what lies in memory for a peer that reads nothing, is all decided here.
+OpenSSL works on two buffers in memory, and the socket is an ordinary non-blocking one. That costs no more than OpenSSL on the
+socket (0.6 s of CPU for a gigabyte either way). It leaves these decisions here: how much is read before the peer is
+authenticated, how much is done in one time slice, and how much memory is used for a peer that reads nothing.
 
-What the kernel sends from the page cache on a plain connection has to be read and encrypted here, a quarter of a megabyte at a
-time; that is what TLS costs.
+Data that the kernel sends from the page cache on a plain connection must be read and encrypted here, a quarter of a megabyte at
+a time: that is the cost of TLS.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from .desk import HangUpError
 from .transport import Part, PeerGoneError, PlainTransport, joined
 
 RECORD_BYTES = 16 << 10
-"""Of what is encrypted at once; RFC 8446 allows no more."""
+"""Bytes that are encrypted at once; RFC 8446 allows no more."""
 FRAMING_BYTES = 512
-"""Around a record, at most."""
+"""Largest overhead of a record."""
 SEND_BYTES = 256 << 10
-"""Encrypted before the socket is asked to take it, a tenth of a millisecond."""
+"""Bytes that are encrypted before they are sent, in a tenth of a millisecond."""
 RECEIVE_BYTES = 64 << 10
-"""Taken from the socket at a time: OpenSSL's buffer keeps that size."""
+"""Bytes that are received at a time: OpenSSL's buffer keeps that size."""
 HANDSHAKE_BYTES_MAX = 16 << 10
-"""A client may send so much before it has shown who it is. Chains of certificates take a quarter of it."""
+"""Bytes that a client may send before it is authenticated. Chains of certificates take a quarter of it."""
 UNASKED_BYTES_MAX = 64 << 10
-"""What a client may have us answer to requests of the protocol itself, while it reads nothing of that."""
+"""Bytes of our replies to TLS protocol messages that may be unsent, for a client that reads nothing."""
 
 
 class TlsTransport(PlainTransport):
-    """A non-blocking stdlib socket with OpenSSL before it, as a Trio task sees it.
+    """A non-blocking stdlib socket with TLS by OpenSSL, as a Trio task sees it.
 
-    Before anything else, `shake_hands`.
+    Call `shake_hands` before anything else.
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_hostname: str | None = None) -> None:
@@ -47,19 +47,19 @@ class TlsTransport(PlainTransport):
             self._incoming, self._outgoing, server_side=server_hostname is None, server_hostname=server_hostname
         )
         self._unsent = memoryview(b"")
-        """Encrypted, and taken out of `_outgoing`, but not by the socket yet."""
+        """Encrypted bytes that were taken out of `_outgoing` and not sent yet."""
         self._is_secured = False
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """In DER; None: the peer has shown none that was asked for."""
+        """Certificate in DER; None: none was requested, or the peer has shown none."""
         return self._tls.getpeercert(binary_form=True)
 
     async def shake_hands(self) -> int:
-        """Come to terms with the peer; returns how many bytes that has taken of it. Takes as long as it takes: the caller sets a limit.
+        """Do the handshake; returns how many bytes the peer has sent for it. The caller sets a time limit.
 
         Raises:
-            HangUpError: It fails; the peer was told, as far as TLS has words for it.
+            HangUpError: The handshake failed; the peer has received a TLS alert if there is one.
             PeerGoneError: The peer has closed the connection.
         """
         spent_bytes = 0
@@ -73,7 +73,7 @@ class TlsTransport(PlainTransport):
             except ssl.SSLWantReadError:
                 pass
             except ssl.SSLError as error:
-                self._send_now()  # what is wrong
+                self._send_now()  # the alert
                 raise HangUpError(f"TLS handshake failed: {why(error)}") from None
             await self._flush()
             room_bytes = HANDSHAKE_BYTES_MAX - spent_bytes
@@ -99,16 +99,16 @@ class TlsTransport(PlainTransport):
             return self._incoming.write(data)
 
     def receive_now(self, buffer: memoryview) -> int | None:
-        """As `PlainTransport.receive_now`; at most one record.
+        """Receive as `PlainTransport.receive_now` does; at most one record.
 
         Raises:
-            PeerGoneError: The connection was reset, or what came cannot be decrypted.
+            PeerGoneError: The connection was reset, or received bytes cannot be decrypted.
         """
         self.is_emptied = False
         received = self._decrypt(buffer)
         if received is not None:
             return received
-        # Once only: whoever sends nothing but what TLS itself is made of has its turn, and no more.
+        # Once only: a peer that sends only TLS protocol messages gets one receive, then other tasks run.
         room_bytes = min(max(len(buffer), RECORD_BYTES) + FRAMING_BYTES, RECEIVE_BYTES)
         try:
             data = self._sock.recv(room_bytes)
@@ -119,7 +119,7 @@ class TlsTransport(PlainTransport):
             raise PeerGoneError(str(error)) from error
         self.has_moved = True
         if not data:
-            return 0  # without a goodbye, as most clients leave; a frame that was cut short shows by its size
+            return 0  # without close_notify, as most clients close; the size of a frame shows whether it was cut short
         self._incoming.write(data)
         received = self._decrypt(buffer)
         self.is_emptied = received is None and len(data) < room_bytes
@@ -143,10 +143,10 @@ class TlsTransport(PlainTransport):
         return received
 
     async def send(self, parts: Sequence[Part]) -> None:
-        """Encrypt and send all parts in order; what is small goes together into one record.
+        """Encrypt and send all parts in order; small parts share a record.
 
         Raises:
-            PeerGoneError: The peer does not take them any more.
+            PeerGoneError: The connection was closed or reset.
         """
         small: list[bytes | bytearray | memoryview] = []
         small_bytes = 0
@@ -176,7 +176,8 @@ class TlsTransport(PlainTransport):
             raise PeerGoneError(str(error)) from error
 
     def send_now(self, parts: Sequence[Part]) -> list[Part]:
-        """As `PlainTransport.send_now`. What is encrypted and not taken stays here: `send` sends it before all else."""
+        """Send as `PlainTransport.send_now` does. Encrypted bytes that the socket does not take stay here: `send` sends them
+        first."""
         try:
             whole = joined(parts)
             if whole is None:
@@ -208,7 +209,7 @@ class TlsTransport(PlainTransport):
             left -= size_bytes
 
     async def _encrypt(self, data: bytes | bytearray | memoryview) -> None:
-        """Encrypt all of `data`, and send all but the end of it."""
+        """Encrypt all of `data`, and send all of it except the end."""
         view = memoryview(data)
         write, outgoing = self._tls.write, self._outgoing
         at = 0
@@ -218,17 +219,17 @@ class TlsTransport(PlainTransport):
                 await self._flush()
 
     async def _flush(self) -> None:
-        """Send what is encrypted."""
+        """Send all encrypted bytes."""
         while not self._send_now():
             await self._writable()
         if self.time_slice.is_over():
             await self.time_slice.next()
 
     def _send_now(self) -> bool:
-        """Send what is encrypted as far as the socket takes it now; returns whether that was all.
+        """Send encrypted bytes without waiting; returns whether all were sent.
 
         Raises:
-            PeerGoneError: It takes nothing any more.
+            PeerGoneError: The connection was closed or reset.
         """
         while True:
             if not self._unsent:
@@ -245,10 +246,10 @@ class TlsTransport(PlainTransport):
             self._unsent = self._unsent[sent:]
 
     def close(self) -> None:
-        """Say goodbye as far as that needs no waiting, close the socket at once, and wake a task that waits on it."""
+        """Send close_notify if that needs no waiting, close the socket at once, and wake a task that waits on it."""
         if self._is_secured and not self._unsent and self._sock.fileno() >= 0:
             self._is_secured = False
-            with suppress(ssl.SSLError):  # it misses the peer's goodbye, which nobody waits for
+            with suppress(ssl.SSLError):  # it misses the peer's close_notify, which is not needed
                 self._tls.unwrap()
             with suppress(PeerGoneError):
                 self._send_now()
@@ -256,7 +257,7 @@ class TlsTransport(PlainTransport):
 
 
 def why(error: ssl.SSLError) -> str:
-    """What OpenSSL says, in its words, without the names of its files."""
+    """Return OpenSSL's reason in plain words, without the names of its source files."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate rejected: {error.verify_message}"
     reason = (error.reason or str(error)).replace("_", " ").lower()

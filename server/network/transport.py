@@ -1,9 +1,9 @@
 """Bytes in and out of one plain TCP connection.
 
-"Try non-blocking first, park only when the kernel says so": a request that is already there and
-an answer that fits the socket buffer cost no scheduler pass, which halves the CPU of a request
-against `trio.SocketStream`. The socket is an ordinary non-blocking stdlib socket; Trio only waits
-for its readiness. `tls_transport` has a second class with these same methods.
+A call is tried without blocking first, and the task parks only if that fails. So a request that is already there and a response
+that fits the socket buffer cost no scheduler pass, which halves the CPU of a request compared to `trio.SocketStream`. The
+socket is an ordinary non-blocking stdlib socket; Trio only waits for its readiness. `tls_transport` has a second class with
+these same methods.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ..runtime.time_slices import TimeSlice
 
 Part: TypeAlias = bytes | bytearray | memoryview | FileSlice
 
-# One call at most: a reader that is fast enough would let the kernel go on and on.
+# Bytes for one call: for a fast reader the kernel would never stop sending.
 SEND_BYTES = 1 << 20
-# Small slices are copied into the same call as what is before and behind them, up to so many bytes at a time: that costs no
-# more than a call for each, and all of the slice is looked for in memory, not some of it.
+# Small slices are copied into the same call as the buffers around them, up to this many bytes at a time: that costs no more
+# than a call for each, and the whole slice is checked for being in memory, not part of it.
 COPIED_BYTES = 16 << 10
 # The kernel takes at most IOV_MAX (1024 on Linux) buffers in one sendmsg.
 MAX_BUFFERS = 1000
-# Mostly some records, and what is before and behind them.
+# Mostly some records, and the parts before and after them.
 FEW_BUFFERS = 4
 # Linux joins the header with the file bytes that follow into full packets.
 MSG_MORE = getattr(socket, "MSG_MORE", 0)
-# Elsewhere a closed peer is noticed when its answer cannot be sent.
+# On other systems a closed peer is noticed when its response cannot be sent.
 POLLRDHUP = getattr(select, "POLLRDHUP", 0)
 
 
@@ -45,7 +45,7 @@ class PlainTransport:
     """A non-blocking stdlib socket as a Trio task sees it."""
 
     is_emptied = False
-    """Whether there was nothing more, after what `receive_now` gave last."""
+    """Whether the socket was empty after the last `receive_now`."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -53,12 +53,12 @@ class PlainTransport:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
         self.time_slice = TimeSlice()
-        """Of the connection's task; it begins anew whenever the client has kept it waiting."""
+        """Time slice of the connection's task; it begins again whenever the client has kept it waiting."""
         self.has_moved = False
-        """Set whenever bytes have moved, either way; whoever looks whether any do takes it back."""
+        """Set whenever bytes have moved in either direction; the checker of idle connections resets it."""
 
     def receive_now(self, buffer: memoryview) -> int | None:
-        """Fill `buffer` with what is there, without waiting.
+        """Fill `buffer` with the available bytes, without waiting.
 
         Returns:
             Bytes received; 0 when the peer closed its side; None when there is nothing yet.
@@ -78,11 +78,12 @@ class PlainTransport:
         return received
 
     def fileno(self) -> int:
-        """The descriptor; -1 once it is closed."""
+        """Return the descriptor; -1 once it is closed."""
         return self._sock.fileno()
 
     def is_closed_by_peer(self) -> bool:
-        """Whether the peer has closed its side, even if bytes it sent before are still unread; or `close` was called."""
+        """Return whether the peer has closed its side, even if bytes it sent before are still unread; also True after
+        `close`."""
         if self._sock.fileno() < 0:
             return True
         poll = select.poll()
@@ -90,10 +91,10 @@ class PlainTransport:
         return bool(poll.poll(0))
 
     async def readable(self) -> None:
-        """Wait until `receive_now` has something to say.
+        """Wait until `receive_now` has a result.
 
         Raises:
-            trio.ClosedResourceError: `close` was called meanwhile.
+            trio.ClosedResourceError: `close` was called during the wait.
         """
         await trio.lowlevel.wait_readable(self._sock)
         self.time_slice.begin()
@@ -101,15 +102,15 @@ class PlainTransport:
     async def send(self, parts: Sequence[Part]) -> None:
         """Send all parts in order; large file slices go from the page cache to the socket uncopied.
 
-        What is not in the page cache is brought there by a worker thread first.
+        A worker thread first reads what is not in the page cache.
 
         Raises:
-            PeerGoneError: The peer does not take them any more.
+            PeerGoneError: The connection was closed or reset.
         """
         buffers: list[bytes | bytearray | memoryview] = []
         copied_bytes = 0
         try:
-            # Nearly every answer is one small part, and there is room for it.
+            # Nearly every response is one small part, and fits into the socket buffer.
             if (
                 len(parts) == 1
                 and not isinstance(part := parts[0], FileSlice)
@@ -144,10 +145,10 @@ class PlainTransport:
             raise PeerGoneError(str(error)) from error
 
     def send_now(self, parts: Sequence[Part]) -> list[Part]:
-        """Send, in one call, as much of an answer as goes without waiting. Returns what is left, to be sent with `send`.
+        """Send, in one call, as much of a response as possible without waiting. Returns the rest, for `send`.
 
         Raises:
-            PeerGoneError: The peer does not take it any more.
+            PeerGoneError: The connection was closed or reset.
         """
         try:
             whole = parts[0] if len(parts) == 1 else joined(parts)
@@ -190,7 +191,7 @@ class PlainTransport:
         file, position, left = part.file, part.position, part.size_bytes
         while left:
             size_bytes = min(left, SEND_BYTES)
-            # The call waits for the disk if it has to, and a client that reads slowly leaves pages time to go.
+            # The call waits for the disk if it has to, and pages may be dropped while a client reads slowly.
             cached_bytes = file.cached_bytes(position, size_bytes)
             if not cached_bytes:
                 await self._read_ahead(FileSlice(file, position, size_bytes))
@@ -233,7 +234,7 @@ class PlainTransport:
 
 
 def joined(parts: Sequence[Part]) -> bytes | None:
-    """All parts in one buffer: to copy and send it takes less than to send a list.
+    """Join all parts in one buffer: to copy and send it is cheaper than to send a list.
 
     Returns:
         None if a slice of a file among them is large, not in memory, or shorter than promised.
@@ -259,7 +260,7 @@ def joined(parts: Sequence[Part]) -> bytes | None:
 
 
 def _some_of(buffers: list[bytes | bytearray | memoryview], at: int) -> list[bytes | bytearray | memoryview]:
-    """Those from `at` on that one call may send."""
+    """Return the buffers from `at` on that one call may send."""
     first = buffers[at]
     if len(first) >= SEND_BYTES:
         return [memoryview(first)[:SEND_BYTES]]

@@ -1,9 +1,9 @@
-"""The memory of answers that their clients do not take.
+"""Limit on the memory of responses that their clients do not read.
 
-A small request may have an answer of megabytes, and a client may leave it lying until it counts as idle, or take a byte now
-and then and never do. So answers beyond what a socket's buffers hold are counted, and while all of them together have more
-than a limit, those that have lain for some seconds go, with their connections: of the address with most bytes the oldest
-first. Slices of files are not counted: they are no memory.
+A small request may have a response of megabytes, and a client may leave it unread until it counts as idle, or read a byte now
+and then. So responses larger than a socket's buffers are counted. While all of them together exceed a limit, connections are
+closed whose responses are some seconds old: of the address with most bytes the oldest first. File slices are not counted: they
+are not memory.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ LOOK_EVERY_S = 1.0
 
 
 class Sender(Protocol):
-    """A connection whose answer is under way."""
+    """A connection that is sending a response."""
 
     def give_up(self, reason: str) -> None:
-        """End; its answer goes as soon as its task runs."""
+        """Close; the response is freed as soon as its task runs."""
 
 
 def memory_bytes(parts: Sequence[Part]) -> int:
-    """What an answer takes of the memory."""
+    """Return the memory size of a response."""
     size_bytes = 0
-    for part in parts:  # mostly one, for which a generator would cost more than it adds up
+    for part in parts:  # mostly one, for which a generator would cost more than the addition
         if not isinstance(part, FileSlice):
             size_bytes += len(part)
     return size_bytes
 
 
 class UnsentAnswers:
-    """See the module. All on Trio's thread and by Trio's time; `run` is the task that looks."""
+    """The counted responses. All on Trio's thread and by Trio's time; `run` is the task that checks the limit."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self._answers: dict[Sender, _Answer] = {}
-        """Oldest first."""
+        """Responses, oldest first."""
         self._became_many = trio.lowlevel.ParkingLot()
 
     @contextmanager
     def lying(self, sender: Sender, address: str, size_bytes: int) -> Iterator[None]:
-        """While `sender` sends an answer of so many bytes."""
+        """Count a response of `size_bytes` while `sender` sends it."""
         self._answers[sender] = _Answer(address, size_bytes, trio.current_time())
         self.used_bytes += size_bytes
         if self.used_bytes > self.limit_bytes:
@@ -66,7 +66,7 @@ class UnsentAnswers:
             self.used_bytes -= size_bytes
 
     async def run(self) -> None:
-        """Look while there are too many. Until cancelled."""
+        """Close connections while there are too many bytes. Until cancelled."""
         while True:
             if self.used_bytes <= self.limit_bytes:
                 await self._became_many.park()
@@ -96,7 +96,7 @@ class UnsentAnswers:
                 heapreplace(most, (-of_address[address], address))
             else:
                 heappop(most)
-            if self._answers.get(sender) is answer:  # else it has been sent meanwhile
+            if self._answers.get(sender) is answer:  # otherwise it has been sent since
                 sender.give_up(
                     f"client did not read a response of {answer.size_bytes} bytes for {MAY_LIE_S:.0f} s; limit of"
                     f" {self.limit_bytes} bytes for unsent responses exceeded"

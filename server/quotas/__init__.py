@@ -1,6 +1,6 @@
-"""Who is throttled, and for how long: client quotas as values and meters. Knows no sockets and no requests.
+"""Client quotas as values and meters: which clients are throttled, and for how long. Knows no sockets and no requests.
 
-Read in this order: `entities` (whom a quota is for, and which holds for a client), `validation` (what may be set), `filters` (what may be
-asked), `rates` (how much was used, of many clients, bounded), `clients` (what is measured,
-and how long a client is to wait), `connections` (the same of new connections), `table` (all of a broker).
+Read in this order: `entities` (the subjects of quotas, and the quota that applies to a client), `validation` (which values may
+be set), `filters` (which quotas may be described), `rates` (recent use of many clients, bounded), `clients` (measurement, and
+throttle times), `connections` (the same for new connections), `table` (all quotas of a broker).
 """

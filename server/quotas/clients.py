@@ -1,8 +1,8 @@
-"""Quotas of clients: what they use is measured, and above their quota they are told how long to wait.
+"""Quotas of clients: their use is measured, and above the quota a throttle time is returned.
 
-Throttle times are Apache Kafka's: for how long nothing may be used until the rate is the quota again. For `request_percentage`
-a sample's length is the most. A client shares its quota with those that `entities.QuotaLimits` names; each node has its own, as brokers have,
-but for mutations, which one controller counts.
+Throttle times are Apache Kafka's: the time without use after which the rate is the quota again. For `request_percentage` it is
+at most the length of a sample. A client shares its quota with those that `entities.QuotaLimits` names. Each node has its own
+quota, as brokers have, except for mutations, which one controller counts.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from .rates import Rate, Sensors, TokenBucket, Window, bounded
 from .validation import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 
 NS_OF_A_PERCENT = 1e7
-"""Of a second: a quota of 1 % is so much in each."""
+"""Nanoseconds in a percent of a second: a quota of 1 % allows this time each second."""
 
 
 class QuotaClient(NamedTuple):
-    """Who sends a request, and to which node."""
+    """Client of a request, and its node."""
 
     node_id: int
     user: str
     client_id: str
-    """Empty for who has none."""
+    """Empty for a client without one."""
 
 
 class Using(NamedTuple):
-    """What a sensor is of."""
+    """Key of a sensor."""
 
     key: str
     node_id: int
-    """−1: all nodes."""
+    """Node of the use; −1: all nodes."""
     sharing: Sharing
 
 
 class Usage:
-    """What one of those has used, and how it was throttled."""
+    """Use of one sensor, and its throttling."""
 
     __slots__ = ("bucket", "limit", "muted_until_ms", "rate", "throttle_ms_max", "throttle_ms_total", "throttled")
 
     limit: Limit
-    """The last that was asked about."""
+    """The limit at the last request."""
 
     def __init__(self) -> None:
         self.rate = Rate()
@@ -54,7 +54,7 @@ class Usage:
         self.muted_until_ms = 0
 
     def mute(self, throttle_ms: int, elapsed_ms: int) -> None:
-        """A connection is silenced for so long."""
+        """Count a connection that is muted for this time."""
         self.throttled += 1
         self.throttle_ms_total += throttle_ms
         self.throttle_ms_max = max(self.throttle_ms_max, throttle_ms)
@@ -62,7 +62,7 @@ class Usage:
 
 
 class Throttled(NamedTuple):
-    """Who may not go on yet, and why."""
+    """A throttled client, and why."""
 
     key: str
     node_id: int
@@ -70,15 +70,15 @@ class Throttled(NamedTuple):
     entity: Entity
     bound: float
     rate: float
-    """A second, of what the key measures; of mutations how many tokens there are."""
+    """Rate per second, in the unit of the key; for mutations the number of tokens."""
     left_ms: int
 
 
 class Mutations:
     """The quota of controller mutations during one request.
 
-    Strict: what comes when the quota is exhausted is refused, and only then there is something to wait for. Else all is taken,
-    and waited for afterwards: for versions of requests that do not know THROTTLING_QUOTA_EXCEEDED.
+    Strict: a mutation beyond the quota is refused, and only then the client has to wait. Otherwise all are accepted, and the
+    client waits afterwards: for request versions that do not know THROTTLING_QUOTA_EXCEEDED.
     """
 
     def __init__(
@@ -93,7 +93,8 @@ class Mutations:
         self._throttled_at_ms = 0
 
     def record(self, partitions: int) -> None:
-        """So many are to be made or deleted. Raises KafkaError THROTTLING_QUOTA_EXCEEDED; they may not be then."""
+        """Count partitions that will be created or deleted. Raises KafkaError THROTTLING_QUOTA_EXCEEDED; then they must not
+        be."""
         elapsed_ms, bucket = self._elapsed_ms(), self.usage.bucket
         if not self._is_strict:
             bucket.take(partitions, self._bound, self._window, elapsed_ms)
@@ -108,12 +109,12 @@ class Mutations:
 
     @property
     def throttle_ms(self) -> int:
-        """How long the client is to wait from now on."""
+        """Remaining time that the client has to wait."""
         return max(0, self._throttle_ms - (self._elapsed_ms() - self._throttled_at_ms))
 
 
 class ClientQuotas:
-    """Those of one broker, in one life.
+    """Client quotas of one broker, in one life.
 
     Args:
         elapsed_ms: The broker's clock.
@@ -129,22 +130,22 @@ class ClientQuotas:
         self._sensors: Sensors[Using, Usage] = Sensors(Usage)
 
     def set(self, limits: Mapping[str, QuotaLimits]) -> None:
-        """Have these hold from now on, by key. What clients have used lately counts for those of other amounts, too."""
+        """Put limits into effect, by key. Recent use of clients counts for changed limits as well."""
         self._limits = limits
         self._sensors.keep(lambda using: using.key in limits)
 
     @property
     def keys(self) -> frozenset[str]:
-        """Those of which there are quotas."""
+        """Keys that have quotas."""
         return frozenset(self._limits)
 
     def limit(self, key: str, client: QuotaClient) -> Limit | None:
-        """What holds for a client; None for no limit."""
+        """Return the limit of a client; None for no limit."""
         limits = self._limits.get(key)
         return None if limits is None else limits.find(client.user, client.client_id)
 
     def use(self, key: str, client: QuotaClient, amount: float) -> int:
-        """The client has used, or is about to use, so much more: how many ms it is to wait, 0 within its quota."""
+        """Count what the client has used, or is about to use; return its throttle time in ms, 0 within the quota."""
         usage = self._usage(key, client)
         if usage is None:
             return 0
@@ -154,27 +155,27 @@ class ClientQuotas:
         return min(throttle_ms, self.window.sample_ms) if key == REQUEST_PERCENTAGE else throttle_ms
 
     def take_back(self, key: str, client: QuotaClient, amount: float) -> None:
-        """It has not used that after all."""
+        """Subtract use that did not happen after all."""
         usage = self._usage(key, client)
         if usage is not None:
             usage.rate.record(-amount, self.window, self._elapsed_ms())
 
     def bytes_without_throttling(self, client: QuotaClient, key: str) -> int | None:
-        """As much as a client may be given at once that has had nothing lately; more would always be throttled."""
+        """Return how much a client without recent use may get at once; more would always be throttled."""
         limit = self.limit(key, client)
         if limit is None:
             return None
         return min(int(limit.bound * (self.window.samples - 1) * self.window.sample_ms / 1000), 2**31 - 1)
 
     def mutations(self, client: QuotaClient, *, strict: bool) -> Mutations | None:
-        """The quota of a request that changes topics; None for no limit."""
+        """Return the quota of a request that changes topics; None for no limit."""
         usage = self._usage(CONTROLLER_MUTATION_RATE, client)
         if usage is None:
             return None
         return Mutations(usage, usage.limit, self._mutation_window, self._elapsed_ms, strict=strict)
 
     def mute(self, key: str, client: QuotaClient, throttle_ms: int) -> None:
-        """A connection of the client is silenced, for a quota of this key."""
+        """Count a connection of the client that is muted, for a quota of this key."""
         usage = self._usage(key, client)
         if usage is not None:
             usage.mute(throttle_ms, self._elapsed_ms())
@@ -190,18 +191,18 @@ class ClientQuotas:
         return usage
 
     def usages(self) -> Iterator[tuple[Using, Usage]]:
-        """Of all who have used something lately, the last one first."""
+        """Yield all sensors with recent use, the last used first."""
         return self._sensors.items()
 
     def used(self, using: Using, usage: Usage) -> float:
-        """A second, of what the key measures; of mutations how many tokens there are."""
+        """Return the rate per second, in the unit of the key; for mutations the number of tokens."""
         elapsed_ms = self._elapsed_ms()
         if using.key == CONTROLLER_MUTATION_RATE:
             return usage.bucket.peek(usage.limit.bound, self._mutation_window, elapsed_ms)
         return usage.rate.measure(self.window, elapsed_ms)
 
     def throttled(self, using: Using, usage: Usage) -> Throttled | None:
-        """How it is throttled at this moment; None if it is not."""
+        """Return the client's present throttling; None if it is not throttled."""
         elapsed_ms = self._elapsed_ms()
         if usage.muted_until_ms <= elapsed_ms:
             return None

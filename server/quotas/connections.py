@@ -1,7 +1,7 @@
-"""How fast connections may be made: to a node, to one of its listeners, from an address; Apache Kafka's ConnectionQuotas.
+"""Rate limits for new connections: to a node, to one of its listeners, from an address; Apache Kafka's ConnectionQuotas.
 
-Above the rate of a node or listener the next connection waits before anything is read from it, at most a sample's length. One
-above the rate of its address is not served at all: it is closed after as long, and does not count.
+Above the rate of a node or listener the next connection waits before anything is read from it, at most the length of a sample.
+A connection above the rate of its address is not served at all: it is closed after such a wait, and does not count.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Where = tuple[int, str]
 
 
 class AddressBounds(NamedTuple):
-    """How many connections a second each address may make."""
+    """Connections per second that each address may make."""
 
     default: int = UNLIMITED
     by_address: Mapping[str, int] = MappingProxyType({})
 
     @classmethod
     def of_quotas(cls, quotas: Quotas, addresses: Mapping[str, str]) -> AddressBounds:
-        """`addresses`: those of entities that are names of hosts."""
+        """Make the bounds from quotas; `addresses` has the addresses of entities that are host names."""
         default, by_address = UNLIMITED, {}
         for entity, values in quotas.items():
             bound = values.get(CONNECTION_CREATION_RATE)
@@ -44,7 +44,7 @@ class AddressBounds(NamedTuple):
         return cls(default, by_address)
 
     def of(self, host: str) -> int:
-        """UNLIMITED if it has no quota."""
+        """Return the bound of an address; UNLIMITED without a quota."""
         return self.by_address.get(plain_address(host), self.default)
 
     def __bool__(self) -> bool:
@@ -62,12 +62,12 @@ class _Address:
 
 
 class RefusedAddress(NamedTuple):
-    """An address some of whose connections are not served."""
+    """An address some of whose connections are refused."""
 
     node_id: int
     address: str
     is_default: bool
-    """Whether the quota is the one for all that have none of their own."""
+    """Whether the quota is the default for addresses without their own."""
     bound: int
     rate: float
     left_ms: int
@@ -81,15 +81,15 @@ class Arrivals:
     def __init__(self) -> None:
         self.rate = Rate()
         self.waited = 0
-        """That had to wait, as the node or the listener had too many."""
+        """Number of connections that had to wait, because the node or the listener had too many."""
         self.waited_ms_total = 0
         self.refused = 0
-        """That were not served, as their addresses had too many."""
+        """Number of connections that were refused, because their addresses had too many."""
         self.refused_ms_total = 0
 
 
 class ConnectionRates:
-    """Those of one broker, in one life. Times are elapsed ones, in ms."""
+    """Connection rates of one broker, in one life. Times are elapsed ones, in ms."""
 
     def __init__(self, elapsed_ms: Callable[[], int], window: Window) -> None:
         self.bounds = AddressBounds()
@@ -99,7 +99,7 @@ class ConnectionRates:
         self._addresses: Sensors[tuple[int, str], _Address] = Sensors(_Address)
 
     def arrived(self, bounds: Mapping[Where, int]) -> int:
-        """One more connection, to these: after how many ms it may be taken."""
+        """Count a new connection to these; return the ms after which it may be accepted."""
         elapsed_ms = self._elapsed_ms()
         wait_ms = 0
         for where, bound in bounds.items():
@@ -115,8 +115,8 @@ class ConnectionRates:
         return wait_ms
 
     def refused(self, listener: Where, host: str, bounds: Mapping[Where, int]) -> int:
-        """After how many ms a connection of an address to a listener, which `arrived` at these, is to be closed; 0 if it is to be
-        served."""
+        """Return the ms after which a connection from an address must be closed, after `arrived` has counted it; 0 to serve
+        it."""
         bound = self.bounds.of(host)
         if bound == UNLIMITED:
             return 0
@@ -137,7 +137,7 @@ class ConnectionRates:
         return wait_ms
 
     def refusing(self) -> Iterator[RefusedAddress]:
-        """Addresses some of whose connections wait for their end, the last one first."""
+        """Yield addresses with refused connections that are not closed so far, the last one first."""
         elapsed_ms = self._elapsed_ms()
         for (node_id, address), found in self._addresses.items():
             if found.refused_until_ms > elapsed_ms:
@@ -151,13 +151,13 @@ class ConnectionRates:
                 )
 
     def arrivals(self) -> Iterator[tuple[Where, Arrivals, float]]:
-        """Those of each node and listener that had any, and how many a second they are now."""
+        """Yield the arrivals of each node and listener with connections, and their present rate per second."""
         elapsed_ms = self._elapsed_ms()
         for where, arrivals in self._listeners.items():
             yield where, arrivals, arrivals.rate.measure(self._window, elapsed_ms)
 
     def rates(self) -> Iterator[tuple[int, str, float]]:
-        """Node, address, and connections a second of those that have a quota, the last one first."""
+        """Yield node, address, and connections per second of addresses with a quota, the last one first."""
         elapsed_ms = self._elapsed_ms()
         for (node_id, address), found in self._addresses.items():
             yield node_id, address, found.rate.measure(self._window, elapsed_ms)
@@ -169,11 +169,11 @@ class ConnectionRates:
         return arrivals
 
     def _throttle_ms(self, rate: Rate, bound: int, elapsed_ms: int) -> int:
-        if bound <= 0:  # nothing may come: looked at again a sample later
+        if bound <= 0:  # no connection is allowed: checked again after a sample
             return self._window.sample_ms
         return min(rate.throttle_ms(bound, self._window, elapsed_ms), self._window.sample_ms)
 
 
 def whole(bound: float) -> int:
-    """A rate as Apache Kafka takes it for addresses."""
+    """Convert a rate as Apache Kafka does for addresses."""
     return UNLIMITED if math.isnan(bound) else int(min(bound, UNLIMITED))

@@ -1,4 +1,4 @@
-"""Whom a quota is for: a user, a client id, both, an address; by name, or the default for all that have no quota of their own."""
+"""Entities of quotas: a user, a client id, both, an address; by name, or the default for all without their own quota."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from urllib.parse import quote
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 TYPES = (USER, CLIENT_ID, IP)
 DEFAULT = "<default>"
-"""How people write the default entity of a type, in Kafka's tools, too."""
+"""Text form of a type's default entity, as in Kafka's tools."""
 
 _ORDER = {kind: at for at, kind in enumerate(TYPES)}
 _TYPE = "|".join(TYPES)
-# Made into patterns when there is a text to read: most brokers have no quotas.
+# Compiled when a text is parsed: most brokers have no quotas.
 _PART = rf'({_TYPE})=(?:("(?:[^"\\]|\\.)*")|(.+?))(?:,(?=(?:{_TYPE})=)|$)'
 _AMBIGUOUS = rf'{DEFAULT}$|"|.*,(?:{_TYPE})='
-"""Names that are written in quotes, as JSON has them."""
+"""Pattern of names that are written in JSON quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Entity:
         return dict(self.parts)
 
     def __str__(self) -> str:
-        """`user=alice,client-id=<default>`, as `parse` reads it."""
+        """Format as `user=alice,client-id=<default>`, which `parse` reads."""
         in_order = sorted(self.parts, key=lambda part: _ORDER.get(part[0], len(_ORDER)))
         return ",".join(f"{kind}={DEFAULT if name is None else _written(name)}" for kind, name in in_order)
 
     @property
     def key(self) -> str:
-        """A text that no other entity has, for the catalog."""
+        """Unique text for the catalog."""
         return "&".join(f"{kind}={'' if name is None else quote(name, safe='')}" for kind, name in self.parts)
 
 
@@ -53,11 +53,11 @@ def _written(name: str) -> str:
 
 
 def parse(text: str) -> Entity:
-    """The entity that people write as `user=alice`, `user=alice,client-id=app`, `client-id=<default>` or `ip=10.0.0.1`; a name that
-    would be taken for something else is in quotes, as JSON has them: `user="<default>"`.
+    """Parse an entity from its text, as `user=alice`, `user=alice,client-id=app`, `client-id=<default>` or `ip=10.0.0.1`; an
+    ambiguous name is in JSON quotes: `user="<default>"`.
 
     Raises:
-        ValueError: It is none; one line.
+        ValueError: Invalid text; one line.
     """
     part = re.compile(_PART, re.DOTALL)
     parts: dict[str, str | None] = {}
@@ -83,12 +83,13 @@ Quotas = Mapping[Entity, Values]
 
 
 def facts_of(entity: Entity, values: Values) -> dict[str, Any] | None:
-    """The entry of the catalog's section `client_quotas`; None for an entity without quotas, which has none."""
+    """Return the entry for the catalog's section `client_quotas`; None for an entity without quotas, which has no entry."""
     return {"entity": dict(entity.parts), "quotas": dict(sorted(values.items()))} if values else None
 
 
 def read_facts(facts: Mapping[str, Any]) -> tuple[Entity, dict[str, float]]:
-    """What an entry says. ValueError, in a few words, if it is none of this version's; whether the quotas may be is not looked at."""
+    """Read an entry. Raises ValueError, with a short message, if it is not in this version's format; the values are not
+    validated."""
     entity, quotas = facts.get("entity"), facts.get("quotas")
     if not isinstance(entity, dict) or not all(name is None or isinstance(name, str) for name in entity.values()):
         raise ValueError("entity is missing or invalid")
@@ -105,19 +106,19 @@ _ANYBODY = ""
 
 
 class Sharing(NamedTuple):
-    """Who uses up a quota together. An empty name: whatever it is."""
+    """Clients that share a quota. An empty name stands for any."""
 
     user: str
     client_id: str
 
 
 class Limit(NamedTuple):
-    """What holds for a client."""
+    """The limit of a client."""
 
     sharing: Sharing
     bound: float
     entity: Entity
-    """Whose quota it is."""
+    """Entity that the quota is set for."""
 
 
 _LEVELS = (
@@ -130,18 +131,18 @@ _LEVELS = (
     (False, False, True, True),
     (False, False, True, False),
 )
-"""(has a user, by name, has a client id, by name), the strongest first."""
+"""Levels as (has a user, by name, has a client id, by name), the highest precedence first."""
 
 
 class QuotaLimits:
-    """The quotas of one key, as `producer_byte_rate`. The first of eight levels that has one holds for a client (KIP-55):
+    """The quotas of one key, e.g. `producer_byte_rate`. The first of eight levels that has one applies to a client (KIP-55):
 
         user and client id     user and default client id     user
         default user and client id     default user and default client id     default user
         client id     default client id
 
-    The level says with whom the quota is shared: one that names a user alone is shared by all clients of that user, one with both by
-    all connections of that user and client id, one with the client id alone by all users of it.
+    The level determines who shares the quota: with a user alone all clients of that user, with both all connections of that
+    user and client id, with a client id alone all users of it.
     """
 
     def __init__(self, quotas: Iterable[tuple[Entity, float]]) -> None:
@@ -153,10 +154,10 @@ class QuotaLimits:
         return bool(self._bounds)
 
     def find(self, user: str, client_id: str) -> Limit | None:
-        """What holds for a client of that name; None for no limit.
+        """Find the limit of a client; None for no limit.
 
-        An empty client id falls under quotas that name none, or, on a level that has a client id, under those of the user
-        alone, as with Apache Kafka.
+        An empty client id matches levels without a client id. On a level that has one, the user's quota without a client id
+        applies, as in Apache Kafka.
         """
         bounds = self._bounds
         for has_user, is_named, has_client, is_client_named in self._levels:
@@ -187,7 +188,7 @@ class QuotaLimits:
 
 
 def limits_of(quotas: Quotas, key: str) -> QuotaLimits:
-    """The limits of one key of quotas."""
+    """Return the limits of one key of quotas."""
     return QuotaLimits((entity, values[key]) for entity, values in quotas.items() if key in values)
 
 

@@ -1,4 +1,4 @@
-"""What DescribeClientQuotas may ask for, with Apache Kafka's words (its ClientQuotasImage)."""
+"""Filters of DescribeClientQuotas, with Apache Kafka's messages (its ClientQuotasImage)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME_CHARS_MAX = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """What an entity must have of one type: the name `match`, the default name, or any of both."""
+    """Condition for one entity type: the name `match`, the default name, or any of both."""
 
     entity_type: str
     match_type: int
@@ -23,7 +23,7 @@ class Component:
 
 @dataclass(slots=True)
 class EntityFilter:
-    """Entities that have all that is asked for; if strict, and nothing else."""
+    """Filter for entities that meet all conditions; if strict, entities with further parts do not match."""
 
     strict: bool
     exact: dict[str, str | None] = field(default_factory=dict)
@@ -39,10 +39,10 @@ class EntityFilter:
 
 
 def filter_of(components: Sequence[Component], strict: bool) -> EntityFilter:
-    """The filter.
+    """Make the filter.
 
     Raises:
-        KafkaError: INVALID_REQUEST, or UNSUPPORTED_VERSION for a type of entities that there is not.
+        KafkaError: INVALID_REQUEST, or UNSUPPORTED_VERSION for an unknown entity type.
     """
     found = EntityFilter(strict)
     for each in components:

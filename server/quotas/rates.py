@@ -1,6 +1,6 @@
-"""How much was used lately, as Apache Kafka measures it: a rate over samples, and a bucket of tokens (KIP-599).
+"""Recent use, as Apache Kafka measures it: a rate over samples, and a token bucket (KIP-599).
 
-All times are the broker's elapsed time in ms, which tests and people move.
+All times are the broker's elapsed time in ms, which tests and users can move.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_INT = 2**31 - 1
 
 
 class Window(NamedTuple):
-    """Over what is measured: the present sample and `samples` − 1 whole ones before it."""
+    """Window of a measurement: the present sample and `samples` − 1 whole ones before it."""
 
     samples: int
     sample_ms: int
@@ -36,10 +36,10 @@ class _Sample:
 
 
 class Rate:
-    """Kafka's `Rate` of a `WindowedSum`.
+    """Rate over a window, as Kafka's `Rate` of a `WindowedSum`.
 
-    Samples begin when something is recorded. One counts until a whole window has passed since the last record in it, so the
-    window that is measured over may be longer than `Window` by the part of a sample.
+    A sample begins when a value is recorded. It counts until a whole window has passed since the last value in it, so the
+    measured window may be longer than `Window` by a part of a sample.
     """
 
     __slots__ = ("_at", "_samples")
@@ -49,7 +49,7 @@ class Rate:
         self._at = 0
 
     def record(self, value: float, window: Window, elapsed_ms: int) -> None:
-        """Add an amount, negative to take one back."""
+        """Add an amount; a negative one subtracts."""
         samples = self._samples
         if not samples:
             samples.append(_Sample(elapsed_ms))
@@ -66,12 +66,12 @@ class Rate:
         sample.last_ms = elapsed_ms
 
     def measure(self, window: Window, elapsed_ms: int) -> float:
-        """A second."""
+        """Return the rate per second."""
         window_ms = self.window_ms(window, elapsed_ms)
         return sum(sample.total for sample in self._samples) * 1000 / window_ms
 
     def window_ms(self, window: Window, elapsed_ms: int) -> int:
-        """Over how much is measured now."""
+        """Return the length of the window that is measured now."""
         expires_ms = window.samples * window.sample_ms
         oldest_ms = elapsed_ms
         for sample in self._samples:
@@ -83,7 +83,7 @@ class Rate:
         return max(span_ms + missing * window.sample_ms, 1)
 
     def throttle_ms(self, bound: float, window: Window, elapsed_ms: int) -> int:
-        """How long until the rate is `bound`, if nothing more is recorded; 0 while it is not above."""
+        """Return the time until the rate is `bound`, if nothing more is recorded; 0 if it is not above."""
         rate = self.measure(window, elapsed_ms)
         if not rate > bound:
             return 0
@@ -91,7 +91,8 @@ class Rate:
 
 
 class TokenBucket:
-    """Kafka's: `bound` tokens come a second, and at most those of a whole window are kept. It begins full."""
+    """Kafka's token bucket: `bound` tokens are added per second, and at most those of a whole window are kept. It begins
+    full."""
 
     __slots__ = ("_tokens", "_updated_ms")
 
@@ -100,46 +101,46 @@ class TokenBucket:
         self._updated_ms = 0
 
     def tokens(self, bound: float, window: Window, elapsed_ms: int) -> float:
-        """How many there are; below 0: exhausted."""
+        """Return the number of tokens; below 0: exhausted."""
         came = bound * (elapsed_ms - self._updated_ms) / 1000
         self._tokens = min(window.seconds * bound, self._tokens + came)
         self._updated_ms = elapsed_ms
         return self._tokens
 
     def peek(self, bound: float, window: Window, elapsed_ms: int) -> float:
-        """The same for who only reads, and may not know the present bound."""
+        """Return the number of tokens for a reader, which may not know the present bound; changes nothing."""
         return min(window.seconds * bound, self._tokens + bound * (elapsed_ms - self._updated_ms) / 1000)
 
     def take(self, count: float, bound: float, window: Window, elapsed_ms: int) -> None:
-        """Take so many, be they there or not."""
+        """Take `count` tokens, even if there are fewer."""
         self._tokens = min(window.seconds * bound, self.tokens(bound, window, elapsed_ms) - count)
 
     def throttle_ms(self, bound: float, window: Window, elapsed_ms: int) -> int:
-        """How long until none is missing any more."""
+        """Return the time until the number of tokens is 0 again."""
         tokens = self.tokens(bound, window, elapsed_ms)
         return 0 if tokens >= 0 else rounded(-tokens / bound * 1000)
 
 
 def rounded(throttle_ms: float) -> int:
-    """To whole ms as Java does; what no answer can say becomes the most that one can."""
+    """Round to whole ms as Java does; at most the largest value of a response."""
     return int(min(throttle_ms + 0.5, MAX_INT))
 
 
 INACTIVE_MS = 3_600_000
 SENSORS_MAX = 10_000
-"""Each has a dozen samples: 2 KB."""
+"""Largest number of sensors. Each has a dozen samples: 2 KB."""
 NAME_CHARS_MAX = 255
-"""Of a longer name a digest is kept."""
+"""Longest name that is kept; a longer one is replaced by a digest."""
 
 Key = TypeVar("Key", bound=Hashable)
 Sensor = TypeVar("Sensor")
 
 
 class Sensors(Generic[Key, Sensor]):
-    """What was used by whom, of a bounded number of clients: by key, the one that was not used for longest first.
+    """Sensors of a bounded number of clients: by key, the least recently used first.
 
-    Client ids are for clients to choose, and may be new with every request. Whoever has not used anything for an hour is forgotten,
-    as by Apache Kafka; beyond SENSORS_MAX whoever has not for longest.
+    Clients choose their client ids, which may be new with every request. A sensor without use for an hour is dropped, as in
+    Apache Kafka; beyond SENSORS_MAX the least recently used one.
     """
 
     def __init__(self, make: Callable[[], Sensor]) -> None:
@@ -151,7 +152,7 @@ class Sensors(Generic[Key, Sensor]):
         return len(self._sensors)
 
     def get(self, key: Key, elapsed_ms: int) -> Sensor:
-        """That of `key`, made if it is not there; it counts as used now."""
+        """Return the sensor of `key`, made if missing; it counts as used now."""
         sensor = self._sensors.pop(key, None)
         if sensor is None:
             sensor = self._make()
@@ -161,11 +162,11 @@ class Sensors(Generic[Key, Sensor]):
         return sensor
 
     def items(self) -> Iterator[tuple[Key, Sensor]]:
-        """All, the one that was used last first."""
+        """Yield all sensors, the most recently used first."""
         return iter(list(reversed(self._sensors.items())))
 
     def keep(self, is_kept: Callable[[Key], bool]) -> None:
-        """Forget all others."""
+        """Drop all other sensors."""
         for key in [key for key in self._sensors if not is_kept(key)]:
             self._forget(key)
 
@@ -181,7 +182,7 @@ class Sensors(Generic[Key, Sensor]):
 
 
 def bounded(name: str) -> str:
-    """The name, or of a long one its beginning and a digest: no two names have the same."""
+    """Return the name; a long one as its beginning and a digest, so that names stay distinct."""
     if len(name) <= NAME_CHARS_MAX:
         return name
     return f"{name[:NAME_CHARS_MAX]}…{blake2b(name.encode(errors='surrogatepass'), digest_size=16).hexdigest()}"

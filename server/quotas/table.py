@@ -1,6 +1,6 @@
-"""All quotas of a broker: whose there are, and what holds by them; read from the catalog, and told anew with every change.
+"""All quotas of a broker and their limits; loaded from the catalog, and replaced with every change.
 
-What follows from the quotas (`Holding`) is made in any thread, of a hundred thousand entities, say, and put in force on Trio's.
+The limits, perhaps of a hundred thousand quotas, are computed in any thread (`Holding`), and put into effect on Trio's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .rates import Window
 from .validation import CLIENT_KEYS, ENTITIES_MAX, is_literal_address, problem_of
 
 SECTION = "client_quotas"
-"""Of the catalog."""
+"""Section of the catalog."""
 
 Watcher = Callable[["QuotaTable"], None]
 Facts = Mapping[str, Any]
@@ -27,14 +27,14 @@ Changed = Mapping[Entity, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What holds at one moment; never changed, only replaced."""
+    """Quotas and limits at one moment; never changed, only replaced."""
 
     quotas: Mapping[Entity, Mapping[str, float]] = field(default_factory=dict)
-    """None of them is empty."""
+    """Quotas by entity; no value is empty."""
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """Of entities that are names of hosts."""
+    """Addresses of entities that are host names."""
     limits: Mapping[str, QuotaLimits] = field(default_factory=dict)
-    """By key; only those that limit somebody."""
+    """Limits by key; only keys with a limit."""
     of_addresses: AddressBounds = field(default_factory=AddressBounds)
 
     @classmethod
@@ -46,12 +46,12 @@ class Holding:
         return cls(held, kept, {key: each for key, each in limits.items() if each}, AddressBounds.of_quotas(held, kept))
 
     def with_changes(self, changed: Changed, addresses: Mapping[str, str]) -> Holding:
-        """With other quotas for these entities, none where there are none."""
+        """Return a copy with other quotas for these entities; an empty value removes them."""
         return Holding.of({**self.quotas, **changed}, {**self.addresses, **addresses})
 
 
 class QuotaTable:
-    """Of one life. On Trio's thread."""
+    """All quotas of one life. On Trio's thread."""
 
     def __init__(self, elapsed_ms: Callable[[], int], window: Window, mutation_window: Window) -> None:
         self.holding = Holding()
@@ -61,11 +61,11 @@ class QuotaTable:
 
     @property
     def quotas(self) -> Mapping[Entity, Mapping[str, float]]:
-        """What is set for each entity."""
+        """Quotas by entity."""
         return self.holding.quotas
 
     def hold(self, holding: Holding) -> None:
-        """Have other quotas in force, from the next request on. What clients have used lately counts for them, too."""
+        """Put other quotas into effect, from the next request on. Recent use of clients counts for them as well."""
         self.holding = holding
         self.clients.set(holding.limits)
         self.connections.bounds = holding.of_addresses
@@ -74,7 +74,7 @@ class QuotaTable:
 
     @contextmanager
     def watched_by(self, watcher: Watcher) -> Iterator[None]:
-        """Have `watcher` called now, and whenever other quotas hold."""
+        """Call `watcher` now, and whenever the quotas change."""
         self._watchers.append(watcher)
         watcher(self)
         try:
@@ -84,7 +84,7 @@ class QuotaTable:
 
 
 def entries_of(changed: Changed, addresses: Mapping[str, str]) -> dict[str, Facts | None]:
-    """What the catalog is to hold of these."""
+    """Make the catalog's entries for these changes."""
     entries: dict[str, Facts | None] = {}
     for entity, values in changed.items():
         facts = facts_of(entity, values)
@@ -96,7 +96,7 @@ def entries_of(changed: Changed, addresses: Mapping[str, str]) -> dict[str, Fact
 
 
 def read_entries(entries: Mapping[str, Facts]) -> tuple[Holding, list[str]]:
-    """What the catalog holds, and a line on each entry that does not count."""
+    """Read the catalog's entries; returns also a line on each invalid entry."""
     problems = []
     quotas: dict[Entity, Mapping[str, float]] = {}
     addresses: dict[str, str] = {}

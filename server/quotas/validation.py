@@ -1,6 +1,6 @@
-"""What AlterClientQuotas may set, with Apache Kafka's bounds and words (its ClientQuotaControlManager).
+"""Validation of AlterClientQuotas, with Apache Kafka's bounds and messages (its ClientQuotaControlManager).
 
-Functions of values: nothing is stored here. Addresses may be names of hosts, which others look up.
+The functions work on values and store nothing. Addresses may be host names, which the caller resolves.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ CONNECTION_CREATION_RATE = "connection_creation_rate"
 _MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
 _FRACTION_MAX = 1e-6
 ENTITIES_MAX = 100_000
-"""That may have quotas; the catalog, which holds them, is written whole with each change."""
+"""Largest number of entities with quotas: each change writes the whole catalog."""
 NAME_CHARS_MAX = 4_096
-"""Of a name in a message, which must have room for it."""
+"""Longest name in a message, which must have room for it."""
 
 CLIENT_KEYS: Mapping[str, int | None] = {
     PRODUCER_BYTE_RATE: _MAX_LONG,
@@ -30,28 +30,28 @@ CLIENT_KEYS: Mapping[str, int | None] = {
     REQUEST_PERCENTAGE: None,
     CONTROLLER_MUTATION_RATE: None,
 }
-"""Quotas of users and client ids: the largest whole number, None for any number."""
+"""Quotas of users and client ids, with the largest whole number; None allows any number."""
 IP_KEYS: Mapping[str, int | None] = {CONNECTION_CREATION_RATE: _MAX_INT}
 _TYPE_NAMES = {_MAX_LONG: "a LONG", _MAX_INT: "an INT"}
 
 
 class Alteration(NamedTuple):
-    """What is wished of one entity: for each key the new value, None to remove it. A key may be there twice, which is refused."""
+    """Requested change of one entity: for each key the new value, None to remove it. A key that is there twice is refused."""
 
     entity: Entity
     ops: Sequence[tuple[str, float | None]]
 
 
 IsAddress = Callable[[str], bool]
-"""Whether a name is an address, or that of a host that has one."""
+"""Returns whether a name is an address, or a host that has one."""
 
 
 def alter(
     present: Quotas, alterations: Sequence[Alteration], is_address: IsAddress
 ) -> tuple[dict[Entity, str | None], dict[Entity, dict[str, float]]]:
-    """What comes of each entity: why it is refused, in Kafka's words, or None; and the new quotas of those that have others.
+    """Return for each entity the reason for a refusal, in Kafka's words, or None; and the new quotas of changed entities.
 
-    An entity that is named twice is refused, after its first alteration has been taken, as by Apache Kafka.
+    An entity that is named twice is refused, but its first alteration takes effect, as in Apache Kafka.
     """
     outcomes: dict[Entity, str | None] = {}
     changed: dict[Entity, dict[str, float]] = {}
@@ -97,12 +97,12 @@ def _apply(
 
 
 def problem_of(entity: Entity, values: Mapping[str, float], is_address: IsAddress) -> str | None:
-    """Why these may not be the quotas of an entity, or None."""
+    """Return why these may not be the quotas of an entity, or None."""
     return _apply(entity, list(values.items()), {}, is_address)
 
 
 def entity_problem(entity: Entity) -> str | None:
-    """Why no entity may be such, whatever its quotas, or None."""
+    """Return why an entity is invalid, regardless of its quotas, or None."""
     if not entity.parts:
         return "Invalid empty client quota entity"
     for kind, name in _as_hashed(entity):
@@ -126,7 +126,7 @@ def _keys_of(entity: Entity, is_address: IsAddress) -> tuple[Mapping[str, int | 
 
 
 def value_problem(keys: Mapping[str, int | None], key: str, value: float) -> str | None:
-    """Why a value may not be set, or None."""
+    """Return why a value may not be set, or None."""
     if key not in keys:
         return f"Invalid configuration key {key[:NAME_CHARS_MAX]}"
     if value <= 0:
@@ -140,12 +140,12 @@ def value_problem(keys: Mapping[str, int | None], key: str, value: float) -> str
 
 
 def _as_hashed(entity: Entity) -> list[tuple[str, str | None]]:
-    """Its parts in the order in which Java's hash tables have these types."""
+    """Return the parts in the order of these types in Java's hash tables."""
     return sorted(entity.parts, key=lambda part: (CLIENT_ID, USER, IP, part[0]).index(part[0]))
 
 
 def java_text(entity: Entity) -> str:
-    """The entity as Apache Kafka's messages have it, in the order of its hash tables."""
+    """Format the entity as Apache Kafka's messages do, in the order of its hash tables."""
     entries = ", ".join(
         f"{kind}={'null' if name is None else name[:NAME_CHARS_MAX]}" for kind, name in _as_hashed(entity)
     )
@@ -153,7 +153,7 @@ def java_text(entity: Entity) -> str:
 
 
 def is_literal_address(text: str) -> bool:
-    """Whether it is an address itself: nobody need be asked."""
+    """Return whether the text is an address itself, which needs no resolver."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

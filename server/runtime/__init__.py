@@ -1,5 +1,6 @@
-"""Clock, nursery, threads and turns: what everything that runs in the server stands on.
+"""Basics of everything in the server: clock, nursery, threads, time slices.
 
-`clock` (two times); `nursery`, `time_slices` (Trio's thread, and how long anybody may have it); `threads` (worker threads);
-`collector` and `freeing` (memory that is given back); `meters`; `expressions`; `floods` (what clients bring about in a log).
+`clock` (wall time and elapsed time); `nursery`, `time_slices` (Trio's thread, and how long a task may keep it); `threads`
+(worker threads); `collector` and `freeing` (memory that is given back); `meters`; `expressions`; `floods` (rate limits for log
+lines that clients cause).
 """

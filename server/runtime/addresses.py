@@ -1,4 +1,4 @@
-"""Spellings of addresses: as sockets have them, as Apache Kafka writes them, with a port."""
+"""Formats of addresses: of sockets, of Apache Kafka, with a port."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import ipaddress
 
 
 def plain_address(host: str) -> str:
-    """An address as sockets have it; an IPv4 address that came over IPv6 (`::ffff:127.0.0.1`) as IPv4. Other texts stay."""
+    """Return an address in the format of sockets; an IPv4 address that came over IPv6 (`::ffff:127.0.0.1`) as IPv4. Other texts
+    are unchanged."""
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -16,7 +17,7 @@ def plain_address(host: str) -> str:
 
 
 def java_host(host: str) -> str:
-    """An address as Apache Kafka writes and compares it: IPv6 in eight groups without leading zeros."""
+    """Return an address as Apache Kafka writes and compares it: IPv6 in eight groups without leading zeros."""
     if ":" not in host:
         return host
     plain, percent, scope = host.strip("[]").partition("%")
@@ -30,5 +31,5 @@ def java_host(host: str) -> str:
 
 
 def with_port(host: str, port: int) -> str:
-    """HOST:PORT; an IPv6 address in brackets."""
+    """Format HOST:PORT; an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,14 +1,14 @@
-"""The broker's two times, which tests and the admin surface can move.
+"""The broker's clock with two times, which tests and the admin API can move.
 
     now_ms()       wall time: what is stored, or compared with what is stored (timestamps of records, offsets, transactions)
     elapsed_ms()   time that only passes: every deadline, time-out and interval
 
-Somebody may set the wall clock, in either direction: then nothing that is waited for comes earlier or later, and nothing
-that lives is ended. Everything below the server takes these times as arguments; everything in the server asks this clock.
-Waiting goes through `sleep` and `sleep_until`, so a moved clock also ends the waits it makes due. What belongs to one
-client's connection (how long a fetch waits, how long a connection may be idle) goes by Trio's clock and cannot be moved.
+The system's wall clock may be set, in either direction. That changes no wait, and ends no session. Everything below the server
+takes these times as arguments; everything in the server asks this clock. Waiting goes through `sleep` and `sleep_until`, so a
+moved clock also ends the waits it makes due. Waits of one client's connection (of a fetch, of an idle connection) use Trio's
+clock and cannot be moved.
 
-A frozen clock stands still in both readings: who waits goes on when it is moved, or goes again.
+A frozen clock stops both readings: a waiting task continues when the clock is moved or unfrozen.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
 NOW_MS_MAX = 253_402_300_799_999
-"""The end of the year 9999, as far as people's calendars are printed."""
+"""The end of the year 9999, the limit of printable dates."""
 
 
 def wall_time_ms() -> int:
-    """Unix time in milliseconds."""
+    """Return Unix time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def monotonic_time_ms() -> int:
-    """Milliseconds since some moment in the past, which nobody can set."""
+    """Return milliseconds since an arbitrary moment in the past; this time cannot be set."""
     return time.monotonic_ns() // 1_000_000
 
 
 def duration_ms(
     by: timedelta | None, *, days: float, hours: float, minutes: float, seconds: float, milliseconds: float
 ) -> int:
-    """All of these together, to the millisecond below.
+    """Add up all of these durations, rounded down to a millisecond.
 
     Raises:
-        TypeError: They are no durations.
-        OverflowError: More than `timedelta` can tell, three million years.
+        TypeError: `by` is not a timedelta.
+        OverflowError: More than the largest `timedelta`, three million years.
     """
     from datetime import timedelta  # most brokers never print a time
 
@@ -59,10 +59,10 @@ def duration_ms(
 
 
 def moment_ms(moment: datetime | int) -> int:
-    """Milliseconds since 1970, to the one below.
+    """Return milliseconds since 1970, rounded down.
 
     Raises:
-        TypeError: Neither that, nor a datetime with a time zone.
+        TypeError: Neither a number of milliseconds, nor a datetime with a time zone.
     """
     from datetime import datetime, timedelta
 
@@ -74,27 +74,27 @@ def moment_ms(moment: datetime | int) -> int:
 
 
 def datetime_of(now_ms: int) -> datetime:
-    """A moment in UTC."""
+    """Return a moment as a datetime in UTC."""
     from datetime import datetime, timedelta
 
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=now_ms)
 
 
 class _Reading(NamedTuple):
-    """How the two readings are come by. One value, as any thread may ask while another is put in its place."""
+    """How the two readings are computed. One immutable value, as a thread may read the clock while it is moved."""
 
     wall_offset_ms: int = 0
     elapsed_offset_ms: int = 0
     frozen: tuple[int, int] | None = None
-    """Both readings, while the clock stands still."""
+    """Both readings, while the clock is frozen."""
 
 
 class Clock:
-    """Both readings may be taken in any thread, the rest is for the Trio thread.
+    """The clock of one broker. Any thread may read it; everything else is for Trio's thread.
 
     Args:
-        wall: Gives the wall time in ms.
-        monotonic: Gives the time that passes in ms; tests with Trio's virtual clock pass one that follows
+        wall: Returns the wall time in ms.
+        monotonic: Returns the elapsed time in ms; tests with Trio's virtual clock pass one that follows
             `trio.current_time()`.
     """
 
@@ -106,22 +106,22 @@ class Clock:
         self._reading = _Reading()
         self._moved = trio.Event()
         self.moving = trio.Lock()
-        """Held by whoever does more about a move than `advance` does."""
+        """Held while a task moves the clock and does more than `advance` does."""
         self._jobs = 0
         self._at_rest = trio.Event()
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, including every move so far. May go back."""
+        """Return milliseconds since 1970, including every move so far. May go back."""
         reading = self._reading
         return self._wall() + reading.wall_offset_ms if reading.frozen is None else reading.frozen[0]
 
     def elapsed_ms(self) -> int:
-        """Milliseconds since some moment in the past, including every move ahead. Never goes back."""
+        """Return milliseconds since an arbitrary moment in the past, including every move forward. Never goes back."""
         reading = self._reading
         return self._monotonic() + reading.elapsed_offset_ms if reading.frozen is None else reading.frozen[1]
 
     def wall_at(self, due_ms: int) -> int:
-        """The wall time at `due_ms` of elapsed time, unless somebody sets the clock before: for people to read."""
+        """Return the wall time at `due_ms` of elapsed time, if the clock is not set before then: for display."""
         return self.now_ms() + due_ms - self.elapsed_ms()
 
     @property
@@ -129,16 +129,16 @@ class Clock:
         return self._reading.frozen is not None
 
     def now_after(self, by_ms: int) -> int:
-        """The wall time when the clock has been moved by so much."""
+        """Return the wall time after a move by `by_ms`."""
         return self.now_ms() + by_ms
 
     # Moving
 
     def advance(self, by_ms: int) -> None:
-        """Let `by_ms` more have passed, and wake everyone who waits.
+        """Move the clock by `by_ms`, and wake all waiting tasks.
 
-        Time that has passed cannot be taken back: a negative `by_ms` sets back the wall time alone, as an operator may,
-        and what was due at a certain moment still is.
+        Elapsed time cannot go back: a negative `by_ms` sets back only the wall time, as an operator may, and waits end as
+        before.
         """
         wall_offset_ms, elapsed_offset_ms, frozen = self._reading
         ahead_ms = max(0, by_ms)
@@ -148,13 +148,13 @@ class Clock:
         self._wake()
 
     def freeze(self) -> None:
-        """Stand still from now on; nothing is done if it does already."""
+        """Stop both readings; does nothing if the clock is frozen."""
         if not self.is_frozen:
             self._reading = self._reading._replace(frozen=(self.now_ms(), self.elapsed_ms()))
-            self._wake()  # whoever waits for a moment would find that it has not come, over and over
+            self._wake()  # otherwise a task that waits for a moment would find again and again that it has not come
 
     def unfreeze(self) -> None:
-        """Go on from where it stands; nothing is done if it goes."""
+        """Let the clock continue from its present readings; does nothing if it is not frozen."""
         frozen = self._reading.frozen
         if frozen is not None:
             self._reading = _Reading(frozen[0] - self._wall(), frozen[1] - self._monotonic())
@@ -166,18 +166,19 @@ class Clock:
 
     @property
     def ahead_ms(self) -> int:
-        """How far the wall time has been moved, in all."""
+        """How far the wall time has been moved, in total."""
         return self.now_ms() - self._wall() if self.is_frozen else self._reading.wall_offset_ms
 
     def begin_anew(self, ahead_ms: int = 0) -> None:
-        """Take every move back, go, and be so far ahead of the wall clock. Only while nothing waits for a moment of elapsed time."""
+        """Undo all moves and unfreeze, then set the wall time ahead by `ahead_ms`. Only while no task waits for a moment of
+        elapsed time."""
         self._reading = _Reading(wall_offset_ms=ahead_ms)
         self._wake()
 
     # Waiting
 
     async def sleep(self, for_ms: int) -> None:
-        """Return once `for_ms` have passed, or the clock was moved by as much."""
+        """Return once `for_ms` have passed, or the clock was moved by this much."""
         await self.sleep_until(self.elapsed_ms() + for_ms)
 
     async def sleep_until(self, due_ms: int) -> None:
@@ -192,17 +193,18 @@ class Clock:
         await trio.lowlevel.checkpoint_if_cancelled()
 
     async def sleep_until_or(self, due_ms: int, event: trio.Event) -> None:
-        """As `sleep_until`, or until the event is set."""
+        """Sleep as `sleep_until` does, but only until the event is set."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_then_cancel, event, nursery.cancel_scope)
             await self.sleep_until(due_ms)
             nursery.cancel_scope.cancel()
 
-    # What time has made due
+    # Work that has become due
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Around what a task does when its time has come, until it waits again: whoever moves the clock can wait for the end."""
+        """Mark the work of a task from its due time until it waits again: a caller that moves the clock can wait for the
+        end."""
         self._jobs += 1
         try:
             yield
@@ -214,11 +216,11 @@ class Clock:
 
     @property
     def has_jobs(self) -> bool:
-        """Whether anybody is `at_work`."""
+        """Whether a task is `at_work`."""
         return self._jobs > 0
 
     async def at_rest(self) -> None:
-        """Return when nobody is `at_work`."""
+        """Return when no task is `at_work`."""
         while self._jobs:
             await self._at_rest.wait()
 

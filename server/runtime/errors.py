@@ -1,4 +1,4 @@
-"""How an operation of the control room is refused: a kind, which HTTP turns into its status, and one sentence."""
+"""Refusal of a control operation: a kind, which becomes the HTTP status, and one sentence."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from ...protocol.errors import ErrorCode, KafkaError
 LOOKED_AT_MAX = 1_000
 LOOKED_AT_CHARACTERS_MAX = 40
 COMPARED_MAX = 5
-"""Names among which a similar one is looked for, how much of each, and how many of them closely: it takes some milliseconds,
-whatever the names are."""
+"""Limits for the search of a similar name: names that are looked at, characters of each, and names that are compared closely.
+It takes some milliseconds for any names."""
 SIMILAR = 0.6
-"""Of a ratio from 0 to 1, as `difflib` has it."""
+"""Smallest ratio that counts as similar, from 0 to 1, as `difflib` computes it."""
 
 
 class Kind(Enum):
-    """Why it is refused; the value is the status that HTTP has for it."""
+    """Reason for a refusal; the value is its HTTP status."""
 
     NOT_FOUND = 404
-    """What was asked for is not there."""
+    """The named object was not found."""
     CONFLICT = 409
-    """It is there, and in no state for that."""
+    """The object exists, but its state does not allow the operation."""
     INVALID = 422
-    """No state would do: an argument is wrong."""
+    """An argument is wrong, whatever the state."""
     FAILED = 500
-    """The disk refused."""
+    """The disk reported an error."""
     UNAVAILABLE = 503
-    """The broker is starting, stopping or between two lives: ask again."""
+    """The broker is starting, stopping or between two runs: try again."""
     TIMED_OUT = 504
-    """What was waited for did not come in time."""
+    """The wait ended without the expected event."""
 
 
 class ControlError(Exception):
-    """An operation that was refused. Unless it says otherwise, nothing was changed.
+    """An operation that was refused. Nothing was changed, unless the sentence says so.
 
     Args:
         sentence: One line: the value, its bound, the nearest name.
@@ -64,18 +64,19 @@ KINDS_OF_KAFKA: dict[ErrorCode, Kind] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: Kind.FAILED,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Kind.NOT_FOUND,
 }
-"""All others say that an argument is wrong."""
+"""Kinds by Kafka's error code. All other codes are INVALID: an argument is wrong."""
 
 
 def refusal(error: KafkaError, where: str = "") -> ControlError:
-    """The same as an error of a control operation; `where` begins its sentence."""
+    """Turn a Kafka error into an error of a control operation; `where` begins its sentence."""
     sentence = " ".join((error.message or error.code.name).split())
     return ControlError(KINDS_OF_KAFKA.get(error.code, Kind.INVALID), f"{where}: {sentence}" if where else sentence)
 
 
 def did_you_mean(name: str, among: Iterable[str]) -> str:
-    """`; did you mean 'x'?` to end a sentence with, or nothing where no name is similar. Looks at the first thousand."""
-    from difflib import SequenceMatcher  # No start shall wait for it.
+    """Return `; did you mean 'x'?` for the end of a sentence, or an empty text if no name is similar. Looks at the first
+    thousand names."""
+    from difflib import SequenceMatcher  # A start must not load it.
 
     wanted = SequenceMatcher(b=name[:LOOKED_AT_CHARACTERS_MAX], autojunk=False)
     looked_at = []
@@ -92,7 +93,7 @@ def did_you_mean(name: str, among: Iterable[str]) -> str:
 
 
 def check_number(name: str, found: object, low: int, high: int) -> None:
-    """Refuse what is no whole number from `low` to `high`.
+    """Raise if `found` is not a whole number from `low` to `high`.
 
     Raises:
         ControlError: INVALID.

@@ -1,9 +1,9 @@
-"""Regular expressions that clients send: RE2's syntax, as with Apache Kafka, and bounded in what they cost.
+"""Regular expressions that clients send: RE2's syntax, as in Apache Kafka, with bounded cost.
 
 RE2 needs linear time, but not a short one: reading 30 KB of `\\pL` takes a second, a program of half a million
-instructions as long to make, and matching costs an instruction times a byte where its states do not fit into memory. The
-library keeps the interpreter's lock meanwhile, so no thread helps. An expression within the limits is compiled in less than
-20 ms, and looks at a topic's name for 3 ms at most.
+instructions as long to make, and matching costs an instruction times a byte if its states do not fit into memory. The library
+holds the GIL during that time, so a thread does not help. An expression within the limits is compiled in less than 20 ms, and
+matched with a topic's name in at most 3 ms.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from ...protocol.errors import ErrorCode, KafkaError
 
 MAX_CHARS = 4_096
 MAX_CLASS_NAMES = 50
-"""How often an expression may name a class of Unicode (`\\pL`, `\\P{Greek}`), which takes 0.1 ms each time."""
+"""How often an expression may name a Unicode class (`\\pL`, `\\P{Greek}`), which takes 0.1 ms each time."""
 MAX_MEMORY_BYTES = 256 << 10
-"""For the program, which has about 10 000 instructions then, and for what is known of its states."""
+"""Memory for the program, about 10 000 instructions, and for its cached states."""
 MAX_STEPS = 4_000_000
 """Instructions times bytes that one match may need."""
 
 
 class Expression:
-    """
+    """A compiled regular expression.
+
     Raises:
-        KafkaError: INVALID_REGULAR_EXPRESSION, with what RE2 says, or the limit that is passed.
+        KafkaError: INVALID_REGULAR_EXPRESSION, with RE2's message, or the limit that is exceeded.
     """
 
     def __init__(self, pattern: str) -> None:
-        # Imported here, as few brokers ever see an expression.
+        # Imported here, as few brokers ever use an expression.
         import re2
 
         if len(pattern) > MAX_CHARS:
@@ -50,10 +51,10 @@ class Expression:
         self._max_bytes = MAX_STEPS // max(1, compiled.programsize)
 
     def matches(self, text: str) -> bool:
-        """Whether it matches the whole text.
+        """Return whether the expression matches the whole text.
 
         Raises:
-            KafkaError: INVALID_REGULAR_EXPRESSION. It is too large for a text of this length.
+            KafkaError: INVALID_REGULAR_EXPRESSION. The expression is too large for a text of this length.
         """
         if 4 * len(text) > self._max_bytes and len(text.encode("utf-8", "surrogatepass")) > self._max_bytes:
             raise _invalid(f"too complex for a text of {len(text)} characters")

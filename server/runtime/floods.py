@@ -1,6 +1,7 @@
-"""Lines of a log that clients can bring about as often as they like: so many a second are told, the others stand at DEBUG only.
+"""Rate limit for log lines that clients can cause as often as they like: beyond TOLD_MAX a second they are logged only at
+DEBUG.
 
-Names and words of clients stand in many lines, and must neither end one nor move the cursor of a terminal.
+Many lines contain text from clients, which must neither end a line nor contain terminal control sequences.
 """
 
 from __future__ import annotations
@@ -10,17 +11,15 @@ from collections.abc import Callable
 from time import monotonic
 
 TOLD_MAX = 20
-"""Lines a second."""
+"""Largest number of lines per second."""
 
 
 class Floods:
-    """Lines of one kind, for people who read along; all of them are there for who asks for DEBUG.
-
-    The first line beyond the bound says that there are more; how many they were is said by `tell_of_hidden`, or with the next line
-    of a later second if that comes first.
+    """Rate limiter for lines of one kind; all of them are logged at DEBUG. The first line beyond the limit says that there are
+    more. Their number is logged by `tell_of_hidden`, or before the next line in a later second.
 
     Args:
-        now_s: Seconds, from any moment.
+        now_s: Returns seconds since an arbitrary moment.
     """
 
     def __init__(self, log: logging.Logger, now_s: Callable[[], float] = monotonic) -> None:
@@ -30,10 +29,10 @@ class Floods:
         self._told = 0
         self._hidden = 0
         self._level = logging.INFO
-        """Of the last that was hidden."""
+        """Level of the last hidden line."""
 
     def tell(self, level: int, text: str, *args: object) -> None:
-        """A line, as `logging.log` takes it."""
+        """Log a line, with the arguments of `logging.log`, unless the limit is reached."""
         now_s = self._now_s()
         if now_s >= self._until_s:
             self.tell_of_hidden()
@@ -52,11 +51,11 @@ class Floods:
         self._log.debug(text, *args)
 
     def is_over(self) -> bool:
-        """Whether the second has passed that the last line was of."""
+        """Return whether the second of the last line has passed."""
         return self._now_s() >= self._until_s
 
     def tell_of_hidden(self) -> None:
-        """How many there were, if any, since that was last said."""
+        """Log the number of lines that were hidden since the last report, if any."""
         _HIDING.discard(self)
         if self._hidden:
             self._log.log(self._level, "%d more similar lines", self._hidden)
@@ -64,23 +63,23 @@ class Floods:
 
 
 _HIDING: set[Floods] = set()
-"""Those that have to say how many there were, of all brokers in the process."""
+"""Limiters with hidden lines to report, of all brokers in the process."""
 
 
 def tell_of_hidden(*, at_end: bool = False) -> None:
-    """Have the floods say how many lines they have hidden: those whose second is over, or (`at_end`) all."""
+    """Log the numbers of hidden lines: of limiters whose second has passed, or (`at_end`) of all."""
     for each in tuple(_HIDING):
         if at_end or each.is_over():
             each.tell_of_hidden()
 
 
 def printable(text: str) -> str:
-    """The same with line ends, and whatever else is no character to be read, as Python writes them in ASCII."""
+    """Return the text with line ends and other unprintable characters escaped, as Python writes them in ASCII."""
     return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 class LogLines(logging.Formatter):
-    """Each message is one line, whatever it is about; tracebacks keep theirs."""
+    """Formatter that makes each message one line; tracebacks keep their lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = printable(record.message)

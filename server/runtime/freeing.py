@@ -1,8 +1,8 @@
-"""Frees a message of a million elements without keeping the interpreter from other threads.
+"""Freeing of a message of a million elements without blocking other threads.
 
-When the last name of such a tuple goes, C code frees all in it, a tenth of a second in which no other thread runs. Piece by
-piece, others may run between any two of them. Long arrays are lists (`protocol.codegen.as_array`), which can be emptied where
-they are.
+When the last reference to such a tuple is dropped, C code frees its whole content, a tenth of a second in which no other thread
+runs. If it is freed in pieces, other threads run between them. Long arrays are lists (`protocol.codegen.as_array`), which can
+be emptied in place.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 
 from ...protocol.schema import fields_of
 
-# What is shorter may go at once.
+# Shorter sequences may be freed at once.
 FEW = 1_000
-# What `getrefcount` says of what has one name: that, and its own argument.
+# Result of `getrefcount` for an object with one reference: that, and its own argument.
 OURS_ALONE = 2
 
 
 def free(things: list[Any]) -> None:
-    """Empty `things`, and free the messages and sequences among them; what somebody else names stays as it is."""
+    """Empty `things`, and free the messages and sequences in it; objects with other references are not changed."""
     stack = [things]
     while stack:
         top = stack[-1]
@@ -37,7 +37,8 @@ def free(things: list[Any]) -> None:
             arrays: list[Any] = [thing]
         else:
             arrays = [getattr(thing, name) for name in _arrays(type(thing))]
-        # The items come into a list of ours before the last name of their array goes, so it frees none of them.
+        # The items are copied into a list of ours before the last reference to their array is dropped, so that frees none of
+        # them.
         del thing
         while arrays:
             array = arrays.pop()
@@ -51,7 +52,7 @@ def free(things: list[Any]) -> None:
 
 
 def free_frames(error: BaseException) -> None:
-    """Free what the functions that `error` has ended had made so far, as `free` does."""
+    """Free the local objects of the functions that `error` has ended, as `free` does."""
     trace = error.__traceback__
     while trace is not None:
         values = trace.tb_frame.f_locals
@@ -67,9 +68,9 @@ def free_frames(error: BaseException) -> None:
 
 
 def give_back() -> None:
-    """Let the system have the memory that the C library keeps of what was freed, where that library can (glibc).
+    """Return freed memory that the C library keeps to the system, if the library can do that (glibc).
 
-    It keeps some hundred bytes of each element, for threads that may never ask again. Takes milliseconds without the GIL.
+    It keeps some hundred bytes of each element, for threads that may never allocate again. Takes milliseconds without the GIL.
     """
     trim = _trim()
     if trim is not None:
@@ -88,15 +89,15 @@ def _trim() -> Callable[[int], int] | None:
 
 
 ARENAS_MAX = 2
-"""glibc gives each thread an arena, up to eight for each processor, and keeps in each what was freed there. Python's own lock lets
-threads allocate one after the other anyway: with two, the memory of a broker at work is smaller, and its CPU the same."""
+"""Number of malloc arenas. glibc gives each thread one, up to eight per processor, and keeps freed memory in each. The GIL lets
+threads allocate one after the other anyway: with two arenas a busy broker needs less memory, and the same CPU."""
 _M_ARENA_MAX = -8  # malloc.h
 
 
 def share_arenas() -> None:
-    """Have the threads of this process share what the C library keeps of freed memory, where it is glibc.
+    """Limit the arenas of glibc to ARENAS_MAX, so that threads share freed memory.
 
-    Does nothing where MALLOC_ARENA_MAX says how many there shall be.
+    Does nothing if MALLOC_ARENA_MAX is set.
     """
     if "MALLOC_ARENA_MAX" in os.environ:
         return
@@ -110,12 +111,12 @@ _ARRAYS: dict[type[Any], tuple[str, ...]] = {}
 
 
 def _arrays(cls: type[Any]) -> tuple[str, ...]:
-    """The fields of a message class that hold arrays."""
+    """Return the names of a message class's array fields."""
     known = _ARRAYS.get(cls)
     if known is None:
         known = ()
         if hasattr(cls, "__dataclass_fields__"):
-            with suppress(TypeError, NameError):  # no message
+            with suppress(TypeError, NameError):  # not a message
                 known = tuple(field.name for field in fields_of(cls) if field.type.item is not None)
         _ARRAYS[cls] = known
     return known

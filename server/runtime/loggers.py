@@ -1,7 +1,7 @@
-"""The broker's loggers, as clients may see and set them: Python's of the name `ottla.…`, with Log4j's levels.
+"""The broker's loggers, as clients see and set them: Python's loggers named `ottla.…`, with Log4j's levels.
 
-`root` is the logger `ottla`, above all others of ours; those of the program around are not touched. What is set holds in the
-whole process, at once, until the broker ends.
+`root` is the logger `ottla`, the parent of all others of ours; other loggers of the program are not touched. A changed level
+holds in the whole process, at once, until the broker ends.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL":
 
 _CHANGING = threading.Lock()
 _BEFORE: dict[str, tuple[int, int]] = {}
-"""What the brokers of this process have changed: the level as it was, and how many of them have."""
+"""Loggers that brokers of this process have changed: the level before, and the number of brokers that changed it."""
 
 
 class Loggers:
-    """Those of one broker."""
+    """Loggers as one broker changes them."""
 
     def __init__(self) -> None:
         self._changed: set[str] = set()
 
     def names(self) -> list[str]:
-        """All that are there by now, in order; more come with what is first used later."""
+        """List all present loggers in order; more are created with modules that are loaded later."""
         found = (
             name
             for name, logger in list(logging.root.manager.loggerDict.items())
@@ -35,16 +35,16 @@ class Loggers:
         return [ROOT, *sorted(found)]
 
     def has(self, name: str) -> bool:
-        """Whether there is a logger of this name."""
+        """Return whether a logger of this name exists."""
         return name == ROOT or name in self.names()
 
     def level(self, name: str) -> str:
-        """The level that holds for a logger, its own or inherited."""
+        """Return the effective level of a logger, its own or inherited."""
         number = _logger(name).getEffectiveLevel()
         return next((level for level, least in LEVELS.items() if number <= least), "OFF")
 
     def set(self, name: str, level: str | None) -> None:
-        """Give a logger a level of LEVELS, or (None) let it inherit."""
+        """Set the level of a logger to one of LEVELS, or (None) let it inherit."""
         logger = _logger(name)
         with _CHANGING:
             if name not in self._changed:
@@ -54,7 +54,7 @@ class Loggers:
             logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
 
     def restore(self) -> None:
-        """Let all be as before, but for what other brokers have changed, too: the last of them does."""
+        """Restore all levels, except of loggers that other brokers have changed as well: the last of them restores those."""
         with _CHANGING:
             while self._changed:
                 name = self._changed.pop()

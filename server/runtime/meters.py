@@ -1,4 +1,4 @@
-"""Counters with a memory of time, for the metrics that Apache Kafka keeps as meters and timers."""
+"""Counters with rates and durations, for the metrics that Apache Kafka keeps as meters and timers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ALPHA = 1 - math.exp(-_TICK_S / 60)
 
 
 class Meter:
-    """A count, and how much it grew a second in about the last minute. For any thread.
+    """A count, and its rate per second in about the last minute. For any thread.
 
     The rate is an average that forgets exponentially, moved every 5 s, as that of Kafka's library is.
     """
@@ -23,14 +23,14 @@ class Meter:
         self._ticked_s: float | None = None
 
     def mark(self, amount: int, now_s: float) -> None:
-        """Count `amount` more. `now_s`: of a clock that does not go back."""
+        """Count `amount` more. `now_s` is the time of a clock that does not go back."""
         with self._guard:
             self._tick(now_s)
             self.count += amount
             self._since_tick += amount
 
     def one_minute_rate(self, now_s: float) -> float:
-        """How many a second; 0 in the first 5 s."""
+        """Return the rate per second; 0 in the first 5 s."""
         with self._guard:
             self._tick(now_s)
             return self._rate_per_s or 0.0
@@ -49,7 +49,7 @@ class Meter:
 
 
 class Timer:
-    """How often something was done, and how long it took. For one thread."""
+    """Number and duration of operations. For one thread."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -57,7 +57,7 @@ class Timer:
         self.max_ms = 0.0
 
     def update(self, seconds: float) -> None:
-        """It was done once more, and took this long."""
+        """Count one more operation of this duration."""
         self.count += 1
         self.total_ms += seconds * 1000
         self.max_ms = max(self.max_ms, seconds * 1000)

@@ -1,4 +1,4 @@
-"""Nurseries: one whose single error comes out as it is, and one that others start tasks in."""
+"""Nurseries: one that raises a single error as it is, and one in which other modules start tasks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .threads import Arguments
 
 @asynccontextmanager
 async def open_plain_nursery() -> AsyncIterator[trio.Nursery]:
-    """As `trio.open_nursery`; where one error comes out of the nursery, it is not wrapped in a group: users of a broker write
+    """Open a nursery whose single error is not wrapped in a group, unlike with `trio.open_nursery`: users of a broker write
     `except ValueError`, not `except*`.
 
     Raises:
-        BaseExceptionGroup: Several errors came out of it.
+        BaseExceptionGroup: Several tasks raised errors.
     """
     lone: BaseException | None = None
     try:
@@ -32,12 +32,12 @@ async def open_plain_nursery() -> AsyncIterator[trio.Nursery]:
 
 
 class Tasks:
-    """Where rooms start tasks that live as long as the broker serves."""
+    """The nursery of tasks that live as long as the broker serves."""
 
     def __init__(self) -> None:
         self.nursery: trio.Nursery
         """Set by the broker when it begins to serve."""
 
     def start_soon(self, task: Callable[[*Arguments], Awaitable[object]], *arguments: *Arguments) -> None:
-        """As `trio.Nursery.start_soon`."""
+        """Start a task, as `trio.Nursery.start_soon` does."""
         self.nursery.start_soon(task, *arguments)

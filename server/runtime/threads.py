@@ -1,7 +1,7 @@
-"""Worker threads: so many for each kind of work on each disk, and one for long work that is all Python.
+"""Worker threads: a limited number for each kind of work on each disk, and one thread for long computations in Python.
 
-A disk that hangs holds up whoever needs it, and the threads of its own, but neither another disk nor other work: Trio's
-own forty threads, which all would share otherwise, are for what cannot hang.
+A disk that hangs blocks the callers that need it, and its own threads, but neither another disk nor other work. Trio's own
+forty threads, which would be shared by all otherwise, are for work that cannot hang.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 class Work(Enum):
-    """What is done, and by how many threads a data directory at most."""
+    """A kind of work, with the largest number of its threads per data directory."""
 
     CATALOG = "the catalog, and directories of partitions that come and go", 2
     CHECKPOINT = "checkpoints for somebody who waits", 2
@@ -56,7 +56,7 @@ _LIMITERS: trio.lowlevel.RunVar[dict[tuple[Work, str], trio.CapacityLimiter]] = 
 
 
 def threads(work: Work, data_dir: str) -> trio.CapacityLimiter:
-    """Those of one kind of work in one data directory."""
+    """Return the limiter of one kind of work in one data directory."""
     try:
         limiters = _LIMITERS.get()
     except LookupError:
@@ -71,17 +71,17 @@ def threads(work: Work, data_dir: str) -> trio.CapacityLimiter:
 async def in_thread(
     work: Work, data_dir: str, function: Callable[[*Arguments], Result], *arguments: *Arguments
 ) -> Result:
-    """What `function(*arguments)` returns, or raises."""
+    """Run `function(*arguments)` in a thread; returns or raises what it does."""
     return await trio.to_thread.run_sync(function, *arguments, limiter=threads(work, data_dir))
 
 
 async def on_disk(
     work: Work, data_dir: str, function: Callable[[*Arguments], Result], *arguments: *Arguments
 ) -> Result:
-    """`in_thread`, for what a request waits for: a failure becomes an error that clients understand.
+    """Run a function as `in_thread` does, for a request that waits: an OSError becomes an error that clients understand.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR where `function` raised OSError; the operator gets a line too.
+        KafkaError: KAFKA_STORAGE_ERROR: `function` raised OSError, which is also logged.
     """
     try:
         return await in_thread(work, data_dir, function, *arguments)
@@ -91,10 +91,11 @@ async def on_disk(
 
 
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """As `map`, with some at a time if they are many: syncs at one time share one commit of the file system.
+    """Apply a function as `map` does, with several calls at a time if the items are many: concurrent syncs share one commit of
+    the file system.
 
-    To be called in a worker thread, which does its part. What is under way when one raises has ended on return, and no other
-    is begun; where no thread can be had, fewer do it.
+    Call it in a worker thread, which does part of the work. If a call raises, running calls are finished before the return, and
+    no further call begins. If a thread cannot be started, fewer do the work.
     """
     if len(items) < MANY:
         return list(map(function, items))
@@ -125,24 +126,24 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> l
 
 
 TRIES_MAX = 16
-"""How often something cold is brought for one look at a log before it is done whatever comes. An index, and the headers at both
-ends of what is fetched, are half as many; only a machine that has no memory left drops them before they are used."""
+"""How often cold data is loaded for one read of a log before the read waits itself. An index, and the headers at both ends of a
+fetch, need half as many; only a machine without free memory drops the data before it is used."""
 
 
 async def bring(cold: WouldWaitError, log: LogReader) -> None:
-    """Wait for the disk, as a look at `log` had to. If that cannot be had, who looks without `at_once` is told why."""
+    """Load data from the disk that a read of `log` needs. If that fails, the next read without `at_once` raises the reason."""
     with suppress(OSError, KafkaError, DamagedFileError):
         await trio.to_thread.run_sync(cold.bring, limiter=threads(Work.COLD, os.path.dirname(log.directory)))
 
 
 async def have_made(log: Log) -> None:
-    """Make a log on disk, for an append that must not wait. If the disk refuses, the append raises the error."""
+    """Create a log on disk, for an append that must not wait. If the disk refuses, the append raises the error."""
     if not log.is_made:
         await bring(WouldWaitError(log.make), log)
 
 
 async def read_ahead(part: FileSlice) -> None:
-    """Wait until the bytes of `part` are in memory. May be abandoned.
+    """Wait until the bytes of `part` are in memory. Cancellation abandons the thread.
 
     Raises:
         OSError: The disk refused.
@@ -159,8 +160,8 @@ _LIMITER: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("the
 
 
 async def in_worker(work: Callable[[Given], Result], given: Given) -> Result:
-    """`work(given)`, which may take a second or two, as JSON of megabytes does: one at a time, as threads of Python's only take
-    from each other."""
+    """Run `work(given)`, which may take a second or two, as JSON of megabytes does: one call at a time, as Python's threads
+    only compete with each other."""
     try:
         limiter = _LIMITER.get()
     except LookupError:

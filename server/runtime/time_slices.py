@@ -1,17 +1,17 @@
-"""Time slices: how long one task may keep Trio's thread.
+"""Time slices: limits on how long one task may keep Trio's thread.
 
     time_slice = TimeSlice()
     async for group in time_slice.each(groups):
         ...
 
-Between two groups there may be a checkpoint: what was looked up before it may no longer be there.
+Between two groups there may be a checkpoint: objects that were looked up before it may have been deleted since.
 
-Tasks that want another slice wait in one queue. The first has waited longest and is next. Each pass of Trio's scheduler lets in as
-many as PASS_S has room for, and at least one; each counts as a whole slice, or as its last one if that was longer. With a plain
-checkpoint all would go on in every pass, and a task with little to do would wait for the slices of all.
+Tasks that want another slice wait in one queue. The first has waited longest and is next. Each pass of Trio's scheduler lets in
+as many as PASS_S has room for, and at least one; each counts as a whole slice, or as its last one if that was longer. With a
+plain checkpoint all would run in every pass, and a task with little to do would wait for the slices of all.
 
-Nor may those add up whose slices begin in one pass, a hundred tasks that one event has woken, say: once a pass has lasted PASS_S,
-slices that begin in it are short.
+Slices that begin in the same pass, e.g. of a hundred tasks that one event has woken, must not add up either: once a pass has
+lasted PASS_S, slices that begin in it are short.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ Ordered = TypeVar("Ordered", str, int)
 SLICE_S = 0.003
 PASS_S = 0.005
 LATE_SLICE_PART = 0.1
-"""Of a whole slice, for one that begins after its pass has lasted PASS_S: enough for most requests."""
-# Names; it takes a millisecond.
+"""Fraction of a slice for a task whose slice begins after the pass has lasted PASS_S: enough for most requests."""
+# Number of names that are sorted at once, in a millisecond.
 SORTED_AT_ONCE = 4_096
 
 
 class TimeSlice:
     """The time slice of the task that makes it. It begins at once, and again after each wait.
 
-    `end_s` is when it ends, by `perf_counter`.
+    `end_s` is its end, by `perf_counter`.
     """
 
     __slots__ = ("_begin_s", "end_s")
@@ -62,11 +62,11 @@ class TimeSlice:
 
     @staticmethod
     def is_pass_over() -> bool:
-        """Whether this pass of the scheduler has lasted long enough for those who wait for the next one."""
+        """Return whether this pass of the scheduler has lasted as long as a pass should: waiting tasks get the next one."""
         return perf_counter() >= _pass_end_s()
 
     def is_over(self) -> bool:
-        """Whether the task has kept the thread long enough. Costs a tenth of a microsecond."""
+        """Return whether the task has kept the thread for its slice. Costs a tenth of a microsecond."""
         return perf_counter() >= self.end_s
 
     async def next(self) -> None:
@@ -76,7 +76,7 @@ class TimeSlice:
         except LookupError:
             line = _Line()
             _LINE.set(line)
-        # It may be a whole slice that follows a short one.
+        # A whole slice may follow a short one.
         await line.stand(max(perf_counter() - self._begin_s, SLICE_S))
         self._begin_s = perf_counter()
         self.end_s = self._begin_s + SLICE_S
@@ -86,7 +86,7 @@ class TimeSlice:
         return _Each(self, things)
 
     async def map(self, work: Callable[[Thing], Result], things: Iterable[Thing]) -> list[Result]:
-        """What `work` returns for each of `things`, which must not change meanwhile; what they stand for may."""
+        """Apply `work` to each of `things`. The collection must not change during the call; the objects in it may."""
         found: list[Result] = []
         for thing in things:  # not by `each`, which takes as long as a short work
             if self.is_over():
@@ -95,11 +95,11 @@ class TimeSlice:
         return found
 
     async def once(self, things: Iterable[Key]) -> dict[Key, None]:
-        """Each of `things` once, in their order."""
+        """Return the distinct `things`, in their order."""
         return {thing: None async for thing in self.each(things)}
 
     async def empty(self, *unneeded: dict[Any, Any] | list[Any]) -> None:
-        """Take everything out of these, which nobody needs any more: a hundred thousand errors, say, would go in one go."""
+        """Empty these collections, in slices: a hundred thousand errors, e.g., would otherwise be freed at once."""
         for things in unneeded:
             take: Callable[[], object] = things.popitem if isinstance(things, dict) else things.pop
             while things:
@@ -108,7 +108,7 @@ class TimeSlice:
                 take()
 
     async def sorted(self, things: Iterable[Ordered]) -> list[Ordered]:
-        """`sorted(things)`."""
+        """Sort things, in slices."""
         left, runs = iter(things), list[list[Ordered]]()
         while run := sorted(islice(left, SORTED_AT_ONCE)):
             runs.append(run)
@@ -118,7 +118,8 @@ class TimeSlice:
 
 
 async def run_cooperatively(steps: Steps[Result], time_slice: TimeSlice | None = None) -> Result:
-    """Do all pieces. Other tasks run in between whenever the slice, that of the caller if given, is over. Raises what a piece does."""
+    """Run all steps, and return their result. Other tasks run in between whenever the slice, that of the caller if given, is
+    over. Raises what a step raises."""
     time_slice = time_slice or TimeSlice()
     try:
         while True:
@@ -130,11 +131,11 @@ async def run_cooperatively(steps: Steps[Result], time_slice: TimeSlice | None =
             if time_slice.is_over():
                 await time_slice.next()
     finally:
-        steps.close()  # What it holds meanwhile goes now, not when somebody lets go of a traceback.
+        steps.close()  # Frees what it holds now, not when a traceback is dropped.
 
 
 class _Each(Generic[Thing]):
-    """An iterator, as Trio has no good end for an async generator that is left early."""
+    """Iterator over things in slices. It is not an async generator, as Trio cannot close one that is left early."""
 
     __slots__ = ("_things", "_time_slice")
 
@@ -158,9 +159,9 @@ class _Line:
 
     def __init__(self) -> None:
         self._waiting = OrderedDict[trio.lowlevel.Task, float]()
-        """How much of a pass each takes, in seconds."""
+        """Time of a pass that each waiting task takes, in seconds."""
         self._is_one_ahead = False
-        """Whether one that found the queue empty goes on in the next pass."""
+        """Whether a task that found the queue empty continues in the next pass."""
         self._is_letting_in = False
 
     async def stand(self, slice_s: float) -> None:
@@ -184,7 +185,7 @@ class _Line:
         await trio.lowlevel.wait_task_rescheduled(stop_waiting)
 
     async def _let_in(self) -> None:
-        """In each pass the first ones, as many as have room, until the queue is empty."""
+        """Wake the first tasks in each pass, as many as fit, until the queue is empty."""
         try:
             while self._waiting:
                 await trio.lowlevel.checkpoint()
@@ -200,7 +201,7 @@ class _Line:
 
 
 class _Passes(trio.abc.Instrument):
-    """When the present pass should end."""
+    """Instrument that knows when the present pass should end."""
 
     def __init__(self) -> None:
         self.end_s = perf_counter() + PASS_S
@@ -212,7 +213,7 @@ class _Passes(trio.abc.Instrument):
 
 
 def passes() -> int:
-    """How many passes the scheduler has begun since somebody first asked for a time slice."""
+    """Return the number of scheduler passes since the first time slice."""
     return _passes().count
 
 
@@ -239,21 +240,21 @@ _PASSES: trio.lowlevel.RunVar[_Passes] = trio.lowlevel.RunVar("passes of the sch
 _LINE: trio.lowlevel.RunVar[_Line] = trio.lowlevel.RunVar("queue for time slices")
 
 AWAKE_MAX = 16
-"""Those that are woken and have not gone on."""
+"""Largest number of tasks that were woken and have not run yet."""
 
 
 class Sleeper(Protocol):
     """A task that waits. Hashable, by identity."""
 
     def wake_now(self) -> None:
-        """Let it go on."""
+        """Wake the task."""
 
 
 class Waking:
-    """Tasks that one event lets go on, a few of them at a time.
+    """Throttle for tasks that one event wakes: only a few are woken at a time.
 
-    Of a thousand that one append or one rebalance ends the wait of, each wakes another as it goes on: to go on takes a tenth of a
-    millisecond, and in one pass of the scheduler all others would wait for all of them.
+    When one append or one rebalance ends the waits of a thousand tasks, each wakes another one as it runs. A woken task takes a
+    tenth of a millisecond; in one pass of the scheduler all other tasks would wait for all of these.
     """
 
     def __init__(self) -> None:
@@ -261,7 +262,7 @@ class Waking:
         self._next: OrderedDict[Sleeper, None] = OrderedDict()
 
     def wake(self, sleeper: Sleeper) -> None:
-        """Now, or as soon as others have gone on. May be called again. Whoever is woken calls `left` whatever happens."""
+        """Wake a task now, or as soon as others have run. May be called again. A woken task must call `left` in any case."""
         if len(self._awake) < AWAKE_MAX:
             self._awake.add(sleeper)
             sleeper.wake_now()
@@ -269,7 +270,7 @@ class Waking:
             self._next[sleeper] = None
 
     def left(self, sleeper: Sleeper) -> None:
-        """It goes on, or has given up."""
+        """Note that the task runs, or has stopped waiting."""
         self._next.pop(sleeper, None)
         if sleeper in self._awake:
             self._awake.remove(sleeper)

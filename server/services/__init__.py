@@ -1,5 +1,5 @@
-"""What a request may ask for: the rooms below, together.
+"""Services for requests: the lower rooms together.
 
-`context` (what handlers see) and `coordinators` (made when they are first asked for); `explaining` (what all of them know
-of why a partition is cleaned or not).
+`context` (what handlers get) and `coordinators` (made when they are first needed); `explaining` (why a partition is cleaned or
+not, from all sources).
 """

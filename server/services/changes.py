@@ -1,4 +1,4 @@
-"""Other quotas for clients, other credentials of users that log in by SCRAM: into the catalog, and on to whoever asks for them."""
+"""Changes of client quotas and of SCRAM credentials: written to the catalog, then put into effect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..security.sasl.scram_users import SCRAM_USERS, Credentials, ScramUsers
 
 
 class QuotaChanges:
-    """Those of one broker."""
+    """Changes of the quotas of one broker."""
 
     def __init__(self, cluster: Cluster, table: QuotaTable, hosts: Hosts) -> None:
         self._cluster = cluster
@@ -29,7 +29,8 @@ class QuotaChanges:
     async def alter(
         self, alterations: Sequence[Alteration], *, validate_only: bool = False
     ) -> dict[Entity, str | None]:
-        """Change the quotas of each entity, which hold from the next request on, or say why not (INVALID_REQUEST).
+        """Change the quotas of each entity, with effect from the next request on; return the reason for each refusal
+        (INVALID_REQUEST).
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; nothing has changed.
@@ -46,7 +47,7 @@ class QuotaChanges:
     def _alter(
         self, before: Holding, alterations: Sequence[Alteration], addresses: Mapping[str, str], *, is_kept: bool
     ) -> tuple[dict[Entity, str | None], Holding | None]:
-        """In a thread: what comes of it, and what holds then if that is something else, and in the catalog."""
+        """Write the change to the catalog, in a thread. Returns the outcomes, and the new quotas if anything has changed."""
         outcomes, changed = alter(
             before.quotas, alterations, lambda name: name in addresses or is_literal_address(name)
         )
@@ -58,14 +59,14 @@ class QuotaChanges:
 
 
 USERS_MAX = 10_000
-"""The catalog is written whole at each change."""
+"""Largest number of users: each change writes the whole catalog."""
 
 
 class ScramChanges:
-    """Those of one broker. One change at a time, on the Trio thread.
+    """Changes of one broker's SCRAM users, one at a time, on Trio's thread.
 
     Args:
-        users: Have what the catalog has.
+        users: The users in the catalog.
     """
 
     def __init__(self, cluster: Cluster, users: ScramUsers) -> None:
@@ -75,12 +76,12 @@ class ScramChanges:
     async def alter(
         self, deletions: Iterable[tuple[str, str]], upsertions: Mapping[str, Mapping[str, ScramCredential]]
     ) -> list[tuple[str, str]]:
-        """Take credentials away, each by user and mechanism, and set others, by user: in one write.
+        """Delete credentials by user and mechanism, and set others by user, in one write.
 
         They come into use one user after the other, so others may see a part of the change before this returns.
 
         Returns:
-            The deletions of what was not there.
+            The deletions of credentials that did not exist.
 
         Raises:
             KafkaError: POLICY_VIOLATION (too many users), KAFKA_STORAGE_ERROR; nothing has changed then.

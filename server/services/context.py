@@ -1,4 +1,4 @@
-"""What handlers see: the services of the broker, where a request came in, and from whom."""
+"""Context of a request: the services of the broker, the node, the listener and the client."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .coordinators import Coordinators
 from .listener_keys import ListenerKeys
 from .telemetry import Telemetry
 
-if TYPE_CHECKING:  # No broker shall wait for these before it has an authorizer, tokens, or a question for metadata.
+if TYPE_CHECKING:  # A start must not load these before it has an authorizer, tokens, or a Metadata request.
     from ...protocol.messages.metadata import MetadataResponse
     from ..cluster.acl_changes import AclChanges
     from ..cluster.token_changes import TokenChanges
@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # No broker shall wait for these before it has an authorizer,
 
 
 class Services(NamedTuple):
-    """Of one broker."""
+    """Services of one broker."""
 
     clock: Clock
     files: Files
@@ -56,7 +56,7 @@ class Services(NamedTuple):
     appends: Appends
     waits: FetchWaits
     fetch_sessions: Mapping[int, FetchSessions]
-    """By node id."""
+    """Fetch sessions by node id."""
     searches: Searches
     cleaning: Cleaning
     moves: LogMoves
@@ -73,30 +73,30 @@ class Services(NamedTuple):
     scram_changes: ScramChanges
     kept_metadata: KeptAnswers
     authorizer: Authorizer | None = None
-    """None: everybody may do everything."""
+    """None: all operations are allowed."""
     acl_changes: AclChanges | None = None
-    """Where there is an authorizer."""
+    """Only with an authorizer."""
     token_changes: TokenChanges | None = None
-    """Where there are delegation tokens."""
+    """Only with delegation tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a handler may know beside the request itself."""
+    """Data for a handler in addition to the request."""
 
     services: Services
     node: Node
-    """The node whose listener took the connection; routing facts are seen from here."""
+    """The node whose listener took the connection; requests are answered from the view of this node."""
     listener: Listener
     client: RequestingClient
     time_slice: TimeSlice = field(default_factory=TimeSlice)
-    """Of the task that serves the connection: for handlers that mostly have little to do."""
+    """Time slice of the task that serves the connection: for handlers that mostly have little to do."""
     mutations: Mutations | None = None
-    """The quota of the topics that the request makes, deletes or lets grow; None: none."""
+    """Quota for topics that the request creates, deletes or extends; None: no quota."""
 
     @property
     def server_id(self) -> int:
-        """The id of who was asked: of the node, or of a controller that answers at one of its listeners."""
+        """Id of the node, or of the controller that serves the listener."""
         controller_id = self.listener.controller_id
         return self.node.node_id if controller_id is None else controller_id
 
@@ -108,11 +108,11 @@ class Context:
         *,
         is_attempt: bool = True,
     ) -> bool:
-        """Whether the client may do this to that resource, which need not be there.
+        """Return whether the client may do this to that resource, which need not exist.
 
         Args:
-            is_attempt: Whether the client has asked for it. What is only left out of a list, or would do in the place of
-                another right, is no attempt, and a refusal of it is not logged.
+            is_attempt: Whether the client has asked for it. A check that only filters a list, or an alternative to another
+                permission, is not an attempt, and its refusal is not logged.
         """
         authorizer, client = self.services.authorizer, self.client
         return authorizer is None or authorizer.allows(
@@ -120,7 +120,7 @@ class Context:
         )
 
     async def may_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether the client may do this to some resource of the type, be there one or not. In turns."""
+        """Return whether the client may do this to any resource of the type, existing or not. Yields to other tasks."""
         authorizer, client = self.services.authorizer, self.client
         return authorizer is None or await run_cooperatively(
             authorizer.allows_any(client.principal, client.client_host, operation, resource_type)
@@ -128,41 +128,42 @@ class Context:
 
 
 ROWS_MIN = 100
-"""Topics and partitions of an answer that is kept; what has fewer takes a quarter of a millisecond at most."""
+"""Smallest size, in topics and partitions, of a cached response; a smaller one takes a quarter of a millisecond at most."""
 ROWS_MAX = 50_000
-"""Of all that are kept together; each takes some 150 bytes, with those that it is sent as."""
+"""Largest size of all cached responses; each row takes some 150 bytes, including its encoded bytes."""
 ANSWERS_MAX = 16
 
 
 class MetadataFacts(NamedTuple):
-    """What all answers tell of, as far as it changes."""
+    """The state that all cached responses depend on."""
 
     topics: int
-    """`Topics.changes`: which there are, their partitions, who leads and holds those."""
+    """`Topics.changes`: the topics, their partitions, leaders and replicas."""
     failures: int
-    """`Health.changes`: which logs are offline."""
+    """`Health.changes`: the offline logs."""
     has_eligible_replicas: bool
-    """Of a partition without leader the ISR is told, or not."""
+    """Whether the ISR of a partition without leader is empty."""
     rights: int | None
-    """`Authorizer.generation`; what a client may is not told anybody else, and its principal and host are in the key."""
+    """`Authorizer.generation`; the key has the client's principal and host, so permissions are not shared."""
 
 
 class KeptAnswers:
-    """Answers about many partitions, kept until anything changes that they tell of: made once, written once, and sent as bytes after it.
+    """Cached responses about many partitions, dropped at any change of their facts: made once, written once, and sent as bytes
+    after it.
 
-    A producer of a topic of thousands of partitions asks anew every few minutes, thousands of clients do after a restart, and
-    a console asks for everything again and again. All that an answer says follows from `MetadataFacts` and from its key: who makes an
-    answer say more puts that into one of them. The oldest make room for others.
+    A producer of a topic with thousands of partitions asks again every few minutes, thousands of clients do after a restart,
+    and a console asks for everything again and again. A response depends only on `MetadataFacts` and on its key: an addition to
+    the response must be added to one of them. The oldest responses make room for others.
     """
 
     def __init__(self) -> None:
         self._facts: MetadataFacts | None = None
         self._answers: dict[Hashable, tuple[MetadataResponse, int]] = {}
         self.rows = 0
-        """Of all of them."""
+        """Rows of all cached responses."""
 
     def find(self, facts: MetadataFacts, key: Hashable) -> MetadataResponse | None:
-        """The answer to this question, if it would be the same now."""
+        """Return the cached response to this question, if it is still valid."""
         if facts != self._facts:
             self._answers.clear()
             self._facts, self.rows = facts, 0
@@ -170,7 +171,7 @@ class KeptAnswers:
         return None if found is None else found[0]
 
     def keep(self, facts: MetadataFacts, key: Hashable, answer: MetadataResponse, rows: int) -> None:
-        """An answer of so many topics and partitions, which was made of these facts."""
+        """Cache a response with this number of rows, made of these facts."""
         if facts != self._facts or rows > ROWS_MAX or key in self._answers:
             return
         self._answers[key] = answer, rows

@@ -1,4 +1,4 @@
-"""The coordinators of a broker, loaded when they are first asked for: many short-lived brokers never see a group."""
+"""Coordinators of a broker, loaded when they are first needed: many short-lived brokers never see a group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Coordinators(Watcher):
-    """One of each kind for all nodes."""
+    """One coordinator of each kind for all nodes."""
 
     def __init__(self, ground: Ground, producer_ids: ProducerIds, tasks: Tasks) -> None:
         self.markers = Markers(ground.topics, ground.appends, self)
@@ -62,7 +62,7 @@ class Coordinators(Watcher):
 
     @property
     def share_leaders(self) -> ShareLeaders:
-        """Who leads share partitions."""
+        """Leaders of share partitions."""
         if self._share_leaders is None:
             from ..sharing.leaders import ShareLeaders
 
@@ -83,14 +83,13 @@ class Coordinators(Watcher):
 
     @property
     def transactions_at_work(self) -> TransactionService | None:
-        """The transaction coordinator, if anybody has needed one."""
+        """The transaction coordinator, if it was needed so far."""
         return self._transactions
 
     async def load_existing(self) -> None:
-        """Have those at work, before the first request, that have something to look after.
+        """Start the coordinators with existing state, before the first request.
 
-        Small groups are loaded then, so that no client is told to wait, and transactions decided before the last stop are
-        finished.
+        Small groups are loaded then, so that no client must wait, and transactions decided before the last stop are completed.
         """
         if self._ground.topics.get(OFFSETS_TOPIC) is not None:
             await self._tasks.nursery.start(self._make_groups().run)
@@ -109,7 +108,7 @@ class Coordinators(Watcher):
                 each.close()
 
     def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
-        """A transaction's marker was written to a partition of `__consumer_offsets`."""
+        """Note that a transaction's marker was written to a partition of `__consumer_offsets`."""
         self.groups.transaction_ended(partition, producer_id, commit=commit)
 
     # As a watcher
@@ -144,7 +143,7 @@ class Coordinators(Watcher):
             self._share_leaders.partitions_gone(topic.id, topic.partitions)
 
     def _keeper(self, partition: Partition) -> Keeper | None:
-        """The one that keeps its state in this partition, if it is at work."""
+        """Return the coordinator that keeps its state in this partition, if it is loaded."""
         return self._keepers().get(partition.topic_partition.topic)
 
     def _keepers(self) -> dict[str, Keeper | None]:
@@ -161,7 +160,7 @@ class Coordinators(Watcher):
         return self._groups
 
     def _share_keeper(self) -> ShareKeeper:
-        from .share_keeper import ShareKeeper  # who asks of share groups has loaded most of it
+        from .share_keeper import ShareKeeper  # a caller that needs it has loaded most of it
 
         return ShareKeeper(self.share_states)
 

@@ -1,7 +1,7 @@
-"""Why a partition is cleaned next or is not, when it will be and what makes it so: all that is known of that, from everywhere.
+"""Explanation why a partition is cleaned next or is not, when it will be, and what would make it eligible, from all sources.
 
-The log and the cleaner's checkpoint (`storage.cleaning.eligibility`), who holds the partition, when a cleaner thread looks again,
-and the coordinator of its open transactions; put into words by `cleaning.advice`.
+Sources are the log and the cleaner's checkpoint (`storage.cleaning.eligibility`), the holder of the partition, the next check
+of a cleaner thread, and the coordinator of its open transactions; `cleaning.advice` makes the sentences.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .context import Services
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionExplanation:
-    """Why one partition is or is not eligible for the cleaner. Times in ms since 1970 by the broker's clock."""
+    """Reasons why one partition is or is not eligible for the cleaner. Times in ms since 1970 by the broker's clock."""
 
     topic: str
     partition: int
@@ -74,7 +74,7 @@ class PartitionExplanation:
 
 
 class Explaining:
-    """The explanations of some logs, one after the other, each as of the moment at which it is asked for."""
+    """The explanations of some logs, one after the other, each for the moment at which it is requested."""
 
     def __init__(
         self, services: Services, logs: Sequence[Log], opened: Mapping[int, UnclosedTransaction], time_slice: TimeSlice
@@ -87,12 +87,12 @@ class Explaining:
 
     @classmethod
     async def of(cls, services: Services, logs: Sequence[Log], time_slice: TimeSlice) -> Explaining:
-        """Begin, with a look at the open transactions of all."""
+        """Begin, after reading the open transactions of all logs."""
         return cls(services, logs, await _open_transactions(services, time_slice), time_slice)
 
     async def next(self) -> PartitionExplanation:
         """Explain the next log."""
-        if self._time_slice.is_over():  # a log of one segment is one piece
+        if self._time_slice.is_over():  # a log of one segment is one step
             await self._time_slice.next()
         log = next(self._logs)
         if not log.is_surveyed or not log.segments.active.is_ready:
@@ -101,8 +101,9 @@ class Explaining:
         status = await run_cooperatively(next(self._statuses), self._time_slice)
         hanging = self._unheard_of(status)
         if hanging:
-            # A coordinator knows of a transaction for longer than a log has it open. So what is open in the log before and after
-            # coordinators were asked again, and they have not heard of, hangs; what began since may be told next time.
+            # A coordinator knows a transaction for longer than the log has it open. So a transaction hangs if the log has it
+            # open before and after the coordinators were asked again, and they do not know it. One that began since may be
+            # reported next time.
             was_any_away = self._is_any_away()
             self._opened = await _open_transactions(self._services, self._time_slice)
             (again,) = self._services.cleaning.statuses([log], aborted_at_ms=self._aborted_at_ms)
@@ -125,14 +126,14 @@ class Explaining:
 
 
 def _survey(log: Log) -> None:
-    """Read what has to be known of a log since a start; what cannot be read is told by who wants to know it."""
+    """Read what must be known of a log since a start. A read error is reported by later callers."""
     log.survey()
     with suppress(Exception):
         log.segments.active.get_ready()
 
 
 def as_json(explained: PartitionExplanation) -> dict[str, Any]:
-    """For `json.dumps`: the fields of `CleanerStatus.as_json`, and what is told here beside them."""
+    """Convert for `json.dumps`: the fields of `CleanerStatus.as_json`, and those of the explanation."""
     told = asdict(explained)
     told.pop("cleaner")
     return explained.cleaner.as_json() | told
@@ -179,7 +180,7 @@ def _explained(
 
 
 def _rolls_when_advanced_ms(log: Log) -> int | None:
-    """See `PartitionExplanation`; None too where the log cannot be read, which is told elsewhere."""
+    """See `PartitionExplanation`; None also if the log cannot be read, which is reported elsewhere."""
     try:
         until_ms = None if log.failure is not None else open_until_ms(log)
     except (OSError, KafkaError):
@@ -188,7 +189,7 @@ def _rolls_when_advanced_ms(log: Log) -> int | None:
 
 
 def _jitter_sentence(config: LogConfig) -> str:
-    """That the segments of a topic may be as small as its appends; nothing where none is for its jitter."""
+    """Say that the segments of a topic may be as small as its appends; empty if the jitter cannot cause that."""
     grows_ms, jitter_ms = config.roll_after_ms, min(config.segment_jitter_ms, config.segment_ms)
     if jitter_ms - 1 <= grows_ms:
         return ""
@@ -199,7 +200,7 @@ def _jitter_sentence(config: LogConfig) -> str:
 
 
 def _move_sentence(services: Services, tp: TopicPartition) -> str | None:
-    """That it moves to another data directory, and how far that is."""
+    """Say that the partition moves to another data directory, with the progress."""
     move = services.moves.under_way.get(tp)
     if move is None:
         return None
@@ -244,7 +245,8 @@ def _facts(producer_id: int, first_offset: int, known: UnclosedTransaction | Non
 
 
 async def _open_transactions(services: Services, time_slice: TimeSlice) -> Mapping[int, UnclosedTransaction]:
-    """By producer id; nothing if nobody has used transactions since the start, and none is left from before."""
+    """Return open transactions by producer id; empty if no client has used transactions since the start, and none is left from
+    before."""
     at_work = services.coordinators.transactions_at_work
     if at_work is None:
         return {}

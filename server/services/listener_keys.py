@@ -1,7 +1,7 @@
-"""The keys and certificates of all TLS listeners: made at the start, and made anew when options or files change.
+"""Keys and certificates of all TLS listeners: loaded at the start, and again when options or files change.
 
-A change never ends a connection: those that are open keep what they began with. What cannot be used changes nothing: a change of
-options is refused, a change of files is told in one line, and looked at again with the next one.
+A change never ends a connection: open ones keep the keys that they began with. Invalid keys change nothing: a change of options
+is refused, a change of files is reported in one line, and tried again with the next change of the files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.tls")
 
 LOOK_EVERY_S = 5.0
-"""How soon a change of the files is seen."""
+"""Interval of the checks for changed files."""
 _FILES = "files of listeners"
 
 
@@ -42,7 +42,7 @@ Prepared = Sequence[tuple[Listener, "TlsContext"]]
 
 
 class ListenerKeys:
-    """Those of one broker."""
+    """Keys of one broker's listeners."""
 
     def __init__(self, nodes: Iterable[Node], live_config: LiveConfig) -> None:
         self._live_config = live_config
@@ -53,13 +53,13 @@ class ListenerKeys:
             if listener.security_protocol in OVER_TLS
         ]
         self._refused: dict[TlsSettings, dict[str, Stamp]] = {}
-        """What files looked like that could not be used."""
+        """Stamps of files that could not be used."""
 
     def check(self) -> None:
-        """Make them as the start was told, and keep none: for a start before which nobody can have set others. Blocks.
+        """Load all keys of the static configuration, and keep none: for a first start, without stored options. Blocks.
 
         Raises:
-            ConfigError: As `open`.
+            ConfigError: See `open`.
         """
         if not self._secured:
             return
@@ -68,10 +68,10 @@ class ListenerKeys:
             make(self._live_config.static.node(node_id), listener)
 
     def open(self) -> None:
-        """Make them all. Blocks.
+        """Load all keys. Blocks.
 
         Raises:
-            ConfigError: A listener cannot have what it is to have; one line.
+            ConfigError: A listener's keys cannot be loaded; one line.
         """
         if not self._secured:
             return
@@ -85,7 +85,8 @@ class ListenerKeys:
             listener.tls = ListenerTls(made)
 
     def _first(self, make: _ContextMaking, node_id: int, listener: Listener) -> TlsContext:
-        """As its options are now; as the start was told, where what clients have set since is of no use any more."""
+        """Load keys as the present options say; or as the static configuration says, if stored options are not usable any
+        more."""
         try:
             return make(self._live_config.of(node_id), listener)
         except ConfigError as error:
@@ -98,17 +99,18 @@ class ListenerKeys:
             return made
 
     def concerns(self, names: Iterable[str]) -> bool:
-        """Whether a change of these options may be one of keys."""
+        """Return whether a change of these options may change keys."""
         return bool(self._secured) and any("ssl." in name for name in names)
 
     async def prepared(self, configs: Mapping[int, BrokerConfig], *, anew: bool) -> Prepared:
-        """What listeners are to have once nodes run with these configs (by node id); `take` puts it in its place.
+        """Load the keys for nodes with these configs (by node id); `take` puts them into use.
 
         Args:
-            anew: Read files again even where no option changes.
+            anew: Read files again even if no option changes.
 
         Raises:
-            KafkaError: INVALID_REQUEST: it cannot be had, or clients would notice; nothing has changed.
+            KafkaError: INVALID_REQUEST: keys cannot be loaded, or the new certificate breaks `check_follows`; nothing has
+                changed.
         """
         try:
             return await in_thread(Work.HOUSEKEEPING, _FILES, self._prepared, configs, anew)
@@ -132,14 +134,14 @@ class ListenerKeys:
         return prepared
 
     def take(self, prepared: Prepared) -> None:
-        """From now on connections begin with these."""
+        """Use these keys for new connections."""
         for listener, made in prepared:
             assert listener.tls is not None
             listener.tls.present = made
             log.info("listener %s: reloaded keys and certificates", listener.name)
 
     async def run(self) -> None:
-        """Look at the files now and then until cancelled."""
+        """Check the files at intervals, until cancelled."""
         if self._secured:
             while True:
                 await trio.sleep(LOOK_EVERY_S)
@@ -149,10 +151,10 @@ class ListenerKeys:
                     log.exception("cannot check the key files; the current keys remain in use")
 
     async def look(self) -> None:
-        """Take over files that have changed."""
+        """Load files that have changed."""
         present = {listener.tls.present for _, listener in self._secured if listener.tls is not None}
         for old, new in (await in_thread(Work.HOUSEKEEPING, _FILES, self._changed, present)).items():
-            # Whoever has changed options meanwhile has read the files, too.
+            # A change of options during the check has read the files as well.
             self.take(
                 [
                     (listener, new)
@@ -184,7 +186,7 @@ class ListenerKeys:
 
 
 class _ContextMaking:
-    """Makes contexts; nodes with equal settings share one."""
+    """Maker of TLS contexts; nodes with equal settings share one."""
 
     def __init__(self) -> None:
         from ..security.tls.contexts import make_context
@@ -198,7 +200,7 @@ class _ContextMaking:
         self._made: dict[TlsSettings, TlsContext] = {}
 
     def __call__(self, config: BrokerConfig, listener: Listener) -> TlsContext:
-        """Raises ConfigError."""
+        """Return the context of a listener. Raises ConfigError."""
         settings = self.settings(config, listener)
         if settings not in self._made:
             self._made[settings] = self._make_context(settings)

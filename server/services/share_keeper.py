@@ -1,4 +1,4 @@
-"""The share coordinator as the group coordinator asks it (`groups.share.states`): many partitions of a group at a time."""
+"""Access of the group coordinator to the share coordinator (`groups.share.states`): many partitions of a group at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOTHING = StateSummary(UNKNOWN_OFFSET, 0, -1)
 
 
 class ShareKeeper:
-    """What is begun or forgotten is on disk, as far as `flush.messages` asks for it, when it is told."""
+    """Client of the share coordinator. When a call returns, its changes are on disk if `flush.messages` requires it."""
 
     def __init__(self, states: ShareStateService) -> None:
         self._states = states
@@ -58,7 +58,7 @@ class ShareKeeper:
     async def _each(
         self, group_id: str, partitions: Mapping[bytes, Iterable[int]], act: Callable[[SharePartitionKey], None]
     ) -> Refusals:
-        """Do it for each partition, in turns; then wait once for each partition of the topic that it is kept in."""
+        """Call `act` for each partition, in time slices; then wait once for each partition of the state topic."""
         if not self._states.coordinator.shards:
             await self._states.ensure_topic()
         time_slice = TimeSlice()

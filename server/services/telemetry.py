@@ -1,4 +1,4 @@
-"""Metrics that clients push, as handlers see them; loaded when the first client asks."""
+"""Client metrics, as handlers see them; loaded with the first request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("ottla.telemetry")
 
 
 class Telemetry:
-    """Of one broker. Without a receiver clients are not told that metrics are taken, and what they push all the same goes."""
+    """Client metrics of one broker. Without a receiver the APIs are not advertised, and pushed metrics are dropped."""
 
     def __init__(self, config: LiveConfig, rng: random.Random) -> None:
         self._config = config
@@ -32,10 +32,10 @@ class Telemetry:
         self._reading = trio.Lock()
         self._changes = 1
         self._taken = 0
-        """Of the changes of subscriptions those that `_instances` know."""
+        """Number of subscription changes that `_instances` know."""
 
     def open(self) -> None:
-        """Make ready who receives. Blocks. Raises OSError if that is a directory that cannot be made."""
+        """Make the receiver. Blocks. Raises OSError if that is a directory that cannot be created."""
         _ = self._receiver
 
     @property
@@ -43,7 +43,7 @@ class Telemetry:
         return self._config.static.telemetry is not None
 
     async def instances(self) -> Instances:
-        """The clients that push; they know the subscriptions of now."""
+        """Return the clients that push, with the present subscriptions."""
         if self._instances is None:
             from ..telemetry.instances import Instances
 
@@ -56,11 +56,11 @@ class Telemetry:
         return self._instances
 
     def subscriptions_changed(self) -> None:
-        """The subscriptions in the catalog are others now."""
+        """Note that the subscriptions in the catalog have changed."""
         self._changes += 1
 
     async def receive(self, codec: int, data: bytes, facts: dict[str, Any]) -> ErrorCode:
-        """Give the receiver what a client pushed; INVALID_RECORD if that cannot be unpacked, or the receiver raises."""
+        """Give a client's report to the receiver; INVALID_RECORD if that cannot be unpacked, or the receiver raises."""
         receive = self._receiver
         if receive is None:
             return ErrorCode.NONE
@@ -68,7 +68,7 @@ class Telemetry:
             await trio.to_thread.run_sync(
                 self._hand_over, receive, codec, data, facts, limiter=self._one_at_a_time, abandon_on_cancel=True
             )
-        except Exception as error:  # noqa: BLE001 -- whatever a receiver of the program around raises
+        except Exception as error:  # noqa: BLE001 -- any error of a receiver function of the program
             self._failures.tell(
                 logging.ERROR, "client metrics of %s were rejected: %.500s", facts["client_instance_id"], error
             )

@@ -1,4 +1,5 @@
-"""Metrics that clients push (KIP-714): whom to ask for which, and who gets them.
+"""Metrics that clients push (KIP-714): which clients send which metrics, and their receivers.
 
-`subscriptions` (what is wanted of whom), `instances` (clients that push, and when they may), `receivers` (who gets it).
+`subscriptions` (the metrics that clients must send), `instances` (pushing clients, and when they may push), `receivers` (where
+reports go).
 """

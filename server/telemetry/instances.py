@@ -1,6 +1,6 @@
-"""Client instances that push metrics (KIP-714): what each is asked for, and whether it may push now.
+"""Client instances that push metrics (KIP-714): the metrics of each, and whether it may push now.
 
-In memory only, the most recent INSTANCES_MAX: one that is forgotten asks again.
+In memory only, the most recent INSTANCES_MAX: one that was dropped asks again.
 """
 
 from __future__ import annotations
@@ -23,45 +23,47 @@ from .subscriptions import ALL_METRICS, DEFAULT_INTERVAL_MS, Subscription, subsc
 log = logging.getLogger("ottla.telemetry")
 
 CODECS = range(5)
-"""None, gzip, snappy, lz4, zstd."""
+"""Codecs: none, gzip, snappy, lz4, zstd."""
 
 INSTANCES_MAX = 16_384
-"""As many as Apache Kafka keeps."""
+"""Largest number of instances, as in Apache Kafka."""
 
 LISTS_MAX = 1_000
-"""Of metrics, that are known again. Where many subscriptions choose by client id, each client may be asked for others."""
+"""Largest number of distinct metric lists that are kept. If many subscriptions select by client id, each client may have its
+own list."""
 
 EXPIRY_MS = 60_000
-"""An instance that is silent for so long, and for three of its intervals, is forgotten."""
+"""An instance without requests for this time, and for three of its intervals, is dropped."""
 
 RESERVED = (ZERO_UUID, b"\0" * 15 + b"\1")
-"""Ids that no instance has."""
+"""Ids that no instance may have."""
 
 
 @dataclass(slots=True)
 class Instance:
-    """One of them, under the subscriptions of `version`."""
+    """A client instance, under the subscriptions of `version`."""
 
     subscription_id: int
     interval_ms: int
     metrics: tuple[str, ...]
     version: int
     connection: weakref.ref[object]
-    """By which it came; from another one it begins anew, as Apache Kafka forgets it at the end of its connection."""
+    """Connection of the instance; on another one it starts again, as Apache Kafka drops it at the end of its connection."""
     asked_ms: float = -math.inf
     pushed_ms: float = -math.inf
     seen_ms: float = -math.inf
     is_terminating: bool = False
 
     def may_ask(self, elapsed_ms: float) -> bool:
-        """Whether it has waited for an interval since its last request; notes this one if so."""
+        """Return whether an interval has passed since its last request; then notes this one."""
         if elapsed_ms - max(self.asked_ms, self.pushed_ms) < self.interval_ms:
             return False
         self.asked_ms = elapsed_ms
         return True
 
     def may_push(self, elapsed_ms: float) -> bool:
-        """Likewise; after it was told its subscription it may at once, as its first push comes with jitter."""
+        """Return whether it may push now; then notes this push. It may push at once after it got its subscription, as its first
+        push has jitter."""
         if self.asked_ms <= self.pushed_ms and elapsed_ms - self.pushed_ms < self.interval_ms:
             return False
         self.pushed_ms = elapsed_ms
@@ -70,23 +72,23 @@ class Instance:
 
 @dataclass(slots=True)
 class Instances:
-    """Those of one broker. Times are elapsed milliseconds. What looks at all subscriptions does so in turns."""
+    """Instances of one broker. Times are elapsed milliseconds. Scans of all subscriptions let other tasks run."""
 
     rng: random.Random
     _subscriptions: dict[str, tuple[Texts, Subscription]] = field(default_factory=dict)
-    """By name, with the texts that they are made of."""
+    """Subscriptions by name, with their texts."""
     _version: int = 0
     _by_id: OrderedDict[bytes, Instance] = field(default_factory=OrderedDict)
-    """The one that was silent longest first."""
+    """Instances by id, the one without requests for longest first."""
     _metrics: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
-    """Those that instances are asked for, each once: thousands are asked for the same."""
+    """The metric lists of instances, each once: thousands have the same."""
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     async def subscribe(self, subscriptions: Mapping[str, Texts]) -> None:
-        """These are all subscriptions from now on; who asks again is told at once. One that means nothing is passed over, with a
-        line in the log: they have been checked, but may have been written by another hand."""
+        """Replace all subscriptions; an instance that asks again gets them at once. An invalid one is skipped, with a line in
+        the log: it was checked when it was set, but the catalog may have been edited."""
         time_slice, held = TimeSlice(), dict[str, tuple[Texts, Subscription]]()
         async for name, texts in time_slice.each(subscriptions.items()):
             known = self._subscriptions.get(name)
@@ -103,7 +105,8 @@ class Instances:
     async def ask(
         self, instance_id: bytes, facts: Mapping[str, str | None], connection: object, elapsed_ms: float
     ) -> tuple[bytes, Instance | ErrorCode]:
-        """The instance that asks what to send, and its id, a new one for ZERO_UUID; THROTTLING_QUOTA_EXCEEDED too soon."""
+        """Return the instance that asks for its subscription, and its id, a new one for ZERO_UUID; THROTTLING_QUOTA_EXCEEDED if
+        it asks too soon."""
         if instance_id == ZERO_UUID:
             instance_id = self._new_id()
         instance = await self._instance(instance_id, facts, connection, elapsed_ms)
@@ -122,7 +125,7 @@ class Instances:
         size_bytes: int,
         size_bytes_max: int,
     ) -> ErrorCode:
-        """Whether what an instance pushes is taken; NONE if so."""
+        """Return whether a push is accepted; NONE if so."""
         if instance_id in RESERVED:
             return ErrorCode.INVALID_REQUEST
         instance = await self._instance(instance_id, facts, connection, elapsed_ms)
@@ -157,9 +160,7 @@ class Instances:
 
     async def _made(self, instance_id: bytes, facts: Mapping[str, str | None], connection: object) -> Instance:
         time_slice, version, meant = TimeSlice(), self._version, list[Subscription]()
-        async for _, each in time_slice.each(
-            self._subscriptions.values()
-        ):  # another dict, should they change meanwhile
+        async for _, each in time_slice.each(self._subscriptions.values()):  # another dict, if they change during this
             if each.means(facts):
                 meant.append(each)
         metrics = tuple(sorted({name for each in meant for name in each.metrics}))

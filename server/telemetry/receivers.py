@@ -1,4 +1,4 @@
-"""Who gets the metrics that clients push: a function of the program around, or files in a directory."""
+"""Receivers of the metrics that clients push: a function of the program, or files in a directory."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from ...protocol.compression import decompress
 from ...storage.disk.own_files import PRIVATE_DIRECTORY, check_data_dir, make_directory, open_file
 
 FILES_MAX = 10_000
-"""Reports in a directory; the oldest that this broker wrote go."""
+"""Largest number of reports in a directory; the oldest ones of this broker are deleted."""
 
 FILES_BYTES_MAX = 1 << 30
-"""Of them together: whoever may connect may push."""
+"""Largest size of all reports: any client that may connect may push."""
 
 UNPACKED_BYTES_MAX = 16 << 20
-"""Of one report."""
+"""Largest size of one report, unpacked."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientMetrics:
-    """What a client pushed."""
+    """A client's report."""
 
     client_instance_id: str
-    """As Apache Kafka writes ids: 22 characters."""
+    """Id in Apache Kafka's format: 22 characters."""
     client_id: str | None
     software_name: str | None
     software_version: str | None
     client_address: str
     received_ms: int
-    """By the broker's clock."""
+    """Time of receipt by the broker's clock."""
     is_terminating: bool
-    """Whether it is the client's last."""
+    """Whether it is the client's last report."""
     otlp: bytes
     """OpenTelemetry's MetricsData v1 in protobuf, unpacked."""
 
 
 Receiver: TypeAlias = Callable[[ClientMetrics], object]
-"""Called in a worker thread, one report at a time; the client of one for which it raises is told INVALID_RECORD."""
+"""Function that is called in a worker thread, one report at a time; if it raises, the client gets INVALID_RECORD."""
 
 
 def receiver_of(wanted: str | Receiver) -> Receiver:
-    """The receiver that is meant: a function as it is, a path as a directory of reports.
+    """Make the receiver: a function itself, or a directory of reports for a path.
 
     Raises:
-        OSError: The directory is not there and cannot be made, or another user may write to it.
+        OSError: The directory cannot be created, or another user may write to it.
     """
     if callable(wanted):
         return wanted
@@ -59,13 +59,13 @@ def receiver_of(wanted: str | Receiver) -> Receiver:
 
 
 class Directory:
-    """Writes each report as two files, `MILLISECONDS-INSTANCE-NUMBER.otlp` and what is known of the client beside it in
-    `….json`; the first appears whole, when the second is there."""
+    """Directory that gets each report as two files: `MILLISECONDS-INSTANCE-NUMBER.otlp`, and `….json` with facts about the
+    client. The first appears complete, after the second."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written: deque[tuple[str, int]] = deque()
-        """Names and sizes."""
+        """Names and sizes of written reports."""
         self._written_bytes = 0
         self._count = 0
 
@@ -76,7 +76,7 @@ class Directory:
         otlp = facts.pop("otlp")
         about = json.dumps(facts, indent=1).encode("utf-8", "backslashreplace")
         size_bytes = len(about) + len(otlp)
-        self._written.append((name, size_bytes))  # first: of one that fails there may be a part
+        self._written.append((name, size_bytes))  # first: a failed write may leave a part
         self._written_bytes += size_bytes
         while len(self._written) > FILES_MAX or self._written_bytes > FILES_BYTES_MAX:
             self._remove_oldest()
@@ -97,5 +97,5 @@ class Directory:
 
 
 def unpacked(codec: int, data: bytes) -> bytes:
-    """The bytes of a report. Raises as `protocol.compression.decompress`."""
+    """Return the unpacked bytes of a report. Raises as `protocol.compression.decompress` does."""
     return bytes(decompress(codec, data, max_bytes=UNPACKED_BYTES_MAX, max_frames=UNPACKED_BYTES_MAX >> 9))

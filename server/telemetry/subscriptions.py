@@ -1,4 +1,4 @@
-"""Subscriptions of client metrics: which clients shall send which metrics, and how often. Their texts are in the catalog."""
+"""Subscriptions of client metrics: which clients send which metrics, and how often. Their texts are in the catalog."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DEFAULT_INTERVAL_MS = 300_000
 ALL_METRICS = "*"
 
 PATTERNS_MAX = 20
-"""Of one subscription. Each is matched with every client that comes."""
+"""Largest number of patterns in one subscription. Each is matched with every new client."""
 
 METRICS_MAX = 100
-"""Of one subscription. A client is asked for those of all that mean it, in one answer."""
+"""Largest number of metrics in one subscription. A client gets those of all matching subscriptions in one response."""
 
 SUBSCRIPTIONS_MAX = 100
-"""All are looked at for every client that comes."""
+"""Largest number of subscriptions. All are matched with every new client."""
 
 MATCHED_BY = (
     "client_id",
@@ -32,27 +32,27 @@ MATCHED_BY = (
     "client_source_address",
     "client_source_port",
 )
-"""What a client may be chosen by."""
+"""Properties of a client that subscriptions may match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One of them. A client is meant when each expression matches the whole of what it says of itself."""
+    """A subscription. It applies to a client if each expression matches the whole of its property."""
 
     interval_ms: int
     metrics: tuple[str, ...]
     match: Mapping[str, Expression]
 
     def means(self, client: Mapping[str, str | None]) -> bool:
-        """Whether a client is meant of whom this is known, by the names of MATCHED_BY."""
+        """Return whether the subscription applies to a client with these properties, by the names of MATCHED_BY."""
         return all(_matches(expression, client.get(name)) for name, expression in self.match.items())
 
 
 def subscription_of(texts: Texts) -> Subscription:
-    """What these configs mean.
+    """Make the subscription of these configs.
 
     Raises:
-        KafkaError: INVALID_CONFIG, INVALID_REQUEST for an unknown name and an interval out of bounds, as Apache Kafka has it.
+        KafkaError: INVALID_CONFIG, INVALID_REQUEST for an unknown name and an interval out of bounds, as in Apache Kafka.
     """
     for name in texts:
         if name not in CLIENT_METRICS_OPTIONS:

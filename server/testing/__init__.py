@@ -1,7 +1,7 @@
-"""What the pytest plugin does once a test has asked for a broker.
+"""Implementation of the pytest plugin, loaded once a test has requested a broker.
 
-`run` is the heart: the brokers of a run, and what is done before a test and after one that failed. `options` and `settings`
-(which there are, and what was asked for), `reports` (what a failed test shows: log lines, and what lies in topics),
-`plain_imports` keeps pytest's hands off our modules.
+`run` is the core: the brokers of a run, and the work before a test and after a failed one. `options` and `settings` (the
+plugin's options, and their values), `reports` (what a failed test shows: log lines, and the contents of topics),
+`plain_imports` keeps pytest from rewriting our modules.
 PYTEST_DONT_REWRITE
 """

@@ -1,16 +1,17 @@
-"""The plugin's options. Loaded by every pytest run, as the plugin itself. PYTEST_DONT_REWRITE"""
+"""Options of the plugin. Loaded by every pytest run, like the plugin itself. PYTEST_DONT_REWRITE"""
 
 from __future__ import annotations
 
 
 class Setting:
-    """`--kafka-NAME`, in an ini file `kafka_NAME`, in the environment `OTTLA_KAFKA_NAME`; the first that is given counts."""
+    """A setting: `--kafka-NAME`, `kafka_NAME` in an ini file, `OTTLA_KAFKA_NAME` in the environment; the first one given
+    counts."""
 
     def __init__(self, name: str, help: str, metavar: str = "", *, is_list: bool = False) -> None:
         self.name = name
         self.help = help
         self.metavar = metavar
-        """What its value is called; empty: it is on or off."""
+        """Placeholder of its value in the help; empty for a switch."""
         self.is_list = is_list
 
     @property

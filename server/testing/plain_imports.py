@@ -1,7 +1,7 @@
-"""Keeps pytest from rewriting the broker's own modules.
+"""Keep pytest from rewriting the broker's own modules.
 
-pytest rewrites the assertions of every distribution that has a plugin, so that failures show values. For two hundred modules
-of a broker that takes half a second wherever bytecode is not kept (a fresh checkout, a container), and shows a user nothing.
+pytest rewrites the assertions of every distribution that has a plugin, so that failures show values. For two hundred modules of
+a broker that takes half a second without stored bytecode (in a fresh checkout, a container), and has no use for a user.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 class PlainFinder:
-    """Finds our modules as if pytest were not there, when it stands before pytest's finder."""
+    """Finder for our modules without pytest's rewriting; must come before pytest's finder."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -21,7 +21,7 @@ class PlainFinder:
 
 
 def keep_from_rewriting() -> None:
-    """From now on, for whatever is loaded in this process."""
+    """Install the finder, for all modules that are loaded later in this process."""
     if PlainFinder in sys.meta_path:
-        sys.meta_path.remove(PlainFinder)  # pytest within pytest has put another finder before it
+        sys.meta_path.remove(PlainFinder)  # pytest within pytest has put another finder in front of it
     sys.meta_path.insert(0, PlainFinder)

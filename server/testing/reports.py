@@ -1,6 +1,7 @@
-"""What a failed test shows of its brokers: their log lines, and what lies at the end of topics.
+"""Report of a failed test on its brokers: their log lines, and the last records of topics.
 
-Log lines are kept without a trace in the user's own logging. The text of topics is bounded, and never the reason that a report fails.
+Log lines are kept without any effect on the user's own logging. The text about topics is bounded, and an error in it never
+prevents a report.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from ..runtime.floods import LogLines
 
 LINES_KEPT = 1000
 _LEVEL = logging.INFO - 1
-"""Ours, and recognizable: a level that somebody else sets while we listen is theirs."""
+"""Level of our own handler, which is recognizable: another level that is set during the run is the user's."""
 
 
 class BrokerLog(logging.Handler):
-    """Listens to the brokers' loggers from INFO on.
+    """Handler that keeps the lines of the brokers' loggers from INFO on.
 
-    What would have reached other handlers without us, and nothing else, still does: pytest's `caplog` and a user's log file
-    see no line more and none less.
+    Other handlers get exactly the records that they would get without it: pytest's `caplog` and a user's log file do not
+    change.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(LogLines("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
         self.lines: deque[tuple[int, str]] = deque(maxlen=LINES_KEPT)
-        """Numbered from 0 on."""
+        """Lines, numbered from 0 on."""
         self.count = 0
         self._logger = logging.getLogger("ottla")
         self._level_before = self._logger.level
@@ -40,7 +41,7 @@ class BrokerLog(logging.Handler):
         self._logger.addHandler(self)
 
     def detach(self) -> None:
-        """Leave logging as it was found, but for what others changed meanwhile."""
+        """Restore logging, except for later changes by others."""
         self._logger.removeHandler(self)
         if self._logger.level == _LEVEL:
             self._logger.setLevel(self._level_before)
@@ -49,34 +50,35 @@ class BrokerLog(logging.Handler):
         try:
             self.lines.append((self.count, self.format(record)))
             self.count += 1
-        except Exception:  # noqa: BLE001 -- words that do not fit: whoever has logged them goes on, as with all handlers
+        except Exception:  # noqa: BLE001 -- a line cannot be formatted: its caller continues, as with all handlers
             self.handleError(record)
         if record.levelno < self._level_without_us(record.name):
-            # Handlers behind us, the root logger's among them, take no record below their level: none has one below this.
+            # Later handlers, including those of the root logger, take no record below their level, and none has a level below
+            # this.
             record.levelno = -1
 
     def _level_without_us(self, name: str) -> int:
-        """What a logger would let pass: a level of its own, or of one between it and ours, holds as it is."""
+        """Return the level that a logger would have without ours: its own, or that of a logger between it and ours."""
         own = logging.getLogger(name).getEffectiveLevel()
         if own != _LEVEL:
             return own
         return self._level_before or logging.getLogger().getEffectiveLevel()
 
     def since(self, number: int, at_most: int) -> list[str]:
-        """The lines from `number` on, the last `at_most` of them."""
+        """Return the lines from `number` on, the last `at_most` of them."""
         return [text for index, text in self.lines if index >= number][-at_most:]
 
 
 TOPICS, PARTITIONS, RECORDS, CHARS = 5, 8, 10, 80
-"""At most so many of each are shown."""
+"""Largest number of each that is shown."""
 OFFSETS_LOOKED_AT = 10_000
-"""Of a partition, from its end; a compacted one may have few records there."""
+"""Number of offsets that are read from the end of a partition; a compacted one may have few records there."""
 TIME_LIMIT_S = 2.0
-"""For one answer: the broker may be what failed."""
+"""Time limit for one response: the broker may be what failed."""
 
 
 def tails(bootstrap: str, topics: Iterable[str], security: Security = PLAIN) -> str:
-    """The last records of each topic, by partition; of one that cannot be read, the reason."""
+    """Format the last records of each topic, by partition; for an unreadable topic, the reason."""
     names = sorted(topics)
     lines: list[str] = []
     with Kafka(bootstrap, client_id="ottla-report", timeout_s=TIME_LIMIT_S, security=security) as kafka:
@@ -85,7 +87,7 @@ def tails(bootstrap: str, topics: Iterable[str], security: Security = PLAIN) -> 
                 lines += _tail(kafka, name)
             except (KafkaError, ProtocolError, OSError) as error:
                 lines.append(f"topic {name}: cannot be read: {error}")
-                break  # It takes its time to find out, and would for the others, too.
+                break  # The error takes its time, and would for the other topics as well.
     if len(names) > TOPICS:
         lines.append(f"… and {len(names) - TOPICS} more topics: {', '.join(names[TOPICS:])[:200]}")
     return "\n".join(lines)
@@ -102,7 +104,7 @@ def _tail(kafka: Kafka, topic: str) -> Iterator[str]:
 
 
 def _last(kafka: Kafka, topic: str, partition: int, start: int, end: int) -> Collection[Record]:
-    """The last records below `end`: further back only where compaction has left few, as records may be large."""
+    """Return the last records below `end`: it reads further back only if compaction has left few, as records may be large."""
     back = RECORDS
     while True:
         first = max(start, end - back)

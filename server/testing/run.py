@@ -1,6 +1,6 @@
-"""One pytest run (of one xdist worker): its brokers, what is done before a test, what is said of one that failed.
+"""One pytest run (of one xdist worker): its brokers, the work before a test, and the report of a failed one.
 
-Made by the first fixture that is asked for, and a plugin of pytest from then on; a run that asks for none knows nothing of it.
+Made by the first fixture that is requested, and a pytest plugin from then on; a run without fixtures does not load it.
 """
 
 from __future__ import annotations
@@ -34,43 +34,43 @@ FIXTURES = {
     "kafka_group_id",
 }
 SHARED = {"kafka_broker", "kafka_bootstrap", "kafka_topic"}
-"""Those that lead to the one broker of the run."""
+"""Fixtures that use the one broker of the run."""
 LOG_LINES = 100
-"""Of the broker's log, at most so many are shown with a test that failed."""
+"""Largest number of lines of the broker's log that are shown with a failed test."""
 NAME_CHARS = 80
-"""Of a test's name, so many go into the names of its topics and groups; Kafka takes 249 in all."""
+"""Number of characters of a test's name in the names of its topics and groups; Kafka allows 249 in all."""
 
 
 class KafkaRun:
-    """The brokers of a run and what its tests did to them. Its `pytest_…` methods are hooks."""
+    """The brokers of a run and the effects of tests on them. Its `pytest_…` methods are hooks."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.settings = read(config)
         self._log = BrokerLog()
         self._brokers: dict[Broker, str] = {}
-        """Their addresses; a test may have stopped one."""
+        """Addresses of the brokers; a test may have stopped one."""
         self._shared: Broker | None = None
         self._module: object = None
-        """Of the last test that used the shared broker."""
+        """Module of the last test that used the shared broker."""
         self._line = 0
         self._ends: dict[Broker, dict[bytes, int]] = {}
-        """As the running test found them."""
+        """Log ends of topics at the start of the test."""
         self._topics: set[str] = set()
-        """Made for the running test."""
+        """Topics that were created for the running test."""
         self._bootstrap = ""
         self._token = uuid.uuid4().hex[:6]
         self._numbers = count(1)
         config.pluginmanager.register(self, "ottla-run")
 
     def unique_name(self, item: Any) -> str:
-        """A name for a topic or a group that no other test, worker or run has."""
+        """Make a name for a topic or a group that no other test, worker or run has."""
         stem = re.sub(r"[^a-zA-Z0-9._-]+", "-", item.name)[:NAME_CHARS].strip("-") or "test"
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         return f"{stem}-{worker}-{self._token}-{next(self._numbers)}"
 
     @contextmanager
     def broker(self, options: Mapping[str, Any], *, is_shared: bool = False) -> Iterator[Broker]:
-        """A broker that runs while the block does."""
+        """Run a broker for the duration of the block."""
         if self.settings.external:
             pytest.skip(f"requires a broker in this process, but --kafka-external is {self.settings.external}")
         with Broker(**self.settings.broker_arguments(options)) as broker:
@@ -85,7 +85,7 @@ class KafkaRun:
 
     @contextmanager
     def external(self) -> Iterator[Kafka]:
-        """A client of the broker that runs elsewhere."""
+        """Connect a client to the external broker."""
         if not self.settings.external:
             pytest.skip("requires --kafka-external HOST:PORT")
         with Kafka(self.settings.external) as kafka:
@@ -93,7 +93,7 @@ class KafkaRun:
 
     @contextmanager
     def topic(self, item: Any, bootstrap: str) -> Iterator[str]:
-        """A topic that is there while the block runs, as the test's marker wants it."""
+        """Create a topic for the duration of the block, as the test's marker wants it."""
         partitions, configs = _marked(item, kafka_topic, kafka_topic())
         name = self.unique_name(item)
         security = self._security(bootstrap)
@@ -102,12 +102,12 @@ class KafkaRun:
         self._topics.add(name)
         self._bootstrap = bootstrap
         yield name
-        # The test may have deleted it, or stopped the broker: nothing that it was made for depends on this.
+        # The test may have deleted it, or stopped the broker: that is not an error.
         with suppress(KafkaError, OSError), Kafka(bootstrap, timeout_s=2, security=security) as kafka:
             kafka.delete_topic(name)
 
     def _security(self, bootstrap: str) -> Security:
-        """How clients secure their connections to one of our brokers."""
+        """Return the security settings of clients of one of our brokers."""
         return next((broker.security for broker, address in self._brokers.items() if address == bootstrap), PLAIN)
 
     @pytest.hookimpl(tryfirst=True)
@@ -158,7 +158,8 @@ class KafkaRun:
 
 
 def topic_ends(broker: Broker) -> list[tuple[str, bytes, int]]:
-    """Name, id and the sum of all log end offsets of each topic, internal ones aside; nothing of a broker that is away."""
+    """Return name, id and the sum of all log end offsets of each topic, without internal ones; empty if the broker is
+    stopped."""
 
     async def look() -> list[tuple[str, bytes, int]]:
         return [
@@ -182,7 +183,7 @@ def _module_of(item: pytest.Item) -> object:
 
 
 def _marked(item: pytest.Item, meaning: Callable[..., T], unmarked: T) -> T:
-    """What the nearest marker says that is called as `meaning`, a function of its arguments."""
+    """Return the values of the nearest marker named like `meaning`, a function of its arguments; or `unmarked`."""
     marker = item.get_closest_marker(meaning.__name__)
     if marker is None:
         return unmarked
@@ -193,10 +194,10 @@ def _marked(item: pytest.Item, meaning: Callable[..., T], unmarked: T) -> T:
 
 
 def kafka_reset(when: str = "test") -> str:
-    """The marker of this name."""
+    """Marker `kafka_reset`."""
     return when
 
 
 def kafka_topic(partitions: int = 1, configs: Mapping[str, ConfigValue] | None = None) -> TopicWanted:
-    """The marker of this name."""
+    """Marker `kafka_topic`."""
     return partitions, configs

@@ -1,4 +1,4 @@
-"""The plugin's options, wherever they were given: on the command line, in an ini file, in the environment."""
+"""Settings of the plugin, from the command line, an ini file, or the environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "n
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked for; None where nothing was."""
+    """Values of the settings; None for those not given."""
 
     external: str | None
     reset: str
@@ -30,17 +30,17 @@ class Settings:
     """Broker options by name."""
 
     def broker_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments of `ottla.Broker`: those given, and of the settings what they leave open."""
+        """Return the arguments of `ottla.Broker`: those given, completed by the settings."""
         settings = {"nodes": self.nodes, "profile": self.profile, "emulate": self.emulate, "tls": self.tls}
         arguments = {name: value for name, value in settings.items() if value is not None} | dict(given)
         overrides = given.get("overrides") or {}
-        if self.options and isinstance(overrides, Mapping):  # anything else `ottla.Broker` refuses
+        if self.options and isinstance(overrides, Mapping):  # `ottla.Broker` refuses any other type
             arguments["overrides"] = {**self.options, **overrides}
         return arguments
 
 
 def read(config: pytest.Config, environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of a run. Raises pytest.UsageError, in one line."""
+    """Read the settings of a run. Raises pytest.UsageError, in one line."""
     given = {setting.name: _given(setting, config, environment) for setting in SETTINGS}
     pairs = [pair.partition("=") for pair in given["option"] or ()]
     for name, equals, value in pairs:
@@ -58,7 +58,7 @@ def read(config: pytest.Config, environment: Mapping[str, str] = os.environ) -> 
 
 
 def reset(when: str) -> str:
-    """One of RESETS. Raises pytest.UsageError for anything else."""
+    """Check a value of `reset`, one of RESETS. Raises pytest.UsageError for anything else."""
     if when not in RESETS:
         close = get_close_matches(str(when), RESETS, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""

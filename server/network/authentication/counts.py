@@ -1,4 +1,4 @@
-"""How many clients have proved who they are, and how many have not, as Apache Kafka counts them."""
+"""Numbers of successful and failed authentications, as Apache Kafka counts them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...runtime.meters import Meter, Timer
 
 
 class Counts:
-    """Of one listener. Plain ones, where nobody proves anything, have none."""
+    """Authentications on one listener. A PLAINTEXT listener has none."""
 
     def __init__(self) -> None:
         self.succeeded = Meter()
@@ -18,11 +18,11 @@ class Counts:
         self.succeeded_again = Meter()
         self.failed_again = Meter()
         self.without_again = 0
-        """Of those that succeeded, clients that do not know how to log in again (KIP-368)."""
+        """Successful clients that cannot log in again (KIP-368)."""
         self.expired = 0
-        """Connections that were closed as their sessions were over."""
+        """Connections that were closed because their sessions had expired."""
         self.again = Timer()
-        """How long it took those who logged in again."""
+        """Durations of re-authentications."""
 
     def succeed(self, *, knows_sessions: bool = False) -> None:
         self.succeeded.mark(1, trio.current_time())
@@ -40,13 +40,13 @@ class Counts:
 
 
 class Authentications:
-    """Those of all listeners, since the broker began to serve."""
+    """Authentications on all listeners, since the broker began to serve."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[int, str], Counts] = {}
 
     def at(self, node_id: int, listener: str) -> Counts:
-        """Of a node's listener of this name."""
+        """Return the counts of a node's listener of this name."""
         found = self._counts.get((node_id, listener))
         if found is None:
             found = self._counts[node_id, listener] = Counts()

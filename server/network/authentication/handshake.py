@@ -1,7 +1,7 @@
-"""Before a client of a TLS listener is read: both come to terms, and its certificate, if it has shown one, says who it is.
+"""TLS handshake, before anything else is read; the client's certificate, if it has shown one, gives its principal.
 
-Who fails is told so by TLS, waits `connection.failed.authentication.delay.ms`, counting as a connection meanwhile, and is cut
-off with one line in the log.
+A client whose handshake fails gets a TLS alert and waits `connection.failed.authentication.delay.ms`, during which it counts as
+a connection. Then it is disconnected, with one line in the log.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ async def shake_hands(
     *,
     logs_in: bool,
 ) -> Principal:
-    """Who the client is.
+    """Do the handshake, and return the client's principal.
 
     Args:
-        logs_in: It is to do so next, and is counted then.
+        logs_in: Whether a SASL login follows; then that is counted instead.
 
     Raises:
-        HangUpError: They do not come to terms, or not in time.
-        PeerGoneError: The client has gone.
+        HangUpError: The handshake failed, or took too long.
+        PeerGoneError: The client has disconnected.
     """
     try:
         with trio.CancelScope(deadline=allowance.until_s) as patience:

@@ -1,9 +1,9 @@
-"""Before a client of a SASL listener is served: it says by which mechanism it logs in, and does so (KIP-43, KIP-152, KIP-368).
+"""SASL login, before a client is served: the client chooses a mechanism, then authenticates (KIP-43, KIP-152, KIP-368).
 
     ApiVersions, at most once          SaslHandshake          SaslAuthenticate, or bare tokens after a handshake of version 0
 
-Nothing else is read, nothing that is large, and nothing for long. Where sessions end, their clients may log in again, between
-requests: by the same mechanism, as the same principal. Who comes with another request after the end is cut off.
+Nothing else is read; size and time are limited. Where sessions end, clients may log in again, between requests, with the same
+mechanism and principal. A client that sends another request after the end of its session is disconnected.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ async def log_in(
     allowance: Allowance,
     counts: Counts,
 ) -> Session:
-    """Have a client log in.
+    """Let a client log in.
 
     Raises:
-        HangUpError: It did not, and has been told; or it took too long.
-        ProtocolError: It asked for something else, or its bytes are no request.
-        PeerGoneError: It has gone.
+        HangUpError: The login failed, and the client has received the error; or it took too long.
+        ProtocolError: The client sent another request, or bytes that are not a request.
+        PeerGoneError: The client has disconnected.
     """
     login = client.logging_in = Login(rules)
     talk = _Talk(login, desk, context, client, frames, send, rules, learning, allowance)
@@ -73,7 +73,7 @@ async def log_in(
 
 
 class _Talk:
-    """What is said until a client is known. `greet` and `identify` raise UnprovenError where it is to be sent away."""
+    """Dialogue with a client until it is authenticated. `greet` and `identify` raise UnprovenError if the login fails."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class _Talk:
         allowance: Allowance,
     ) -> None:
         self.last: Sequence[Part] = ()
-        """The answer with which it is sent away."""
+        """The response that is sent before the client is disconnected."""
         self._login = login
         self._desk = desk
         self._context = context
@@ -100,7 +100,7 @@ class _Talk:
         self._allowance = allowance
 
     async def greet(self) -> None:
-        """Until there is a mechanism."""
+        """Serve requests until a mechanism is chosen."""
         knows_versions = False
         while True:
             request = await self._request((API_VERSIONS_KEY, HANDSHAKE_KEY), "before login")
@@ -117,7 +117,7 @@ class _Talk:
                 knows_versions = body.error_code == ErrorCode.NONE
 
     async def identify(self) -> None:
-        """Until there is a principal."""
+        """Serve requests until there is a principal."""
         login = self._login
         if not login.has_headers:
             await take_bare_tokens(login, self._next, self._send)
@@ -156,7 +156,7 @@ class _Talk:
         return parse_request(frame, ELEMENTS_MAX)
 
     async def _next(self) -> memoryview:
-        if self._time_slice.is_over():  # there may be no end of requests for versions that nobody knows
+        if self._time_slice.is_over():  # a client may send ApiVersions in unknown versions without end
             await self._time_slice.next()
         most_bytes, why = self._rules.max_receive_bytes, MAX_RECEIVE
         if self._rules.is_limited_in_all and self._allowance.left_bytes < most_bytes:

@@ -1,4 +1,5 @@
-"""From a mechanism to a principal: what the handlers of SaslHandshake and SaslAuthenticate ask, at a login and at each that follows."""
+"""State of one login, from the mechanism to the principal: used by the handlers of SaslHandshake and SaslAuthenticate, also at
+re-authentication."""
 
 from __future__ import annotations
 
@@ -27,30 +28,30 @@ _SIZE = struct.Struct(">i").pack
 
 
 class Login:
-    """From a handshake to a principal: what the handlers of SaslHandshake and SaslAuthenticate ask.
+    """State of one login, which the handlers of SaslHandshake and SaslAuthenticate use.
 
     Args:
-        present: Who a client is that logs in again.
+        present: Present principal of a client that logs in again.
     """
 
     def __init__(self, rules: ListenerLogin, present: Principal | None = None) -> None:
         self.mechanism = ""
         self.has_headers = True
-        """Whether tokens come as SaslAuthenticate."""
+        """Whether tokens are in SaslAuthenticate requests."""
         self.principal: Principal | None = None
-        """Set when it is over, as the next one is."""
+        """Principal, once the login has succeeded. `lifetime_ms` is set at the same time."""
         self.lifetime_ms: int | None = None
-        """How long the session lasts that begins then; None: it does not end."""
+        """Lifetime of the session that begins then; None: it does not end."""
         self.knows_sessions = False
-        """Whether it knows how to log in again: SaslAuthenticate from version 1 on tells how long a session lasts."""
+        """Whether the client can log in again: SaslAuthenticate returns the session lifetime from version 1 on."""
         self.failure: str | None = None
-        """Why the client is to be sent away."""
+        """Reason for which the client will be disconnected."""
         self._rules = rules
         self._present = present
         self._conversation: Conversation | None = None
 
     def shake_hands(self, request: Request) -> SaslHandshakeResponse:
-        """Take the mechanism that the client has chosen."""
+        """Take the mechanism that the client has chosen, and answer."""
         mechanisms, mechanism = tuple(self._rules.mechanisms), request.body.mechanism
         if mechanism not in mechanisms and self._present is not None:
             raise HangUpError(f"client requested SASL mechanism {mechanism[:40]!r} for re-authentication")
@@ -62,7 +63,7 @@ class Login:
         return SaslHandshakeResponse(mechanisms=mechanisms)
 
     async def authenticate(self, request: Request) -> SaslAuthenticateResponse:
-        """Take a token, and answer. Raises HangUpError: it is larger than a login may be, which frames bound the first time only."""
+        """Take a token, and answer. Raises HangUpError if it is too large: frames bound it only at the first login."""
         self.knows_sessions |= request.version > 0
         if (size_bytes := len(request.body.auth_bytes)) > (most_bytes := self._rules.max_receive_bytes):
             raise HangUpError(f"SASL token too large ({size_bytes} bytes, limit {most_bytes}: {MAX_RECEIVE})")
@@ -81,7 +82,7 @@ class Login:
         return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told)
 
     async def respond(self, token: bytes) -> bytes:
-        """What the mechanism answers. Raises UnprovenError."""
+        """Return the mechanism's answer to a token. Raises UnprovenError."""
         conversation, rules = self._conversation, self._rules
         assert conversation is not None
         answer = await conversation.respond(token, rules.clock.now_ms())
@@ -98,14 +99,14 @@ class Login:
         return answer
 
     def is_refused(self, answer: Any) -> bool:
-        """Whether the client is to be sent away with this answer; somebody may have put it in the place of ours."""
+        """Return whether the login has failed with this answer, which a declared fault may have replaced."""
         if self.failure is None and answer is not None and answer.error_code != ErrorCode.NONE:
             self.failure = f"{ErrorCode(answer.error_code).name} (injected fault)"
         return self.failure is not None
 
 
 async def take_bare_tokens(login: Login, next_frame: Callable[[], Awaitable[memoryview]], send: Send) -> None:
-    """Take tokens that are no requests until there is a principal. Raises UnprovenError; nothing is sent then."""
+    """Take tokens without request headers until there is a principal. Raises UnprovenError, after which nothing is sent."""
     while login.principal is None:
         answer = await login.respond(bytes(await next_frame()))
         await send([_SIZE(len(answer)) + answer])

@@ -1,4 +1,4 @@
-"""Who a client is, and for how long (KIP-368)."""
+"""Session of an authenticated client: its principal and its lifetime (KIP-368)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.connection")
 
 AGAIN_MS_MIN = 1_000
-"""Who logs in again sooner is refused, as by Apache Kafka."""
+"""Shortest time between two re-authentications, as in Apache Kafka."""
 _FAILURES = Floods(log)
 
 
 class Session:
-    """Who a client is, and for how long. Where that ends, it stands between the client's requests and the `Desk`."""
+    """Session of a client. A session that ends takes the requests in front of the `Desk`."""
 
     def __init__(
         self, rules: ListenerLogin, desk: Desk, login: Login, counts: Counts, frames: FrameReader, send: Send
@@ -42,11 +42,11 @@ class Session:
         self._send = send
         self.mechanism = login.mechanism
         self._due_ms = math.inf
-        """When it ends, by the clock's elapsed time."""
+        """End of the session, by the clock's elapsed time."""
         self._last_ms = -math.inf
-        """When the client last began to log in again."""
+        """Start of the client's last re-authentication."""
         self._again: Login | None = None
-        """While it does."""
+        """Login state during a re-authentication."""
         self._has_failed = False
         self._begin(login)
 
@@ -57,7 +57,7 @@ class Session:
 
     @property
     def desk(self) -> Desk:
-        """Who is to be asked from now on: this, if it ends."""
+        """The desk for further requests: this session, if it ends."""
         return self._desk if self._due_ms == math.inf else self
 
     @property
@@ -66,32 +66,32 @@ class Session:
 
     @property
     def handlers(self) -> Session:
-        """As `Desk`."""
+        """This session, which checks each request."""
         return self
 
     @property
     def is_open(self) -> bool:
-        """As `Desk`."""
+        """Whether the desk is open, and no re-authentication has failed."""
         return self._desk.is_open and not self._has_failed
 
     @property
     def login(self) -> ListenerLogin | None:
-        """As `Desk`."""
+        """The desk's rules for logins."""
         return self._desk.login
 
     async def loaded(self, key: int) -> Handler:
-        """As `Desk`."""
+        """Load a handler, as the desk does."""
         return await self._desk.loaded(key)
 
     def context_for(self, client: Any) -> Any:
-        """As `Desk`."""
+        """Make a context, as the desk does."""
         return self._desk.context_for(client)
 
     def get(self, key: int) -> Handler | None:
-        """Who answers the next request.
+        """Return the handler of the next request.
 
         Raises:
-            HangUpError: The session has ended, or the client does not go on with logging in.
+            HangUpError: The session has ended, and the client has not logged in again.
         """
         if (again := self._again) is not None:
             if again.mechanism != self.mechanism:
@@ -109,7 +109,7 @@ class Session:
         return self._desk.handlers.get(key)
 
     async def _log_in(self, context: Any, request: Request) -> Any:
-        """The answer to a client that logs in again; if it is refused, it is cut off behind that."""
+        """Answer a request of a re-authentication. If it is refused, the client is disconnected after the answer."""
         client, again = context.client, self._again
         assert again is not None
         client.logging_in = again
@@ -128,12 +128,13 @@ class Session:
     def _succeed(self, client: RequestingClient, again: Login) -> None:
         assert again.principal is not None
         self._counts.succeed_again((self._rules.clock.elapsed_ms() - self._last_ms) / 1000)
-        # One user, but with a delegation token or without, which decides about further ones.
+        # The same user, but maybe with a delegation token now, which affects later logins.
         self.principal = client.principal = again.principal
         self._begin(again)
 
     async def _take_bare_tokens(self, client: RequestingClient, again: Login) -> None:
-        """What follows a handshake of version 0: no requests, until it is over. A failure has no answer, as at the first login."""
+        """Take the tokens after a handshake of version 0, which have no headers. A failure has no answer, as at the first
+        login."""
         if again.mechanism != self.mechanism:
             await self._next_token()
             await self._refuse_mechanism_of(client, again)
@@ -154,7 +155,7 @@ class Session:
         return frame
 
     async def _refuse(self, context: Any, request: Request) -> Any:
-        """The answer to what comes in the midst of it, likewise."""
+        """Refuse another request during a re-authentication; the client is disconnected after the answer."""
         answer = refused(request)
         if answer is None:
             self._counts.fail_again()
@@ -163,7 +164,7 @@ class Session:
         return answer
 
     async def _refuse_mechanism(self, context: Any, request: Request) -> Any:
-        """None has an answer that comes for another mechanism, as by Apache Kafka."""
+        """Disconnect a client that chose another mechanism, without an answer, as Apache Kafka does."""
         assert self._again is not None
         await self._refuse_mechanism_of(context.client, self._again)
 
