@@ -1,1 +1,1 @@
-"""Other people's clients, tests and tools judge Ottla, beside Apache Kafka where that says more. See README.md."""
+"""Checks of Ottla by foreign clients, tests and tools, in part compared with Apache Kafka. See README.md."""

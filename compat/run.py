@@ -1,9 +1,9 @@
-"""Runs suites, of `quick` and `nightly` several at a time, and prints one table: `python -m compat.run quick|nightly|SUITE…`.
+"""Runs suites and prints one table, with `quick` and `nightly` several at a time: `python -m compat.run quick|nightly|SUITE…`.
 
-Each suite is a process of its own (`python -m compat.SUITE`), its output kept in `build/compat/SUITE.log`; of that
-only failures are shown here, and once more behind the table. Of `quick`, a slice that fails while another runs beside it
-is run once more, alone, when all have ended: the second outcome counts, the first is shown. What measures has the machine
-for itself, behind all else of `nightly`. Exit code 1 when anything failed.
+Each suite is a process of its own (`python -m compat.SUITE`), with its output in `build/compat/SUITE.log`. Only failures are
+shown here, and again below the table. In `quick`, a suite that fails while another one runs is run again, alone, after all have
+ended: the second outcome counts, the first is shown. Benchmarks have the machine for themselves, at the end of `nightly`. Exit
+code 1 when anything failed.
 """
 
 import argparse
@@ -105,7 +105,7 @@ SUITES = (
     "bench.race",
 )
 ALONE = {"loop_holds", "bench.race"}
-"""Measures what other suites beside it would spoil."""
+"""Suites whose measurements other suites would distort."""
 LONG = {
     "spark_objects",
     "apache_kafka.spark",
@@ -137,9 +137,9 @@ BUSY = {
 """Compute all the time, in several processes: their slices have a lane of their own, so that two never run at once."""
 QUICK_LIMIT_S, NIGHTLY_LIMIT_S = 240, 3 * 3600
 QUICK_LANES, NIGHTLY_LANES = 3, 2
-"""Suites that run at a time beside a busy one: they wait for their brokers, and for clients' time-outs, more than they compute."""
+"""The number of suites that run at a time next to a busy one: they wait for brokers and time-outs more than they compute."""
 QUICK_START_LIMIT_S = 300
-"""No slice begins later, so that all end within seven minutes or so on a slow machine too."""
+"""The time after which no suite starts, so that all end within about seven minutes on a slow machine as well."""
 SHORT_JOBS = {"PYSPARK_SUBMIT_ARGS": "--driver-java-options -XX:TieredStopAtLevel=1 pyspark-shell"}
 """The JVM's second compiler pays for itself after minutes, which no slice of Spark's lasts."""
 LOGS = Path(__file__).parents[1] / "build" / "compat"
@@ -147,7 +147,7 @@ COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
 
 
 SHOWN_LINES = 40
-"""So many of the last lines of a suite are shown that ended without its own last line."""
+"""The number of last lines shown of a suite that ended without its summary line."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Outcome:
     skipped: int
     seconds: float
     shown: tuple[str, ...] = ()
-    """What of its output tells why it failed."""
+    """The lines of its output that show why it failed."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -200,12 +200,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def measures(suite: str) -> bool:
-    """Whether its figures are only good on a machine that does nothing else."""
+    """Return whether its figures are only good on a machine that does nothing else."""
     return suite in ALONE or suite.startswith("bench.")
 
 
 def side_by_side(suites: list[str], run_in_turn: Callable[[str], Outcome], lanes: int) -> list[Outcome]:
-    """In their order, so many at a time, and of BUSY one beside them."""
+    """Run suites in their order, up to `lanes` at a time, and one of BUSY next to them."""
     with ThreadPoolExecutor(lanes) as others, ThreadPoolExecutor(1) as busy:
         begun = [(busy if suite in BUSY else others).submit(run_in_turn, suite) for suite in suites]
         try:
@@ -218,7 +218,7 @@ def side_by_side(suites: list[str], run_in_turn: Callable[[str], Outcome], lanes
 
 
 def again_alone(first: Outcome) -> Outcome:
-    """Clients have time-outs and races of their own, which two slices on two processors bring out; a fault of ours stays."""
+    """Run a failed suite again, alone: clients have time-outs and races that a second suite provokes; a real bug stays."""
     print(f"{first.suite}: once more, alone", flush=True)
     (LOGS / f"{first.suite}.log").replace(LOGS / f"{first.suite}.first.log")
     second = run(first.suite, quick=True)
@@ -227,7 +227,7 @@ def again_alone(first: Outcome) -> Outcome:
 
 
 def run(suite: str, *, quick: bool) -> Outcome:
-    """One suite to its end, or to its time limit."""
+    """Run one suite to its end, or to its time limit."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{suite}.log"
     command = [sys.executable, "-m", f"compat.{suite}", *(["--quick"] if quick else [])]
@@ -266,14 +266,14 @@ def wait(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    for each in begun:  # A pool's processes would go on computing.
+    for each in begun:  # Otherwise the processes of a pool would continue to compute.
         with suppress(psutil.NoSuchProcess):
             each.kill()
     return None
 
 
 def print_table(outcomes: list[Outcome], first: list[Outcome]) -> None:
-    """The table, what `first` failed with, and the sum of all as the last line."""
+    """Print the table, the errors of `first`, and the sum of all as the last line."""
     print(f"\n{'suite':26} {'result':10} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}")
     for outcome in outcomes:
         print(line(outcome))

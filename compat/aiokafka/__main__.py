@@ -38,7 +38,7 @@ async def run_part(suite: Suite, part: Callable[[Suite, str], Awaitable[None]], 
 
 
 async def codecs_survive(suite: Suite, bootstrap: str) -> None:
-    """Records, keys, headers and timestamps come back as they were sent, in every codec."""
+    """Records, keys, headers and timestamps are read as they were sent, in every codec."""
     for codec in CODECS:
         topic = f"codec-{codec}"
         sent = [(b"key-%d" % n, b"value-%d " % n * 20, 1_700_000_000_000 + n) for n in range(RECORDS)]
@@ -88,7 +88,7 @@ async def acks_zero(suite: Suite, bootstrap: str) -> None:
 
 
 async def too_large(suite: Suite, bootstrap: str) -> None:
-    """A record above max.message.bytes is refused by the broker, and the connection goes on."""
+    """The broker refuses a record above max.message.bytes, and the connection stays usable."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, max_request_size=3_000_000) as producer:
         try:
             await producer.send_and_wait("large", bytes(2_000_000), partition=0)
@@ -101,7 +101,7 @@ async def too_large(suite: Suite, bootstrap: str) -> None:
 
 
 async def groups(suite: Suite, bootstrap: str) -> None:
-    """Two members share four partitions; when one leaves, the other takes over where the group stood."""
+    """Two members share four partitions; when one leaves, the other continues at the committed offsets."""
     async with Admin(bootstrap) as admin:
         await admin.create_topics([NewTopic("shared", 4, 1)])
     first, second = [
@@ -139,7 +139,7 @@ async def groups(suite: Suite, bootstrap: str) -> None:
     seen.clear()
     await fill(bootstrap, "shared", 4, 5, start=100)
     deadline = time.monotonic() + 30
-    # Records read between the fill and the rebalance come again behind it: they were not committed.
+    # Records read between the fill and the rebalance are delivered again after it: they were not committed.
     while len(set(seen)) < 20 and time.monotonic() < deadline:
         batches = await first.getmany(timeout_ms=200)
         seen.extend(record.value for records in batches.values() for record in records)
@@ -157,7 +157,7 @@ async def fill(bootstrap: str, topic: str, partitions: int, each: int, start: in
 
 
 async def offsets(suite: Suite, bootstrap: str) -> None:
-    """Offsets by time, first, last; seeking; committed offsets of a second consumer."""
+    """Offsets by time, first and last offsets, seeking, and the committed offsets of a second consumer."""
     partition = TopicPartition("by-time", 0)
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         for n in range(10):

@@ -1,10 +1,9 @@
 """A directory that Apache Kafka 4.3.1 filled, served by Ottla; and Ottla's files, read by Apache Kafka's tools.
 
-Apache Kafka is filled (all codecs, transactions, a group, a compacted topic that its cleaner worked on), read whole
-by a consumer, and stopped; once cleanly and once with kill -9. Ottla starts on a copy of each directory and must show
-the same, go on cleaning at Kafka's checkpoint, take new writes, and leave files that `kafka-dump-log` accepts and
-that Apache Kafka itself starts on again. Then Ottla's own cleaner: files of logs with everything in them that a cleaner
-has to mind, and Apache Kafka's `LogCompactionTester`.
+Apache Kafka is filled (all codecs, transactions, a group, a compacted topic that its cleaner worked on), read by a consumer,
+and stopped: once cleanly and once with kill -9. Ottla starts on a copy of each directory. It must show the same, continue to
+clean at Kafka's checkpoint, take new writes, and leave files that `kafka-dump-log` accepts and that Apache Kafka starts on.
+Then Ottla's own cleaner: logs with every feature that matters to a cleaner, and Apache Kafka's `LogCompactionTester`.
 """
 
 import shutil
@@ -43,7 +42,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def judge_apache_kafkas(suite: Suite, options: Options) -> None:
-    """Directories that Apache Kafka filled, after a clean stop and after kill -9."""
+    """Judge directories that Apache Kafka filled, after a clean stop and after kill -9."""
     with TemporaryDirectory(prefix="compat-apache-kafka-copies-") as folder:
         copies = Path(folder)
         with ApacheKafkaProcess(overrides=CLEANER, keep=options.keep) as kafka:
@@ -66,7 +65,7 @@ def judge_apache_kafkas(suite: Suite, options: Options) -> None:
 
 
 def judge_fill(suite: Suite, contents: Contents) -> None:
-    """The fill has in it what this suite is about."""
+    """Check that the fill contains what this suite is about."""
     smallest = min(map(len, contents.uncommitted.values()))
     suite.check("filled: every partition has records", smallest > 100, f"{smallest} or more")
     aborted = [r for r in contents.uncommitted[fill.TRANSACTIONAL, 0] if (r.value or b"").startswith(b"aborted")]

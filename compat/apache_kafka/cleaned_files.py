@@ -1,8 +1,8 @@
-"""Every file that Ottla's cleaner leaves, judged by `kafka-dump-log`; and the directory opened by Apache Kafka.
+"""Every file that Ottla's cleaner leaves, checked by `kafka-dump-log`; and the directory opened by Apache Kafka.
 
-The logs of `histories` are looked at before any pass, after one, and after two more over what was written since, when
-the delete horizons of those before are past. Then Ottla and Apache Kafka serve the same directory one after the other:
-both show the same records under both isolation levels, and of every key its newest value.
+The logs of `histories` are checked before any pass, after one, and after two more over later writes, when the delete horizons
+of the first pass have expired. Then Ottla and Apache Kafka serve the same directory one after the other: both show the same
+records under both isolation levels, with the newest value of every key.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ def judge_cleaned_files(suite: Suite, options: Options) -> None:
 
 
 def fill_and_clean(suite: Suite, data: Path) -> list[Partition]:
-    """Write and clean all logs, and look at the files in between."""
+    """Write and clean all logs, and check the files in between."""
     filled = partitions()
     writers = [Writer(data, partition) for partition in filled]
     for writer in writers:
@@ -82,7 +82,7 @@ def fill_and_clean(suite: Suite, data: Path) -> list[Partition]:
 
 
 def features(data: Path, filled: Iterable[Partition]) -> Counter[str]:
-    """What these files have in them, counted."""
+    """Count the features in these files."""
     found: Counter[str] = Counter()
     for partition in filled:
         directory = data / f"{partition.topic}-0"
@@ -106,7 +106,7 @@ def faults(data: Path, filled: Iterable[Partition]) -> list[str]:
 def judge_features(
     suite: Suite, before: Counter[str], after: Counter[str], dirty: Counter[str], last: Counter[str]
 ) -> None:
-    """The files that were judged had in them what this is about."""
+    """Check that the judged files contained every feature."""
     for feature in ("markers", "compressed", "stamped", "aborted transactions"):
         suite.check(f"{feature} before cleaning", before[feature] > 0, before[feature])
     for feature in ("horizons", "empty batches"):
@@ -124,7 +124,7 @@ def judge_features(
 
 
 def read_both(broker: BrokerProcess, filled: Iterable[Partition]) -> tuple[Records, Records]:
-    """Everything under read_uncommitted, and under read_committed."""
+    """Return everything under read_uncommitted, and under read_committed."""
     asked = [(partition.topic, 0) for partition in filled]
     committed = read_partitions(broker.bootstrap, asked, isolation="read_committed")
     return read_partitions(broker.bootstrap, asked), committed

@@ -1,4 +1,4 @@
-"""Cleaning goes on where Apache Kafka's cleaner stopped: at its checkpoint, not before, not from the start."""
+"""Cleaning continues where Apache Kafka's cleaner stopped: at its checkpoint, not earlier, not from the start."""
 
 import time
 
@@ -13,11 +13,11 @@ from . import fill
 
 
 def judge_cleaning(suite: Suite, when: str, broker: BrokerProcess) -> None:
-    """One pass over the dirty part.
+    """Judge one pass over the dirty part.
 
-    The checkpoint is first moved on, behind the `twice` records: a pass that begins there must leave both versions
-    of each of them, as they are below the first dirty offset and none of these keys comes again. A cleaner that
-    began anywhere before would remove the first versions.
+    The checkpoint is first moved after the `twice` records. A pass that starts there must leave both versions of each of them,
+    as they are below the first dirty offset and none of these keys is written again. A cleaner that started earlier would
+    remove the first versions.
     """
     checkpoint = cleaner_checkpoint(broker.data, fill.COMPACTED)
     suite.check(f"{when}: Kafka's checkpoint was kept", (checkpoint or 0) > 0, checkpoint)
@@ -46,7 +46,7 @@ def judge_cleaning(suite: Suite, when: str, broker: BrokerProcess) -> None:
 
 
 def first_segment_of_later(broker: BrokerProcess, offset: int) -> int:
-    """Base offset of the first segment that lies wholly at or above `offset`."""
+    """Return the base offset of the first segment that is wholly at or above `offset`."""
     return min(base for base in map(base_offset, segments(broker.partition_dir(fill.COMPACTED))) if base >= offset)
 
 
@@ -59,7 +59,7 @@ def write_checkpoint(broker: BrokerProcess, offset: int) -> None:
 
 
 def fill_a_segment(bootstrap: str) -> None:
-    """A megabyte and more of fresh keys, so that what was the active segment can be cleaned."""
+    """Write more than a megabyte of fresh keys, so that the segment that was active can be cleaned."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
     for n in range(800):
         producer.produce(fill.COMPACTED, bytes(2_000), b"fresh-%d" % n, partition=0)
@@ -72,5 +72,5 @@ def read_compacted(broker: BrokerProcess) -> list[ReadRecord]:
 
 
 def newest_values(records: list[ReadRecord]) -> dict[bytes | None, bytes | None]:
-    """Key -> its newest value; keys whose newest record is a tombstone map to None."""
+    """Return key -> its newest value; keys whose newest record is a tombstone map to None."""
     return {record.key: record.value for record in records if not (record.key or b"").startswith(b"fresh-")}

@@ -1,8 +1,8 @@
-"""Apache Kafka's own `LogCompactionTester`, and what it leaves out.
+"""Apache Kafka's own `LogCompactionTester`, and the checks that it lacks.
 
-It writes records with random keys and tombstones, waits, consumes everything and compares the last value of every
-key. A broker that never compacts passes, so we look further: fewer rows came out than went in, and below the active
-segment no key is there twice.
+It writes records with random keys and tombstones, waits, consumes everything and compares the last value of every key. A broker
+that never compacts passes. So the suite also checks that fewer rows come out than went in, and that below the active segment no
+key exists twice.
 """
 
 import re
@@ -34,7 +34,7 @@ ROWS = re.compile(r"(\d+) rows of data produced, (\d+) rows of data consumed")
 
 
 def judge_compaction(suite: Suite) -> None:
-    """One tester for each codec, all at once: they spend most of their time waiting for 20 s of silence."""
+    """Run one tester for each codec, all at once: they spend most of their time waiting for 20 s of silence."""
     with (
         OttlaProcess(overrides=BROKER) as broker,
         TemporaryDirectory(prefix="compat-compaction-tester-") as folder,

@@ -35,7 +35,7 @@ def read_contents(bootstrap: str) -> Contents:
 
 
 def topics(bootstrap: str) -> dict[str, Any]:
-    """Topic -> (its id, number of partitions)."""
+    """Return topic -> (its id, number of partitions)."""
     client = admin(bootstrap)
     names = sorted({topic for topic, _ in fill.partitions()})
     described = client.describe_topics(TopicCollection(names))
@@ -44,7 +44,7 @@ def topics(bootstrap: str) -> dict[str, Any]:
 
 
 def configs(bootstrap: str) -> dict[str, dict[str, str | None]]:
-    """Topic -> its own (not default) configs."""
+    """Return topic -> its own (not default) configs."""
     client = admin(bootstrap)
     names = sorted({topic for topic, _ in fill.partitions()})
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
@@ -56,7 +56,7 @@ def configs(bootstrap: str) -> dict[str, dict[str, str | None]]:
 
 
 def offsets(bootstrap: str) -> dict[tuple[str, int], tuple[int, str]]:
-    """The committed offsets of the group."""
+    """Return the committed offsets of the group."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": fill.GROUP, "enable.auto.commit": False})
     asked = [TopicPartition(topic, partition) for topic, partition in fill.committed_offsets()]
     found = consumer.committed(asked, 30)

@@ -1,7 +1,7 @@
-"""Apache Kafka's own `kafka-dump-log` over every file of a data directory.
+"""Apache Kafka's own `kafka-dump-log` on every file of a data directory.
 
-One complaint of it is not counted, as Apache Kafka's own cleaner earns it too: a batch that has lost all its records
-keeps its max timestamp and may be what a time index entry names, but the tool looks for the records.
+One of its complaints is not counted, as it also makes it about Apache Kafka's own cleaner. A batch that has lost all its
+records keeps its max timestamp, and a time index entry may name it, but the tool looks for the records.
 """
 
 import re
@@ -18,7 +18,7 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 def files_of(data_dir: Path) -> list[Path]:
-    """Every file of the partitions that the tool knows to read; not Kafka's own metadata log."""
+    """Return every file of the partitions that the tool can read; not Kafka's own metadata log."""
     return sorted(
         path
         for path in data_dir.glob("*-*/*")
@@ -56,7 +56,7 @@ def judge(suite: Suite, what: str, files: list[Path], mode: str) -> None:
 
 
 def without_empty_batches(complaints: list[str]) -> list[str]:
-    """The complaints without those about time index entries that name empty batches, and rightly."""
+    """Return the complaints without those about time index entries that name empty batches, and rightly."""
     left: list[str] = []
     heading: list[str] = []  # names the file that the indented lines below it are about
     time_index = Path()
@@ -70,7 +70,7 @@ def without_empty_batches(complaints: list[str]) -> list[str]:
 
 
 def _times_of_empty_batches(time_index: Path) -> set[int]:
-    """Timestamps of the entries that name a batch without records whose max timestamp is the entry's."""
+    """Return timestamps of the entries that name a batch without records whose max timestamp is the entry's."""
     base, log = base_offset(time_index), time_index.with_suffix(".log")
     empty = {(each.max_timestamp, each.last_offset) for each in batch_headers(log) if each.record_count == 0}
     named = [(timestamp, base + offset) for timestamp, offset in entries(time_index, ">qi")]
@@ -78,5 +78,5 @@ def _times_of_empty_batches(time_index: Path) -> set[int]:
 
 
 def _without_payload(line: str) -> str:
-    """The line up to the record's own data, which may contain any word."""
+    """Return the line up to the record's own data, which may contain any word."""
     return line.split(" payload:", 1)[0].split(" key:", 1)[0]

@@ -5,9 +5,9 @@ The compacted topic, in offset order:
     cleaned part      keys 0 … KEYS-1 many times, with tombstones; the cleaner worked on it
     ---- the cleaner's checkpoint, noted ----
     twice             keys `twice-N`, each written two times and never again
-    later             keys 0 … KEYS-1 once more
+    later             keys 0 … KEYS-1 again
 
-From the noted checkpoint on the topic is dirty; a compaction lag of days holds the cleaner back.
+After the noted checkpoint the topic is dirty; a compaction lag of days blocks the cleaner.
 """
 
 import time
@@ -34,7 +34,7 @@ def plain_topics() -> list[str]:
 
 
 def partitions() -> list[tuple[str, int]]:
-    """Every partition that is compared."""
+    """Return every compared partition."""
     return [
         *((topic, partition) for topic in plain_topics() for partition in range(2)),
         *((TRANSACTIONAL, partition) for partition in range(2)),
@@ -43,7 +43,7 @@ def partitions() -> list[tuple[str, int]]:
 
 
 def fill(broker: BrokerProcess) -> None:
-    """Write all of it; returns when the cleaner has done its part."""
+    """Write everything; return when the cleaner has done its part."""
     for topic in plain_topics():
         create_topic(broker.bootstrap, topic, partitions=2, segment_bytes="1048576", retention_ms="-1")
     create_topic(broker.bootstrap, TRANSACTIONAL, partitions=2, retention_ms="-1")
@@ -93,8 +93,7 @@ READABLE = sum(IN_A_TRANSACTION * commit + 1 for commit in ENDINGS)
 
 
 def transactions(bootstrap: str) -> None:
-    """Committed, aborted, committed, aborted, a plain record in each: over both partitions, so that markers lie between
-    the data."""
+    """Write committed, aborted, committed, aborted and plain records to both partitions, with markers between them."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "filler", "linger.ms": 5})
     producer.init_transactions(30)
     plain = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
@@ -113,7 +112,7 @@ def transactions(bootstrap: str) -> None:
 
 
 def committed_offsets() -> dict[tuple[str, int], tuple[int, str]]:
-    """(topic, partition) -> (offset, metadata) of group `readers`."""
+    """Return (topic, partition) -> (offset, metadata) of group `readers`."""
     return {(topic, p): (100 * n + p, f"note {n}") for n, topic in enumerate(plain_topics()) for p in range(2)}
 
 
@@ -127,7 +126,7 @@ def commit_offsets(bootstrap: str) -> None:
         try:
             consumer.commit(offsets=offsets, asynchronous=False)
             break
-        except KafkaException as error:  # the first commit of all makes the offsets topic, whose leader is then to be
+        except KafkaException as error:  # the first commit creates the offsets topic, which has no leader yet
             if error.args[0].code() not in COORDINATOR_TO_BE or not tries_left:
                 raise
             time.sleep(0.5)
@@ -135,7 +134,7 @@ def commit_offsets(bootstrap: str) -> None:
 
 
 def compacted(broker: BrokerProcess) -> None:
-    """The compacted topic as drawn above."""
+    """Fill the compacted topic as drawn above."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "compression.type": "lz4"})
     plain = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20})
     for round_number in range(8):

@@ -54,7 +54,7 @@ def judge_tool(suite: Suite, broker: OttlaProcess, wire: Wire, producer_id: int)
 
 
 def run(broker: OttlaProcess, *arguments: str) -> list[list[str]]:
-    """The rows that the tool prints, without their heading."""
+    """Return the rows that the tool prints, without their heading."""
     done = tool(TRANSACTIONS, "--bootstrap-server", broker.bootstrap, *arguments)
     if done.returncode:
         raise RuntimeError(f"kafka-transactions {' '.join(arguments)}: {done.stderr[-500:]}")

@@ -144,7 +144,7 @@ class Writer:
             )
 
     def clean(self, *, hours_later: int) -> None:
-        """One pass over all that is dirty, its clock that much later."""
+        """Clean all that is dirty in one pass, after the clock moves on by that many hours."""
         self.now_ms += hours_later * HOUR_MS
         cleaner = Cleaner(dedupe_buffer_bytes=8 << 20, load_factor=0.9, io_buffer_bytes=1 << 14)
         self.first_dirty, _ = cleaner.clean(
@@ -156,7 +156,7 @@ class Writer:
         )
 
     def reopen(self) -> None:
-        """Write all that a stop writes, so that the files can be looked at, and go on."""
+        """Write the files of a clean stop, so that they can be inspected, and continue."""
         self.log.close(self.now_ms)
         self.log = self._load()
 

@@ -1,4 +1,4 @@
-"""Medians of two sides, their ratio, and the floor and aim that the design sets for it; and figures of one side."""
+"""Medians of two sides, their ratio, and the design's floor and aim for it; and figures of one side."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Row:
 
 
 def print_table(suite: Suite, rows: list[Row]) -> None:
-    """One line a row; a check for each floor, a word for each aim. All rows have the same sides."""
+    """Print one line per row; check each floor, and mention each aim. All rows have the same sides."""
     theirs, ours = rows[0].sides
     suite.note(f"{'':42} {theirs:>24} {ours:>24} {'ratio':>7}  floor   aim")
     for row in rows:
@@ -54,7 +54,7 @@ def print_table(suite: Suite, rows: list[Row]) -> None:
 def judge(
     suite: Suite, what: str, value: float, unit: str, floor: float, aim: float | None = None, *, judged: bool = True
 ) -> None:
-    """A figure of ours alone, which floor and aim bound from above; a note and no check unless `judged`."""
+    """Report a figure of Ottla alone, with upper bounds as floor and aim; a note and no check unless `judged`."""
     shown = f"{value:,.2f} {unit}".rstrip()
     if judged:
         _judge(suite, what, value, shown, floor, aim, more_is_better=False)

@@ -1,6 +1,6 @@
-"""10 000 random histories of a log, cleaned by the real cleaner and by the model: everything must come out the same.
+"""10 000 random histories of a log, cleaned by the real cleaner and by the model: both results must be equal.
 
-Other histories every day: their seed is the date, unless given. One that fails is made as small as it gets, and printed
+Histories differ every day: their seed is the date, unless given. A failing one is made as small as possible, and printed
 as a test would write it.
 """
 
@@ -19,7 +19,7 @@ from ..support.suite import NotRunError, Options, Suite, run_suite
 HISTORIES, QUICK_HISTORIES = 10_000, 120
 BLOCK = 60
 SHOWN = 3
-"""Of the histories that fail, so many are made small, which takes a while."""
+"""The number of failing histories to shrink, which takes a while."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,14 +29,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass
 class Block:
-    """What came of some histories in a row."""
+    """The results of consecutive histories."""
 
     failed: list[str] = field(default_factory=list)
     met: Counter[str] = field(default_factory=Counter)
 
 
 def names(seed: str, count: int) -> Iterator[list[str]]:
-    """The histories' names, in blocks."""
+    """Yield the histories' names, in blocks."""
     for start in range(0, count, BLOCK):
         yield [f"{seed} {number}" for number in range(start, min(count, start + BLOCK))]
 
@@ -46,7 +46,7 @@ def run_block(names: list[str]) -> Block:
     for name in names:
         try:
             block.met += random_history(name).run().met
-        except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
+        except Exception:  # noqa: BLE001 -- any exception is the finding
             block.failed.append(name)
     return block
 

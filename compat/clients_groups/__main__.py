@@ -1,7 +1,7 @@
-"""Groups and transactions with confluent-kafka, kafka-python and aiokafka: what their own suites cover, step by step.
+"""Groups and transactions with confluent-kafka, kafka-python and aiokafka: the topics of their own suites, step by step.
 
-Groups: both protocols, members that come and go, incremental rebalancing, static members that return or are fenced.
-Transactions: commit, abort, fencing, read_committed, offsets in a transaction, time-out; once more with the finalized feature
+Groups: both protocols, members that join and leave, incremental rebalancing, static members that return or are fenced.
+Transactions: commit, abort, fencing, read_committed, offsets in a transaction, time-out; then again with the finalized feature
 transaction.version at 0, as on brokers before 4.0.
 """
 
@@ -41,7 +41,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def old_broker(options: Options, folder: Path) -> BrokerProcess:
-    """A broker with transaction.version 0."""
+    """Return a broker with transaction.version 0."""
     if options.against == "apache-kafka":
         return ApacheKafkaProcess(overrides=BROKER, keep=options.keep, features={"transaction.version": 0})
     config = folder / "server.properties"

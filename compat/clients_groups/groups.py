@@ -41,8 +41,8 @@ class Group:
         return self.members[-1]
 
     def member_ids(self) -> dict[str, set[int]]:
-        """Member id -> partitions, as the broker describes the group."""
-        client = admin(self.broker.bootstrap)  # kept: its answers never come once it is collected
+        """Return member id -> partitions, as the broker describes the group."""
+        client = admin(self.broker.bootstrap)  # kept: a collected client never delivers its answers
         (found,) = client.describe_consumer_groups([self.name]).values()
         return {
             member.member_id: {partition.partition for partition in member.assignment.topic_partitions}
@@ -61,7 +61,7 @@ def group(broker: Broker, kind: type[Member], protocol: str, *, incremental: boo
 
 
 def share(*members: Member) -> Callable[[], bool]:
-    """Whether the members own all partitions between them, none twice, and each at least one."""
+    """Return whether the members own all partitions between them, none twice, and each at least one."""
     return lambda: (
         all(member.owned for member in members)
         and sorted(partition for member in members for partition in member.owned) == sorted(ALL)
@@ -82,7 +82,7 @@ class FirstTry(Suite):
 def play(
     scenario: Callable[..., None], suite: Suite, broker: Broker, kind: type[Member], *rest: str, **how: bool
 ) -> None:
-    """A scenario with a client; one that has races of its own may try once more."""
+    """Play a scenario with a client; one that has races of its own may retry once."""
     if kind.has_races:
         first = FirstTry(suite.name)
         scenario(first, broker, kind, *rest, **how)
@@ -96,7 +96,7 @@ def play(
 
 
 def judge_groups(suite: Suite, broker: Broker, *, quick: bool) -> None:
-    """Every scenario with every client; with `quick` nobody waits for a session to run out."""
+    """Run every scenario with every client; with `quick` no scenario waits for a session to expire."""
     for kind in MEMBERS:
         for protocol in kind.protocols:
             what = f"{kind.client}, {protocol} protocol"
@@ -112,7 +112,7 @@ def judge_groups(suite: Suite, broker: Broker, *, quick: bool) -> None:
 
 
 def members_come_and_go(suite: Suite, broker: Broker, kind: type[Member], protocol: str, what: str) -> None:
-    """One owns all, two share, three share, and those who stay take over."""
+    """Check that one member owns everything, two share, three share, and the remaining ones take over."""
     with group(broker, kind, protocol) as members:
         first = members.join()
         suite.check(f"{what}: one member owns everything", eventually(share(first)), first.events)
@@ -147,7 +147,7 @@ def kept_partitions_stay(suite: Suite, broker: Broker, kind: type[Member], proto
 def static_member_returns(
     suite: Suite, broker: Broker, kind: type[Member], protocol: str, what: str, *, quick: bool
 ) -> None:
-    """A static member that comes back within its session gets its partitions without a rebalance; later it has lost them."""
+    """Check that a static member gets its partitions back within its session, without a rebalance, and loses them later."""
     with group(broker, kind, protocol) as members:
         first, second = members.join("one"), members.join("two")
         shared = eventually(share(first, second))
@@ -166,7 +166,7 @@ def static_member_returns(
 
 
 def static_member_is_fenced(suite: Suite, broker: Broker, kind: type[Member], protocol: str, what: str) -> None:
-    """Of two static members of one name one is refused: in the classic protocol the older, in the new one the newer."""
+    """Check that one of two static members of one name is refused: the older (classic protocol) or the newer (consumer)."""
     with group(broker, kind, protocol) as members:
         older = members.join("same")
         if not suite.check(f"{what}, fencing: one owns everything", eventually(share(older)), older.errors):
@@ -182,7 +182,7 @@ def static_member_is_fenced(suite: Suite, broker: Broker, kind: type[Member], pr
 
 
 def positions_are_handed_over(suite: Suite, broker: Broker, kind: type[Member], protocol: str, what: str) -> None:
-    """What a member has read it commits when it leaves; the next one reads on behind it, so every record is seen once."""
+    """Check that a leaving member commits its position and the next one continues there, so that every record is read once."""
     with group(broker, kind, protocol) as members:
         first = members.join()
         fill(broker, members.name)
@@ -206,7 +206,7 @@ def fill(broker: Broker, topic: str) -> None:
 
 
 def group_changes_its_protocol(suite: Suite, broker: Broker, kind: type[Member], before: str, after: str) -> None:
-    """Members of both protocols share while one by one they are replaced."""
+    """Check that members of both protocols share while they are replaced one by one."""
     what = f"{kind.client}, from {before} to {after} protocol"
     with group(broker, kind, before) as members:
         old = [members.join(), members.join()]

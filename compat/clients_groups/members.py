@@ -1,4 +1,4 @@
-"""Members of a group, one class a client library: each polls in a thread of its own and notes what it is told.
+"""Members of a group, one class per client library: each polls in a thread of its own and notes its callbacks.
 
 All behave alike: `owned` are the partitions of the one topic that the member believes to be its own, `events` every callback
 in order, `errors` the names of errors that its client raised or reported, `seen` the records it read.
@@ -40,7 +40,7 @@ class Member:
     names_itself = True
     """Whether its heartbeats name its instance, so that it can be fenced."""
     has_races = False
-    """Whether a scenario may go wrong by the client's own doing, so that it is tried once more."""
+    """Whether a bug of the client may fail a scenario, so that it is retried."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Member:
             self.owned = self.owned | numbers if event == "assigned" else self.owned - numbers
 
     def taken_away(self) -> set[int]:
-        """Every partition that was ever revoked from it, or lost."""
+        """Return every partition that was ever revoked from the member, or lost."""
         return {partition for event, partitions in self.events if event != "assigned" for partition in partitions}
 
 
@@ -138,8 +138,11 @@ class ConfluentMember(Member):
 class KafkaPythonMember(Member):
     client = "kafka-python"
     has_races = True
-    """On a busy machine, version 3.0.12: a poll that ends in the midst of a rebalance can leave the rebalance under way with no
-    request sent, for ever; with longer polls members rebalance once more than they need (any Ottla so far)."""
+    """A member of kafka-python.
+
+    On a busy machine version 3.0.12 has bugs: a poll that ends within a rebalance can leave the rebalance unfinished, without a
+    request, forever. With longer polls members rebalance once more than necessary (with any Ottla so far).
+    """
 
     def run(self) -> None:
         consumer = kafka.KafkaConsumer(
@@ -218,14 +221,14 @@ MEMBERS: tuple[type[Member], ...] = (ConfluentMember, KafkaPythonMember, Aiokafk
 
 
 def name_of(error: BaseException) -> str:
-    """The name of a client's error, without what the clients spell differently: `PRODUCER_FENCED`, `ProducerFencedError`."""
+    """Return a client error's name in its own spelling: `PRODUCER_FENCED`, `ProducerFencedError`."""
     if isinstance(error, confluent_kafka.KafkaException):
         return str(error.args[0].name())
     return type(error).__name__
 
 
 def eventually(holds: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> bool:
-    """Whether it came to hold in time."""
+    """Wait until the condition holds; return whether it did in time."""
     deadline_s = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline_s:

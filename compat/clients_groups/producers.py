@@ -1,6 +1,6 @@
-"""Transactional producers of the three libraries behind one face, and one transactional copy step of each.
+"""Transactional producers of the three libraries behind one interface, and one transactional copy step of each.
 
-Every method blocks until the broker has answered, and raises what the client raises.
+Every method blocks until the broker has answered, and raises the client's exceptions.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ Place = tuple[str, int]
 
 
 class Producer:
-    """Base of the three; constructing it is InitProducerId, which ends what a predecessor has left open."""
+    """Base of the three producers; its constructor sends InitProducerId, which ends a predecessor's open transaction."""
 
     client = ""
     knows_members = True
@@ -41,12 +41,14 @@ class Producer:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Without ending a transaction that is open."""
+        """Close the producer without ending an open transaction."""
         raise NotImplementedError
 
     def copy(self, source: str, target: Place, group: str, count: int, *, member_is_stale: bool = False) -> None:
-        """Join the group, send the values of the next `count` records of `source` to `target`, and the offsets behind
-        them with the transaction. With `member_is_stale` the consumer has left before the offsets are sent.
+        """Copy the values of the next `count` records of `source` to `target` as a member of the group, in one transaction.
+
+        The offsets after them are sent with the transaction. With `member_is_stale` the consumer has left before the offsets
+        are sent.
         """
         raise NotImplementedError
 
@@ -113,7 +115,7 @@ class ConfluentProducer(Producer):
 
 
 class ConfluentProducerOfConsumerGroups(ConfluentProducer):
-    """Its consumers speak the new group protocol, so member epochs go along with offsets."""
+    """A producer whose consumers use the new group protocol, so that member epochs are sent with offsets."""
 
     client = "confluent-kafka-consumer-protocol"
     group_protocol = "consumer"

@@ -1,4 +1,4 @@
-"""Scenarios of transactions, the same for every client, read by librdkafka and looked at by kafka-python's admin client."""
+"""Scenarios of transactions, the same for every client, read by librdkafka and inspected by kafka-python's admin client."""
 
 import itertools
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Scenario:
         return self.kind(self.bootstrap, self.name, **options)
 
     def plain(self, *values: bytes) -> None:
-        """Records of somebody without transactions."""
+        """Produce records without transactions."""
         producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0})
         for value in values:
             producer.produce(self.name, value, partition=0)
@@ -52,7 +52,7 @@ class Scenario:
         return [record.value for record in read_partitions(self.bootstrap, [place], isolation=isolation)[place]]
 
     def committed(self) -> int | None:
-        """The group's offset in partition 0."""
+        """Return the group's offset in partition 0."""
         client = admin(self.bootstrap)
         (answer,) = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)]).values()
         return next((each.offset for each in answer.result(30).topic_partitions if each.offset >= 0), None)
@@ -65,7 +65,7 @@ class Scenario:
 
 
 def error_of(call: Callable[[], object]) -> str:
-    """What the client calls the error that `call` raises; empty if none."""
+    """Return the client's name of the error that `call` raises; empty if it raises none."""
     try:
         call()
     except Exception as error:  # noqa: BLE001 - clients raise what they like, the name is judged

@@ -1,7 +1,7 @@
 """confluent-kafka-python's own integration tests, from a checkout that the user names (`SUITE_SRC`).
 
-Once with classic groups, once with KIP-848's (`TEST_CONSUMER_GROUP_PROTOCOL=consumer`), each on a broker without a past.
-They are held to `expected_failures.txt`. What is not run, and why, stands in README.md.
+They run once with classic groups and once with KIP-848's (`TEST_CONSUMER_GROUP_PROTOCOL=consumer`), each on a new broker.
+`expected_failures.txt` lists the failures that are accepted. README.md says which tests are not run, and why.
 """
 
 import shutil
@@ -84,7 +84,7 @@ def body(suite: Suite, options: Options) -> None:
 
 @contextmanager
 def started(options: Options) -> Iterator[tuple[BrokerProcess | RunningBroker, str]]:
-    """A broker, and the address of its listener with SASL; none of one that runs already."""
+    """Yield a broker, and its SASL listener's address, which is empty for a broker that runs already."""
     if options.broker:
         yield RunningBroker(options.broker), ""
         return
@@ -96,9 +96,9 @@ def started(options: Options) -> Iterator[tuple[BrokerProcess | RunningBroker, s
 
 @fetches("confluent-kafka")
 def environment_with_client(version: str) -> Path:
-    """The interpreter of a virtual environment with the client that the tests are of, made the first time.
+    """Return the interpreter of a virtual environment with the client of the tests' version; created at first use.
 
-    Its fixtures import the client of the schema registry too, whose requirements nothing else here has.
+    The fixtures also import the client of the schema registry, whose requirements no other suite has.
     NotRunError without the package index.
     """
     folder = cache_dir() / f"confluent-kafka-{version}"

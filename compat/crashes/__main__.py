@@ -1,12 +1,11 @@
-"""Every disk that a loss of power may leave in the lives of a compacted partition and in moves between data directories, and in
-the recovery after it.
+"""Every disk that a power loss may leave in the life of a compacted partition, in moves between data directories, and recovery.
 
-Prints for each life how many different disks there were, and to how many different states they settle. Then takes one
-sync after the other out of the storage floor and counts the disks on which that shows: a search that finds nothing
-wrong must be able to find something.
+Prints for each life the number of different disks, and of the different states that they recover to. Then it removes one sync
+after the other from the storage floor and counts the disks that show it: a search that finds nothing wrong must be able to find
+something.
 
-Between the two come passes, splits and installs that fail: at every file operation, in every way, and are tried again in the
-same process before the power goes.
+Between the two, passes, splits and installs fail: at every file operation, in every way. They are retried in the same process
+before the power is lost.
 """
 
 import sys
@@ -36,17 +35,17 @@ RECOVERY_THINNED_TO = {
     "a split at start": (16, 16),
     "a split where no batch fits": (1, 1),
 }
-"""Power is lost in the recovery of one disk in so many, and of the disks that this leaves, one in so many is opened."""
+"""Life -> (N, M): power is lost in the recovery of one disk in N, and one in M of the resulting disks is opened."""
 QUICK_THINNED_TO = 96
 FAILURES_THINNED_TO = 16
-"""Where directory operations come in any order, one disk in so many is looked at."""
+"""One disk in this number is checked if directory operations come in any order."""
 SITES_THINNED_TO = 16
 SITES_RECOVERED = ("a second pass on top", "a split at start", "a split where no batch fits")
 """The lives in whose recovery power is lost while one of its syncs does nothing."""
 
 
 def site_of_sync() -> str:
-    """Which line of the storage floor asks for the sync that is about to happen, and on whose behalf."""
+    """Return the line of the storage layer that requests the next sync, with its caller."""
     frame: FrameType | None = sys._getframe(1)
     found: list[str] = []
     while frame is not None:
@@ -63,7 +62,7 @@ def site_of_sync() -> str:
 
 
 def search(name: str, quick: bool) -> Counts:
-    """All disks of one life."""
+    """Check all disks of one life."""
     if quick:
         return ALL[name].search(losses=1, thinned_to=QUICK_THINNED_TO).counts
     recover_thinned_to, later_thinned_to = RECOVERY_THINNED_TO[name]
@@ -71,13 +70,13 @@ def search(name: str, quick: bool) -> Counts:
 
 
 def search_failures(name: str, ordered: bool, quick: bool) -> tuple[int, int, Counts]:
-    """All ways in which something fails in one life."""
+    """Check all failures in one life."""
     thinned_to = 1 if ordered else FAILURES_THINNED_TO
     return FAILING[name].search(ordered=ordered, one_in=QUICK_THINNED_TO if quick else 1, thinned_to=thinned_to)
 
 
 def sites_of(name: str) -> set[str]:
-    """The syncs that a life and the starts after a loss ask for."""
+    """Return the syncs that a life and the starts after a loss ask for."""
     found: set[str] = set()
 
     def note(_: str) -> bool:
@@ -93,7 +92,7 @@ def is_of_recovery(site: str) -> bool:
 
 
 def without(site: str, name: str) -> Counts:
-    """Disks of one life, of which a sync does nothing; recovery loses power too, if it is recovery's."""
+    """Check the disks of one life without one sync; if the sync is part of recovery, power is lost in recovery as well."""
     return (
         ALL[name]
         .search(

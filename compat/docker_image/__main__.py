@@ -1,8 +1,8 @@
-"""The image, built from the Dockerfile and run: what a user of Docker sees of it, short of Docker.
+"""The image, built from the Dockerfile and run: everything that a Docker user sees, without Docker.
 
-`buildah` builds and runs it on a stand-in of the base image (`engine`); clients come in over the container's ports, as published.
-The start of each stock Kafka module of testcontainers is acted out (`testcontainers`), and the compose files are read by Docker
-Compose itself and run.
+`buildah` builds and runs it on a replacement of the base image (`engine`). Clients connect over the container's ports, as
+published. The suite starts it as each stock Kafka module of testcontainers does (`testcontainers`). Docker Compose itself reads
+the compose files, and the suite runs them.
 """
 
 import os
@@ -68,13 +68,13 @@ def serves(suite: Suite, image: str = engine.IMAGE) -> None:
 
 
 def says_so(suite: Suite, what: str, box: Container, pattern: str) -> bool:
-    """Whether a line of its output comes to match."""
+    """Check that a line of the output matches in time."""
     found = box.wait_for(pattern)
     return suite.check(what, found, "" if found else box.said()[-800:])
 
 
 def says(suite: Suite) -> None:
-    """What the image says of itself, and what is not in it."""
+    """Check the image's metadata, and that files that do not belong there are absent."""
     config = engine.config(engine.IMAGE)
     suite.check(
         "its user is a number, and not root's", config["User"].isdigit() and config["User"] != "0", config["User"]
@@ -98,7 +98,7 @@ def says(suite: Suite) -> None:
 
 
 def commands(suite: Suite) -> None:
-    """Other words behind the image's name."""
+    """Check other arguments after the image's name."""
     for words, code, said in (
         (("--version",), 0, "compiled"),
         (("--help",), 0, "usage: ottla serve"),
@@ -128,7 +128,7 @@ def commands(suite: Suite) -> None:
 
 
 def addresses(suite: Suite) -> None:
-    """Options add to the defaults."""
+    """Check that options add to the defaults."""
     for words, variables, bootstrap, told in (
         (("--profile", "dev"), {}, ADDRESS, ["0 localhost:9092"]),
         (("--nodes", "3"), {}, ADDRESS, [f"{index} localhost:{9092 + index}" for index in range(3)]),
@@ -148,7 +148,7 @@ def addresses(suite: Suite) -> None:
 
 
 def environment(suite: Suite) -> None:
-    """What users of Kafka's images set."""
+    """Check the environment variables that users of Kafka's images set."""
     usual = {
         **ONE_BROKER,
         **KRAFT,
@@ -219,7 +219,7 @@ def lasting(suite: Suite) -> None:
 
 
 def security(suite: Suite) -> None:
-    """The health check follows the protocol as well as the port."""
+    """Check that the health check follows the protocol and the port."""
     for words in (("--tls",), ("--user", "alice:secret"), ("--tls", "--user", "alice:secret")):
         with Container(*words) as box:
             says_so(suite, f"{' '.join(words)}: serves", box, "^ready ")
@@ -228,7 +228,7 @@ def security(suite: Suite) -> None:
 
 
 def acted_out(suite: Suite, module: Module, image: str = engine.IMAGE) -> None:
-    """One module's way to start a container, up to a client of the port on the host."""
+    """Follow one module's way to start a container, up to a client of the port on the host."""
     with Container(*module.words(), environment=module.environment, entrypoint=module.entrypoint, image=image) as box:
         copy_script(box, module)
         if says_so(suite, f"{module.name}: has the words that it waits for", box, module.ready):
@@ -297,7 +297,7 @@ def acted_out_with_logins(suite: Suite) -> None:
 
 
 def composed(suite: Suite) -> None:
-    """The compose files are as Docker Compose has them, and their services serve."""
+    """Check that the compose files are valid for Docker Compose, and that their services serve."""
     for path in sorted((engine.ROOT / "docker").glob("compose*.yaml")):
         found = services(path)
         if isinstance(found, str):
@@ -339,7 +339,7 @@ def secure_compose(suite: Suite, box: Container) -> None:
 
 
 def no_kernel(suite: Suite) -> None:
-    """An image without the compiled kernel is none."""
+    """Check that an image without the compiled kernel is not built."""
     text = engine.DOCKERFILE.read_text()
     step = "RUN /opt/ottla/bin/pip install --no-cache-dir --no-deps ."
     suite.equal("the step that compiles", 1, text.count(step))

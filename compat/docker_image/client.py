@@ -1,8 +1,8 @@
-"""A client in a container's network: `python -m compat.docker_image.client ACTION …`; prints what it saw as JSON.
+"""A client in a container's network: `python -m compat.docker_image.client ACTION …`; prints its results as JSON.
 
-    round HOST:PORT [PORT:PORT…]    creates a topic, writes ten records and reads them; `said` is what it was told as address
+    round HOST:PORT [PORT:PORT…]    creates a topic, writes ten records and reads them; `said` is the advertised address
     write HOST:PORT TOPIC COUNT     appends records
-    read HOST:PORT TOPIC            how many there are
+    read HOST:PORT TOPIC            the number of records
     told HOST:PORT                  the addresses of all nodes
 
 Pairs of ports are forwarded, the first to the second, as an engine publishes them. KAFKA_CLIENT has more properties, as JSON.
@@ -54,7 +54,7 @@ def whole_round(bootstrap: str) -> dict[str, Any]:
 
 
 def forward(pair: str) -> None:
-    """Connections to the first port go to the second."""
+    """Forward connections of the first port to the second."""
     outside, inside = map(int, pair.split(":"))
     listener = socket.create_server(("127.0.0.1", outside))
 

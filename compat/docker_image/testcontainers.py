@@ -1,7 +1,9 @@
-"""How the stock Kafka modules of testcontainers start a container: command, environment, the script they copy in late, and the
-words in the output that they wait for. Facts of the modules in the summer of 2026, whose files are named; none of their code.
+"""The start of a container by the stock Kafka modules of testcontainers.
 
-`{host}` is where the published port is on the host, `{port}` that port, `{name}` the container's name.
+Each has a command, an environment, a script that is copied in late, and the output to wait for. These are facts about the
+modules in the summer of 2026, whose files are named; none of their code is here.
+
+`{host}` and `{port}` are the address and port published on the host, `{name}` is the container's name.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ ZOOKEEPER = {
 
 
 def listeners(public: int, broker: int, *, kraft: bool, host: str = "0.0.0.0") -> dict[str, str]:
-    """Where each listens in the container."""
+    """Return the addresses of the listeners in the container."""
     names = {"PLAINTEXT": public, "BROKER": broker, **({"CONTROLLER": 9094} if kraft else {})}
     return {"KAFKA_LISTENERS": ",".join(f"{name}://{host}:{port}" for name, port in names.items())}
 
@@ -51,19 +53,19 @@ class Module:
     source: str
     environment: Mapping[str, str]
     script: str
-    """What is copied in once the port is known."""
+    """The file that is copied in once the port is known."""
     ready: str
     path: str = "/tmp/testcontainers_start.sh"
     mode: int = 0o777
     public: int = 9092
-    """The port in the container that clients on the host come in by."""
+    """The port in the container that clients on the host connect to."""
     entrypoint: tuple[str, ...] | None = None
     command: tuple[str, ...] = ("sh", "-c", "while [ ! -f {path} ]; do sleep 0.1; done; {path}")
     by_exec: bool = False
     """Whether the script is written by a shell in the container, as its user."""
 
     def words(self) -> list[str]:
-        """Behind the image's name."""
+        """Return the arguments after the image's name."""
         return [word.replace("{path}", self.path) for word in self.command]
 
 

@@ -1,6 +1,6 @@
-"""`make docs`: Sphinx and MyST build the site of all texts, and whatever they warn of fails it.
+"""`make docs`: Sphinx and MyST build the site of all texts, and any warning fails it.
 
-In `.venv-docs`, as for everybody who calls it; made the first time, and when pyproject.toml has changed.
+It uses `.venv-docs`, as for every caller; that is created at first use, and when pyproject.toml has changed.
 """
 
 import shutil
@@ -35,7 +35,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def missing() -> list[str]:
-    """Texts without a page."""
+    """Return texts without a page."""
     names = [path.stem for path in (ROOT / "docs").glob("*.md") if path.stem != "index"]
     return [name for name in [*names, "index"] if not (SITE / f"{name}.html").exists()]
 

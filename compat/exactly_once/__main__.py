@@ -1,9 +1,9 @@
 """A transactional copy of 200 000 records while the copier and the broker are killed: each record once, in order.
 
-The copier (copier.py, confluent-kafka) consumes, processes, produces, and commits its position in the transaction. While it
-works, it and the broker are killed with kill -9 at random moments: some while after
-one of its commits, so that a kill meets any step of a transaction. Then the copy, read with read_committed, must hold every
-value once and in order; the group stands at the end; no transaction is open and no last stable offset is behind.
+The copier (copier.py, confluent-kafka) consumes, processes, produces, and commits its position in the transaction. It and the
+broker are killed with kill -9 at random moments: some time after one of its commits, so that a kill meets any step of a
+transaction. Then the copy, read with read_committed, must have every value once and in order. The group has reached the end, no
+transaction is open and no last stable offset is behind.
 """
 
 import random
@@ -81,7 +81,7 @@ class Round:
         self.chance.shuffle(victims)
         commits = sorted(self.chance.sample(range(records // batch * 9 // 10), len(victims)))
         self.plan = list(zip(commits, victims, strict=True))
-        """After how many commits who is killed."""
+        """Number of commits -> the process to kill after them."""
         self.starts = 0
         self.progress = broker.work / f"{self.name}.progress"
 
@@ -98,7 +98,7 @@ class Round:
         client.delete_topics([self.name])[self.name].result(30)
 
     def copy(self) -> None:
-        """Start the copier, again whenever it is gone, until one of them has come to the end."""
+        """Start the copier, and again after each kill, until one has reached the end."""
         deadline_s = time.monotonic() + LIMIT_S
         copier = self.start_copier()
         try:
@@ -158,7 +158,7 @@ class Round:
 
 
 def ends(broker: BrokerProcess, places: list[tuple[str, int]], isolation: IsolationLevel) -> list[int]:
-    """The high watermark of each partition, or its last stable offset, as an admin client is told."""
+    """Return the high watermark of each partition, or its last stable offset, as an admin client gets it."""
     client = admin(broker.bootstrap)
     asked = {TopicPartition(*place): OffsetSpec.latest() for place in places}
     answers = client.list_offsets(asked, isolation_level=isolation)

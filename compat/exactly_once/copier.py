@@ -1,8 +1,9 @@
 """The copier: `python -m compat.exactly_once.copier BOOTSTRAP SOURCE TARGET NAME PROTOCOL BATCH`.
 
 Consumes SOURCE as group NAME, sends each value, changed by `processed`, to the same partition of TARGET, and commits its
-position in the same transaction, at most BATCH records in each; every commit is a dot on standard output. Exits with 0 when it stands at the end of every partition, and with 1 when its client says
-that it cannot go on; whoever supervises it then starts it again, as after a kill.
+position in the same transaction, at most BATCH records in each. Every commit is a dot on standard output. The copier exits with
+0 at the end of every partition, and with 1 when its client reports an error from which it cannot recover. The caller then
+starts it again, as after a kill.
 """
 
 import sys
@@ -56,7 +57,7 @@ def init(producer: Producer) -> None:
 
 
 def copy(producer: Producer, consuming: dict[str, Any], source: str, target: str, batch: int) -> bool:
-    """Copy until the end, or until a transaction had to be aborted: False."""
+    """Copy until the end, or until a transaction had to be aborted: False then."""
     consumer = Consumer(consuming)
     consumer.subscribe([source])
     at_end: set[int] = set()
@@ -90,17 +91,17 @@ def configuration(bootstrap: str, name: str, protocol: str) -> dict[str, Any]:
         "log_level": 2,
         **RECOVERY,
     }
-    # A static member of the classic protocol takes the place of the one that was killed at once. Its session must outlast
-    # a restart of the broker, else librdkafka forgets its member id, sends a heartbeat without one, and is fenced for that.
-    # The new protocol's member waits until the session of the one before has run out, which the broker keeps short.
+    # A static member of the classic protocol replaces the killed one at once. Its session must outlast a restart of the broker,
+    # else librdkafka forgets its member id, sends a heartbeat without one, and is fenced for that. The new protocol's member
+    # waits until the previous session has expired, which the broker keeps short.
     return common | ({"group.instance.id": "copier", "session.timeout.ms": 30_000} if protocol == "classic" else {})
 
 
 def transact(producer: Producer, consumer: Consumer, target: str, messages: list[Message]) -> bool:
-    """One transaction: the records, and the position behind them. False if it had to be aborted.
+    """Copy the records in one transaction, with the position after them. False if it had to be aborted.
 
     Raises:
-        KafkaException: This producer cannot go on.
+        KafkaException: This producer cannot be used any more.
     """
     producer.begin_transaction()
     try:
@@ -119,7 +120,7 @@ def transact(producer: Producer, consumer: Consumer, target: str, messages: list
 
 
 def again(step: Callable[[], object]) -> None:
-    """A step of a transaction, again while its client says that it may be."""
+    """Run a step of a transaction, and repeat it while the client allows that."""
     while True:
         try:
             step()

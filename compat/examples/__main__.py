@@ -70,7 +70,7 @@ def of_python(suite: Suite, python: Path, project: Path, *, quick: bool) -> None
 
 
 def type_checks(suite: Suite, python: Path, project: Path) -> None:
-    """What editors and CI of a user say of the project, and of a file with every public name of ours."""
+    """Run the type checkers of editors and CI on the project, and on a file with every public name of Ottla."""
     if pip(python, "install", *TYPE_CHECKERS, cwd=project).returncode:
         suite.skip("type checks", "needs mypy and pyright from the package index")
         return
@@ -103,13 +103,13 @@ def of_other(suite: Suite, python: Path, language: Language, project: Path) -> N
 
 
 def wanted() -> tuple[str, ...]:
-    """The names of the tests as the README lists them."""
+    """Return the names of the tests as the README lists them."""
     found = re.findall(r"^\| (\d+) \| ([\w ]+) \|", (HERE / "README.md").read_text(), re.MULTILINE)
     return tuple(sorted(bare(name) for _, name in found))
 
 
 def import_time_s(python: Path, folder: Path, module: str) -> float:
-    """How long Python is busy with a module alone, the best of three."""
+    """Return the import time of a module alone, the best of three."""
     code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
     return min(float(run([python, "-c", code], cwd=folder).stdout) for _ in range(3))
 

@@ -1,4 +1,4 @@
-"""The same project in four languages: how each is made ready, run and counted."""
+"""One project in four languages: how each is prepared, run and counted."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -11,36 +11,36 @@ TESTS = 10
 
 @dataclass(frozen=True)
 class Counted:
-    """What a run says of its tests; `names` of those that passed, bare: letters alone, lower case."""
+    """The test results of a run; `names` are those of passed tests, with lower-case letters alone."""
 
     names: tuple[str, ...]
     failed: int
     time_s: float
-    """Of all tests together, as the runner has it."""
+    """The time of all tests together, as the runner reports it."""
 
 
 @dataclass(frozen=True)
 class Language:
-    """A folder beside us. Commands run in a copy of it."""
+    """A folder next to this module. Commands run in a copy of it."""
 
     name: str
     runner: str
     client: str
     tools: tuple[str, ...]
     fetch: tuple[str, ...]
-    """Brings what it depends on; fails without the language's package index."""
+    """The command that installs the dependencies; it fails without the language's package index."""
     test: tuple[str, ...]
     count: Callable[[Path, str], Counted]
-    """Of the folder and the output of `test`."""
+    """Return the results, from the folder and the output of `test`."""
 
 
 def bare(name: str) -> str:
-    """What all languages have in common of a test's name."""
+    """Return the part of a test's name that all languages share."""
     return re.sub(r"[^a-z]", "", name.lower().removeprefix("test"))
 
 
 def junit(pattern: str) -> Callable[[Path, str], Counted]:
-    """Counts from JUnit's XML, which most runners write."""
+    """Return counts from JUnit's XML, which most runners write."""
 
     def count(folder: Path, _output: str) -> Counted:
         cases = [case for path in folder.glob(pattern) for case in ET.parse(path).iter("testcase")]
@@ -52,7 +52,7 @@ def junit(pattern: str) -> Callable[[Path, str], Counted]:
 
 
 def go_output(_folder: Path, output: str) -> Counted:
-    """Counts from `go test -v`."""
+    """Return counts from `go test -v`."""
     found = re.findall(r"^--- (PASS|FAIL): (\w+) \(([\d.]+)s\)", output, re.MULTILINE)
     return Counted(
         _names(name for outcome, name, _ in found if outcome == "PASS"),

@@ -1,4 +1,4 @@
-"""What is said of logs, held against what then happens, for many more random histories than `make test` has time for."""
+"""Explanations of logs, compared with what then happens, for many more random histories than `make test` has time for."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""1 000 random histories of a log that explains itself after every step: why it is not cleaned, when it will be and by what.
+"""1 000 random histories of a log that is explained after every step: why it is not cleaned, and when and how it will be.
 
-Each answer is held against a model that is moved ahead in time, rolled, and configured otherwise; before each pass a dry run and
-the histories of keys say what it will take out. Then 1 000 histories of topics in a running broker, on its moved clock (`live`).
-Other histories every day: their seed is the date, unless given.
+Each answer is compared with a model that is moved ahead in time, rolled, and reconfigured. Before each pass a dry run and the
+histories of keys predict its removals. Then 1 000 histories of topics in a running broker, on its moved clock (`live`).
+Histories differ every day: their seed is the date, unless given.
 """
 
 import argparse
@@ -22,7 +22,7 @@ HISTORIES, QUICK_HISTORIES = 1_000, 24
 LIVE, QUICK_LIVE = 1_000, 6
 BLOCK = 12
 SHOWN = 3
-"""Of the histories that fail, so many are made small, which takes a while."""
+"""The number of failing histories to shrink, which takes a while."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,13 +32,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_block(names: list[str]) -> tuple[list[str], Counter[str]]:
-    """The names of those that fail, and what the others met."""
+    """Return the names of those that fail, and what the others met."""
     failed: list[str] = []
     met: Counter[str] = Counter()
     for name in names:
         try:
             met += random_history(name).run(ExplainedPair).met
-        except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
+        except Exception:  # noqa: BLE001 -- any exception is the finding
             failed.append(name)
     return failed, met
 
@@ -70,14 +70,14 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def run_live(suite: Suite, seed: str, count: int) -> None:
-    """The histories in a broker."""
+    """Run the histories in a broker."""
     failed: list[str] = []
     live = LiveHistories()
     try:
         for number in range(count):
             try:
                 live.run(f"{seed} {number}")
-            except Exception as error:  # noqa: BLE001 -- whatever it is, it is the finding
+            except Exception as error:  # noqa: BLE001 -- any exception is the finding
                 failed.append(f"{number}: {error}")
                 if len(failed) <= SHOWN:
                     suite.note("".join(traceback.format_exception(error)))

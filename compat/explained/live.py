@@ -1,8 +1,9 @@
-"""Random histories of topics in a running broker whose clock stands still unless it is moved.
+"""Random histories of topics in a running broker whose clock only moves when the suite moves it.
 
-After some steps the broker is asked why a partition is not cleaned. If only time is missing, its clock is moved to a millisecond
-before the moment that is told, and then by one more: the cleaner takes the log then, and not before. Else one of the remedies is
-carried out as it stands, and the partition is eligible, or the forced pass does what its dry run said.
+After some steps the broker is asked why a partition is not cleaned. If only time is missing, the suite moves the clock to a
+millisecond before the reported moment, and then by one more: the cleaner must take the log then, and not before. Otherwise the
+suite carries out one of the remedies as written. Then the partition must be eligible, or the forced pass must do what its dry
+run reported.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
 NEVER_MS = 10**14
 TIME_OUTS_EVERY_MS = 10_000
-"""`transaction.abort.timed.out.transaction.cleanup.interval.ms`: a look at one moment puts off the next by so much."""
+"""`transaction.abort.timed.out.transaction.cleanup.interval.ms`: after one check the next is this much later."""
 OVERRIDES = {
     "log.cleaner.backoff.ms": 1,  # it looks whenever its clock is moved
     "log.retention.check.interval.ms": NEVER_MS,
@@ -36,7 +37,7 @@ OVERRIDES = {
 
 
 class LiveHistories:
-    """All in one broker, one topic each."""
+    """All histories in one broker, one topic each."""
 
     def __init__(self) -> None:
         self.met: Counter[str] = Counter()
@@ -49,7 +50,7 @@ class LiveHistories:
         self.broker.stop()
 
     def run(self, name: str) -> None:
-        """Raises AssertionError where what happens is not what was said."""
+        """Run a history. Raises AssertionError if an explanation is wrong."""
         _History(self, random.Random(name), f"t-{name.replace(' ', '-')}").run()
 
 
@@ -118,7 +119,7 @@ class _History:
             self._try(found, self._rng.choice(found.remedies))
 
     def _only_time_comes(self, found: PartitionExplanation, until_ms: int) -> bool:
-        """Whether no segment rolls by the move itself before."""
+        """Return whether no segment rolls by the move itself before."""
         if until_ms > self._broker.clock.now_ms() + YEAR_MS:
             return False  # a thousand of them would leave the calendar
         return found.rolls_when_advanced_ms is None or found.rolls_when_advanced_ms > until_ms
@@ -137,7 +138,7 @@ class _History:
         self._met["with an open transaction"] += bool(found.transactions)
 
     def _must_be_cleaned(self) -> None:
-        """What is eligible is taken by a pass as Kafka's, which does what its dry run said."""
+        """Check that a pass takes an eligible log, as in Kafka, and does what its dry run reported."""
         told = self._broker.dry_run(self._topic).partitions[0].would_pass
         (done,) = self._broker.compact(self._topic).partitions
         assert done.passes == 1, (told, done)
@@ -181,7 +182,7 @@ class _History:
             )
 
     def _carry_out(self, command: str) -> None:
-        """A command as it is told, by what it does."""
+        """Carry out a reported command by its effect."""
         words = command.split()
         if words[:2] == ["ottla", "roll"]:
             self._broker.roll(words[2])

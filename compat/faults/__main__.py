@@ -1,7 +1,6 @@
-"""What clients do when something goes wrong: each declared fault, met by three clients; no loss, and no duplicate where the
-producer is idempotent.
+"""The reactions of three clients to each declared fault: no loss, and no duplicate if the producer is idempotent.
 
-    python -m compat.faults        # --quick: one fault of each kind
+python -m compat.faults        # --quick: one fault of each kind
 """
 
 import argparse
@@ -28,11 +27,11 @@ RECORDS = 20
 TRANSACTIONAL: tuple[type[TransactionalProducer], ...] = (KafkaPythonProducer, ConfluentProducer, AiokafkaProducer)
 OPTIONS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
 Trouble = Callable[[ottla.Broker, str], Callable[[], None]]
-"""Begins, for a topic; what it returns ends it, once something was sent or read meanwhile."""
+"""Starts a trouble for a topic, and returns the function that ends it, called after the client has sent or read something."""
 
 
 def fault(**said: Any) -> Trouble:
-    """A declared fault, for the topic where the API names one."""
+    """Return a declared fault, for the topic where the API names one."""
 
     def begin(broker: ottla.Broker, topic: str) -> Callable[[], None]:
         of_topic: dict[str, Any] = (
@@ -51,7 +50,7 @@ def fault(**said: Any) -> Trouble:
 
 
 def for_a_while(**said: Any) -> Trouble:
-    """A fault that is removed by itself a second after it was first met."""
+    """Return a fault that is removed by itself a second after it was first met."""
 
     def begin(broker: ottla.Broker, topic: str) -> Callable[[], None]:
         declared = broker.fault(**said)
@@ -69,7 +68,7 @@ def for_a_while(**said: Any) -> Trouble:
 
 
 def failed_disk(broker: ottla.Broker, topic: str) -> Callable[[], None]:
-    """Until the broker is restarted, a second after it was met."""
+    """Fail the disk until the broker is restarted, a second after the fault was hit."""
     declared = broker.fault(disk="failed")
 
     def restart() -> None:
@@ -95,7 +94,7 @@ def moved_coordinator(broker: ottla.Broker, topic: str) -> Callable[[], None]:
 
 
 def stopped_node(broker: ottla.Broker, topic: str) -> Callable[[], None]:
-    """The one that leads; it starts again afterwards."""
+    """Stop the node that leads; return the function that starts it again."""
     broker.move_leader(topic, 0, 0)
     broker.stop_node(0)
     return partial(broker.start_node, 0)
@@ -103,13 +102,13 @@ def stopped_node(broker: ottla.Broker, topic: str) -> Callable[[], None]:
 
 @dataclass(frozen=True)
 class Case:
-    """A trouble, and what is asked of a client."""
+    """A trouble, and the expectation of a client."""
 
     name: str
     trouble: Trouble
     is_quick: bool = False
     may_fail: bool = False
-    """The client is told: what it was told is not in the log, or all of it is."""
+    """Whether the client may get errors: records with an error must be missing from the log, or all of them must be there."""
     duplicates: bool = False
     """Whether a producer without idempotence may write again what was written."""
 
@@ -184,12 +183,12 @@ COMMITTED = (
 
 @dataclass
 class Row:
-    """What a client did; a row of the table."""
+    """The reactions of the clients; a row of the table."""
 
     kind: str
     case: str
     outcomes: dict[str, str] = field(default_factory=dict)
-    """By client."""
+    """Client -> its outcome."""
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -216,7 +215,7 @@ def body(suite: Suite, options: Options) -> None:
                     broker.create_topic(topic, 1, replicas=NODES)
                     try:
                         row.outcomes[client] = act(suite, broker, case, topic, number)
-                    except Exception as error:  # noqa: BLE001 - the other clients are asked all the same
+                    except Exception as error:  # noqa: BLE001 - the other clients run all the same
                         row.outcomes[client] = f"{type(error).__name__}: {error}"
                         suite.check(f"{client}: {case.name}: to its end", False, row.outcomes[client])
                     broker.clear_faults()
@@ -227,7 +226,7 @@ CLIENTS = tuple(each.client for each in PRODUCERS)
 
 
 def produced(suite: Suite, broker: ottla.Broker, case: Case, topic: str, number: int, *, idempotent: bool) -> str:
-    """A producer that has sent one record meets the trouble, with twenty more, and sends one more behind it."""
+    """Have a producer that has sent one record meet the trouble with twenty more, and send one more after it."""
     producer: Producer = PRODUCERS[number](broker.bootstrap, topic, idempotent=idempotent)
     what = f"{producer.client}, {'idempotent' if idempotent else 'not idempotent'}: {case.name}"
     told: dict[bytes, str] = {}
@@ -259,7 +258,7 @@ def produced(suite: Suite, broker: ottla.Broker, case: Case, topic: str, number:
 
 
 def consumed(suite: Suite, broker: ottla.Broker, case: Case, topic: str, number: int) -> str:
-    """A consumer that has joined and read one batch meets the trouble, while more come."""
+    """Have a consumer that has joined and read one batch meet the trouble, while more records arrive."""
     first, rest = [b"f%d" % n for n in range(5)], [b"%d" % n for n in range(RECORDS)]
     broker.produce_all(topic, [(None, value) for value in first])
     is_before = case.name.split()[0] in ("ListOffsets", "FindCoordinator", "JoinGroup", "SyncGroup", "OffsetFetch")
@@ -270,7 +269,7 @@ def consumed(suite: Suite, broker: ottla.Broker, case: Case, topic: str, number:
         suite.check(f"{what}: reads at first", until(lambda: set(first) <= set(consumer.values)), said_of(consumer))
         if end is None:
             end = case.trouble(broker, topic)
-        # A fetch that waits already meets no fault; the one behind it does.
+        # A fetch that is already waiting meets no fault; the next one does.
         for some in (rest[:5], rest[5:]):
             broker.produce_all(topic, [(None, value) for value in some])
             until(lambda some=some: set(some) <= set(consumer.values), 3.0)
@@ -298,7 +297,7 @@ def said_of(consumer: Consumer) -> str:
 
 
 def committed(suite: Suite, broker: ottla.Broker, case: Case, topic: str, number: int) -> str:
-    """A transaction whose end meets the trouble, and one behind it."""
+    """Run a transaction whose end meets the trouble, and another one after it."""
     producer = TRANSACTIONAL[number](broker.bootstrap, f"of-{topic}")
     what = f"{producer.client}: {case.name}"
     said = []
@@ -309,7 +308,7 @@ def committed(suite: Suite, broker: ottla.Broker, case: Case, topic: str, number
             producer.send((topic, 0), value)
             producer.commit()
             said.append("committed")
-        except Exception as error:  # noqa: BLE001 - whatever the client raises goes into the table
+        except Exception as error:  # noqa: BLE001 - any exception of the client goes into the table
             said.append(name_of(error))
         if end is not None:
             end()
@@ -329,7 +328,7 @@ FAULTS_OF_CLIENTS: dict[str, dict[str, str]] = {
     case: {"aiokafka": "without idempotence it gives up a batch with the time-out of its first request"}
     for case in ("Produce delay 4 s, over the time-out", "Produce drop_response")
 }
-"""Where a client gives up what it need not: by case and client, why."""
+"""Case and client -> the reason why the client gives up unnecessarily."""
 
 
 def _said(acknowledged: int, sent: int, lost: int, twice: int, errors: Counter[str]) -> str:
@@ -338,7 +337,7 @@ def _said(acknowledged: int, sent: int, lost: int, twice: int, errors: Counter[s
 
 
 def print_table(rows: list[Row]) -> None:
-    """As Markdown, for the README."""
+    """Print the table as Markdown, for the README."""
     print(f"\n| who | fault | {' | '.join(CLIENTS)} |\n|---|---|{'---|' * len(CLIENTS)}")
     for row in rows:
         print(f"| {row.kind} | {row.case} | {' | '.join(row.outcomes[client] for client in CLIENTS)} |")
@@ -346,7 +345,7 @@ def print_table(rows: list[Row]) -> None:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", metavar="TEXT", help="rows of the table that have it in their first two columns")
+    parser.add_argument("--only", metavar="TEXT", help="rows of the table that contain this in their first two columns")
 
 
 if __name__ == "__main__":

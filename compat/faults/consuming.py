@@ -1,4 +1,4 @@
-"""Members of a group, one for each library: each reads a topic from its beginning, commits, and notes what its client says."""
+"""Members of a group, one for each library: each reads a topic from its beginning, commits, and notes its client's errors."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ class Consumer:
         self.bootstrap, self.topic, self.group = bootstrap, topic, group
         self.values: list[bytes] = []
         self.errors: list[str] = []
-        """What its client raised or reported, in order."""
+        """Errors that the client raised or reported, in order."""
         self.halted = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -32,7 +32,7 @@ class Consumer:
     def _run(self) -> None:
         try:
             self.run()
-        except Exception as error:  # noqa: BLE001 - whatever the client raises goes into the table
+        except Exception as error:  # noqa: BLE001 - any exception of the client goes into the table
             self.errors.append(name_of(error))
 
     def run(self) -> None:
@@ -79,7 +79,7 @@ class KafkaPython(Consumer):
             reconnect_backoff_max_ms=200,
             metadata_max_age_ms=1_000,
         )
-        consumer.topics()  # who subscribes while the first metadata request is in flight may never see the topic
+        consumer.topics()  # a consumer that subscribes during the first metadata request may never see the topic
         consumer.subscribe([self.topic])
         return consumer
 

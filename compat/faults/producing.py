@@ -1,4 +1,4 @@
-"""Producers of the three libraries behind one face: idempotent or not, with time-outs of a second and a half."""
+"""Producers of the three libraries behind one interface: idempotent or not, with time-outs of a second and a half."""
 
 import asyncio
 import logging
@@ -18,12 +18,12 @@ RETRY_BACKOFF_MS = 100
 DELIVERY_TIMEOUT_MS = 15_000
 TIMEOUT_S = 40.0
 
-logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what clients say of faults is in the table
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the table has the clients' errors
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 
 def name_of(error: BaseException | confluent_kafka.KafkaError) -> str:
-    """The client's own word for what went wrong."""
+    """Return the client's own word for what went wrong."""
     if isinstance(error, confluent_kafka.KafkaException):
         error = error.args[0]
     return str(error.name()) if isinstance(error, confluent_kafka.KafkaError) else type(error).__name__
@@ -38,7 +38,7 @@ class Producer:
         self.topic = topic
 
     def send(self, values: Sequence[bytes]) -> dict[bytes, str]:
-        """Send them, each a record, without waiting in between; "" or the error's name of each, when all have come."""
+        """Send each value as a record, without waiting in between; return "" or the error's name of each."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class KafkaPython(Producer):
             try:
                 future.get(TIMEOUT_S)
                 found[value] = ""
-            except Exception as error:  # noqa: BLE001 - whatever the client raises goes into the table
+            except Exception as error:  # noqa: BLE001 - any exception of the client goes into the table
                 found[value] = name_of(error)
         return found
 
@@ -171,7 +171,7 @@ class Aiokafka(Producer):
         for value in values:
             try:
                 sent[value] = await self.producer.send(self.topic, value, partition=0)
-            except Exception as error:  # noqa: BLE001 - whatever the client raises goes into the table
+            except Exception as error:  # noqa: BLE001 - any exception of the client goes into the table
                 found[value] = name_of(error)
         done = await asyncio.gather(*sent.values(), return_exceptions=True)
         return found | {
@@ -180,7 +180,7 @@ class Aiokafka(Producer):
         }
 
     def close(self) -> None:
-        with suppress(Exception):  # it may wait for what will never come
+        with suppress(Exception):  # it may wait for an answer that never arrives
             self.loop.start(self.producer.stop()).result(3)
         self.loop.close()
 
@@ -189,7 +189,7 @@ PRODUCERS: tuple[type[Producer], ...] = (KafkaPython, Confluent, Aiokafka)
 
 
 def until(holds: Any, timeout_s: float = TIMEOUT_S) -> bool:
-    """Wait until `holds()`; whether it did in time."""
+    """Wait until `holds()`; return whether it did in time."""
     deadline_s = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline_s:

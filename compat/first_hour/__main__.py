@@ -1,7 +1,7 @@
-"""README's first commands on a clean clone, in a fresh environment with nothing but Python, make and the package index.
+"""README's first commands on a clean clone, in a new environment with only Python, make and the package index.
 
-`make run` until it serves, then what it says to type next. In full also `make test`, of which it collects everything and runs a
-slice, and `pip install .` into an environment of its own.
+`make run` until it serves, then the commands that it suggests. The full run also has `make test`, of which it collects all
+tests and runs a slice, and `pip install .` into an environment of its own.
 """
 
 import os
@@ -40,13 +40,13 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def readme_commands() -> list[str]:
-    """The `make` lines of README's first block, without their comments."""
+    """Return the `make` lines of README's first block, without their comments."""
     block = re.search(r"^```sh[^\n]*\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     return [] if block is None else re.findall(r"^(make \S+)", block[1], re.MULTILINE)
 
 
 def fresh(folder: Path) -> dict[str, str]:
-    """The variables of somebody who has just logged in: our own environment is not among them."""
+    """Return the environment variables of a user who has just logged in, without those of this process."""
     home = folder / "home"
     home.mkdir()
     index = {
@@ -57,7 +57,7 @@ def fresh(folder: Path) -> dict[str, str]:
 
 
 def runs(suite: Suite, command: str, clone: Path, environment: dict[str, str]) -> None:
-    """The command serves, what it prints to be typed next works, and Ctrl-C ends it."""
+    """Check that the command serves, that the next commands it prints work, and that Ctrl-C ends it."""
     process = subprocess.Popen(
         command.split(),
         cwd=clone,
@@ -94,7 +94,7 @@ def runs(suite: Suite, command: str, clone: Path, environment: dict[str, str]) -
 
 
 def tests(suite: Suite, command: str, clone: Path, environment: dict[str, str]) -> None:
-    """The command makes its environment, finds all tests, and those of a slice pass."""
+    """Check that the command makes its environment, finds all tests, and that those of a slice pass."""
     for what, words in (("collects all tests", "--collect-only -q"), ("runs a slice", SLICE)):
         done = subprocess.run(
             command.split(),

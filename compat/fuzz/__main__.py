@@ -1,7 +1,7 @@
-"""200 000 damaged frames of real clients; the broker serves on, within its memory, and answers others meanwhile.
+"""200 000 damaged frames of real clients: the broker stays up, within its memory, and answers other clients during it.
 
-Records what confluent-kafka, kafka-python and aiokafka send, damages it (`mutate.py`, seed printed) and sends it to the
-same kind of broker, one by one. After every few thousand frames an ordinary client must still be served.
+The suite records the frames of confluent-kafka, kafka-python and aiokafka, damages them (`mutate.py`, seed printed) and sends
+them to the same kind of broker, one by one. After every few thousand frames the broker must still serve an ordinary client.
 """
 
 import argparse
@@ -105,14 +105,14 @@ def attack(
     if is_alone:
         suite.check(f"no frame lets another client wait longer than {MAX_HOLD_MS:.0f} ms", not slow, told)
     else:
-        # Slices of suites run beside each other.
+        # In `quick` several suites run at a time.
         suite.note(f"waits of another client beyond {MAX_HOLD_MS:.0f} ms: {told}")
 
 
 def held_again(pinger: Pinger, victim: Victim, sent: list[tuple[float, bytes]]) -> list[str]:
-    """What was sent while a ping waited too long, if pings wait again when it is sent again: API keys, versions, the time.
+    """Return the frames sent while a ping waited too long, if pings wait again on a retry: API keys, versions, the time.
 
-    A busy machine, or its disk, holds a ping now and then; a frame does it every time.
+    A busy machine, or its disk, delays a ping now and then; a frame does it every time.
     """
     held = [ping for ping in pinger.answered if ping.held_ms > MAX_HOLD_MS]
     found = []
@@ -132,7 +132,7 @@ def held_again(pinger: Pinger, victim: Victim, sent: list[tuple[float, bytes]]) 
 
 
 def is_served(bootstrap: str, value: str) -> bool:
-    """Whether an ordinary producer and consumer get one record through."""
+    """Return whether an ordinary producer and consumer get one record through."""
     failures: list[KafkaError | None] = []
     ends: list[int] = []
 

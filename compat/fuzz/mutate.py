@@ -8,7 +8,7 @@ MAX_FRAME_BYTES = 1 << 20
 
 
 def mutate(rng: random.Random, frames: list[bytes]) -> bytes:
-    """One damaged frame: one to four kinds of damage, mostly under a size that still fits, so that parsing goes deep."""
+    """Return a damaged frame: one to four kinds of damage, mostly under a size that still fits, so that parsing goes deep."""
     body = bytearray(rng.choice(frames)[4:])
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4))):
         rng.choice(DAMAGE)(rng, body, frames)
@@ -32,7 +32,7 @@ def _set_bytes(rng: random.Random, body: bytearray, _: list[bytes]) -> None:
 
 
 def _set_number(rng: random.Random, body: bytearray, _: list[bytes]) -> None:
-    """An int8, int16, int32 or int64 somewhere becomes one that is often wrong."""
+    """Change an int8, int16, int32 or int64 somewhere to a value that is often wrong."""
     width = rng.choice((1, 2, 4, 8))
     if len(body) >= width:
         at = rng.randrange(len(body) - width + 1)
@@ -60,7 +60,7 @@ def _repeat(rng: random.Random, body: bytearray, _: list[bytes]) -> None:
 
 
 def _splice(rng: random.Random, body: bytearray, frames: list[bytes]) -> None:
-    """The head of this frame and the tail of another."""
+    """Replace the frame's tail by the tail of another frame."""
     other = rng.choice(frames)[4:]
     body[rng.randrange(len(body) + 1) :] = other[rng.randrange(len(other) + 1) :]
 

@@ -1,6 +1,6 @@
-"""Records what real clients send: a proxy between them and the broker, and a session with each client.
+"""Records the requests of real clients: a proxy between them and the broker, and a session with each client.
 
-The broker advertises the proxy's address, so that clients come back to the proxy after their first answer.
+The broker advertises the proxy's address, so that clients reconnect to the proxy after their first answer.
 """
 
 import contextlib

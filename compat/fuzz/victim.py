@@ -1,4 +1,4 @@
-"""The connection on which damaged frames go to a broker."""
+"""The connection that sends damaged frames to a broker."""
 
 import socket
 
@@ -7,7 +7,7 @@ PATIENCE_S = 0.02
 
 
 class Victim:
-    """A connection that is made anew whenever the broker has closed it, or keeps us waiting."""
+    """A connection that reconnects whenever the broker has closed it, or does not answer in time."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")

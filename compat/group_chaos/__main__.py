@@ -1,9 +1,9 @@
-"""Fifty consumers of one group join, leave and crash at random for two minutes: who owns what, and for how long nobody.
+"""Fifty consumers of one group join, leave and crash at random for two minutes: partitions' owners, and gaps between them.
 
-Real clients in ten processes, in both group protocols: consumers leave and new ones join all the time, and now and then a
-whole process is killed with kill -9 and another one started. What the clients' callbacks said is then put together: no
-partition has two owners in one generation, or at one moment, and none is without an owner for longer than the session
-time-out and the time the others need to hear of it.
+Real clients run in ten processes, in both group protocols: consumers leave and new ones join all the time, and now and then a
+whole process is killed with kill -9 and another one started. The clients' callbacks are then combined: no partition may have
+two owners in one generation, or at one moment. None may be without an owner for longer than the session time-out plus the time
+until the other members get the new assignment.
 """
 
 import random
@@ -25,9 +25,9 @@ SECONDS, QUICK_SECONDS = 120, 8
 WORKERS, QUICK_WORKERS = 10, 4
 CONSUMERS_A_WORKER = 5
 CLIENTS = {"classic": ("confluent-kafka", "kafka-python"), "consumer": ("confluent-kafka",)}
-# Nobody's session runs while a group of the classic protocol waits for joins: that of one killed then begins afterwards.
+# In a classic group no session runs while the group waits for joins: the session of a killed member then starts afterwards.
 SESSIONS = {"classic": 2, "consumer": 1}
-# After each, the others hear of it with their next heartbeat, then give up, join and sync, each on two shared cores.
+# After each session the others learn of it with their next heartbeat, then give up, join and sync, each on two shared cores.
 HEARD_S = 4.0
 BROKER = {
     "group.initial.rebalance.delay.ms": "500",
@@ -61,7 +61,7 @@ class Chaos:
         self.worker_count = workers
 
     def run(self, seconds: float) -> Ownership:
-        """What was owned in `seconds`, counted from when all consumers have come."""
+        """Run for `seconds`, counted from when all consumers have joined, and return the ownership."""
         create_topic(self.broker.bootstrap, self.topic, partitions=PARTITIONS)
         try:
             for _ in range(self.worker_count):

@@ -1,4 +1,4 @@
-"""Who owned which partition when, from what the consumers were told."""
+"""The owners of each partition over time, from the consumers' callbacks."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pathlib import Path
 class Span:
     """One consumer's ownership of one partition. Times are Unix seconds; `end_s` is infinite until it ends.
 
-    `ended_by` is `revoked`, `lost` (it was told late that it owns nothing), `killed` or empty.
+    `ended_by` is `revoked`, `lost` (the consumer learned late that it owns nothing), `killed` or empty.
     """
 
     partition: int
@@ -26,7 +26,7 @@ class Ownership:
 
     Args:
         events: The file that the workers append to.
-        kills: (time, name of the worker); the names of its consumers begin with it.
+        kills: (time, name of the worker); the names of its consumers have it as a prefix.
     """
 
     def __init__(self, events: Path, kills: list[tuple[float, str]], end_s: float) -> None:
@@ -56,7 +56,7 @@ class Ownership:
         ]
 
     def owned_twice_at_once(self) -> list[tuple[Span, Span]]:
-        """Pairs of spans that overlap, of which neither ended by being lost: then its owner was told too late."""
+        """Return pairs of overlapping spans, except those that ended by being lost: their owner learned of it late."""
         found = []
         for spans in self._by_partition():
             known = [span for span in spans if span.ended_by != "lost"]
@@ -64,7 +64,7 @@ class Ownership:
         return found
 
     def gaps(self, partition_count: int, begin_s: float) -> list[tuple[float, float, int]]:
-        """(start, end, partition) of every time between `begin_s` and the end in which nobody owned a partition."""
+        """Return (start, end, partition) of every time between `begin_s` and the end in which a partition had no owner."""
         gaps = []
         by_partition = {spans[0].partition: spans for spans in self._by_partition()}
         for partition in range(partition_count):
@@ -78,7 +78,7 @@ class Ownership:
         return gaps
 
     def unexcused(self, gap: tuple[float, float, int]) -> float:
-        """Seconds of a gap since the last kill before its end, or all of it."""
+        """Return the seconds of a gap since the last kill before its end, or the whole gap."""
         start_s, end_s, _ = gap
         return end_s - max([start_s, *(at_s for at_s, _ in self.kills if at_s <= end_s)])
 

@@ -1,6 +1,6 @@
 """Some consumers in one process: `python -m compat.group_chaos.worker NAME BOOTSTRAP TOPIC GROUP PROTOCOL CLIENT COUNT EVENTS`.
 
-Each lives for a while, leaves, and is followed by another. What they are told is appended to the file EVENTS, one JSON line
+Each runs for a while, leaves, and is followed by another. Their callbacks are appended to the file EVENTS, one JSON line
 an event. The process never ends by itself: it is killed.
 """
 
@@ -40,7 +40,7 @@ class Life:
         raise NotImplementedError
 
     def assigned(self, partitions: Iterable[Any]) -> None:
-        # librdkafka tells of an assignment while it closes, if that came just before, and never that it is revoked.
+        # While it closes, librdkafka reports an assignment that came just before, and never its revocation.
         if not self.is_leaving:
             self._told("assigned", partitions, self.generation())
 
@@ -86,7 +86,7 @@ class ConfluentLife(Life):
         self.consumer.close()
 
     def generation(self) -> int:
-        # Opaque bytes by contract; librdkafka writes the generation, or member epoch, behind its magic.
+        # Opaque bytes by contract; librdkafka writes the generation, or member epoch, after its magic.
         metadata: bytes = self.consumer.consumer_group_metadata()
         assert metadata.startswith(METADATA)
         return int(struct.unpack_from("=i", metadata, len(METADATA))[0])
@@ -131,7 +131,7 @@ LIVES: dict[str, type[Life]] = {"confluent-kafka": ConfluentLife, "kafka-python"
 
 
 def lives(name: str, client: str, arguments: tuple[str, str, str, str], events: Path) -> None:
-    """One after the other, for ever."""
+    """Run one life after the other, for ever."""
     chance = random.Random(name)
     for number in itertools.count(1):
         LIVES[client](f"{name}-{number}", *arguments, events=events).live(chance.expovariate(1 / MEAN_LIFE_S))

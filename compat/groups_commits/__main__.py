@@ -1,9 +1,9 @@
-"""A million offset commits of 1 000 group and partition pairs, and what the cleaner leaves of them.
+"""A million offset commits of 1 000 group and partition pairs, and the result of cleaning them.
 
-`__consumer_offsets` has four partitions in segments of 1 MiB; a hundred groups commit in ten partitions each, over bare
-sockets. Afterwards each pair must have one live record below the active segments, as librdkafka reads the topic and as
-Apache Kafka's `kafka-dump-log` decodes its files; and after a clean stop and after kill -9 every group must find its
-position again, asked for by an admin client and, of some groups, by consumers that go on reading there.
+`__consumer_offsets` has four partitions in segments of 1 MiB. A hundred groups commit in ten partitions each, over bare
+sockets. Afterwards each pair must have one live record below the active segments, as librdkafka reads the topic and as Apache
+Kafka's `kafka-dump-log` decodes its files. After a clean stop and after kill -9 every group must find its position again, as an
+admin client and, for some groups, consumers that continue there see it.
 """
 
 import json
@@ -78,7 +78,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def fill(broker: BrokerProcess, records: int) -> None:
-    """The topic that the groups are about, each record in a batch of its own."""
+    """Fill the groups' topic, each record in a batch of its own."""
     create_topic(broker.bootstrap, TOPIC, partitions=PARTITIONS)
     host, port = broker.bootstrap.rsplit(":", 1)
     batch = one_record_batch(b"event")
@@ -90,7 +90,7 @@ def fill(broker: BrokerProcess, records: int) -> None:
 
 
 def commit_all(suite: Suite, broker: BrokerProcess, each: int, expected_segments: int) -> None:
-    """Every pair commits 1, 2, … up to `each`, one offset a request, in turn with the others."""
+    """Commit 1, 2, … up to `each` for every pair, one offset a request, in turn."""
     assert positions(broker.bootstrap, GROUPS[0]) == {}  # makes the offsets topic
     counters = [SegmentCounter(broker.partition_dir(OFFSETS, partition)) for partition in range(OFFSETS_PARTITIONS)]
     for counter in counters:
@@ -158,7 +158,7 @@ def judge_live_records(suite: Suite, broker: BrokerProcess) -> None:
 
 
 def judge_with_apache_kafka(suite: Suite, broker: BrokerProcess) -> None:
-    """The same, decoded by Apache Kafka's own tool from the files."""
+    """Judge the same files, decoded by Apache Kafka's own tool."""
     what = "kafka-dump-log decodes the offsets"
     if not shutil.which("java"):
         suite.skip(what, "needs java")
@@ -171,7 +171,7 @@ def judge_with_apache_kafka(suite: Suite, broker: BrokerProcess) -> None:
 
 
 def decoded_pairs(files: list[Path]) -> list[Pair]:
-    """The pair of each record in these files, as the tool prints it."""
+    """Return the pair of each record in these files, as the tool prints it."""
     done = tool(DUMP_LOG, "--offsets-decoder", "--files", ",".join(map(str, files)))
     keys = [line.partition(" key: ")[2] for line in done.stdout.splitlines() if " key: " in line]
     read = [json.JSONDecoder().raw_decode(key)[0]["data"] for key in keys]
@@ -185,7 +185,7 @@ def judge_positions(suite: Suite, broker: BrokerProcess, when: str, each: int) -
 
 
 def positions(bootstrap: str, group: str) -> dict[int, int]:
-    """Partition -> committed offset, as an admin client is told; asked again while the coordinator loads."""
+    """Return partition -> committed offset, as an admin client gets it; retried while the coordinator loads."""
     client = admin(bootstrap)
     deadline_s = time.monotonic() + 30
     while True:
@@ -199,13 +199,13 @@ def positions(bootstrap: str, group: str) -> dict[int, int]:
 
 
 def judge_reading_on(suite: Suite, broker: BrokerProcess, each: int) -> None:
-    """Consumers of some groups get the record at the committed offset first, in every partition."""
+    """Check that consumers of some groups get the record at the committed offset first, in every partition."""
     for group in GROUPS_THAT_READ_ON:
         suite.equal(f"{group} reads on where it was", dict.fromkeys(range(PARTITIONS), each), first_read(broker, group))
 
 
 def first_read(broker: BrokerProcess, group: str) -> dict[int, int]:
-    """Partition -> offset of the first record that a new member of the group is given."""
+    """Return partition -> offset of the first record that a new member of the group is given."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "enable.auto.commit": False})
     first: dict[int, int] = {}
     deadline_s = time.monotonic() + 30

@@ -1,7 +1,7 @@
 """Every hard case (`ottla cases`) consumed to its end by six clients, each in a process of its own with a time limit.
 
-From the start with both isolation levels, and from every offset there is (of cases with billions of them from beside each record);
-the group near the end of its epochs also as a member, by clients that speak its protocol.
+Clients read from the start with both isolation levels, and from every existing offset (if there are billions, from next to each
+record). Clients that support its protocol also read the group near the end of its epochs as a member.
 """
 
 import json
@@ -33,7 +33,7 @@ FAULTS: dict[tuple[str, str], str] = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """One read, and what a right client makes of it."""
+    """One read, and a correct client's result."""
 
     what: str
     read: dict[str, Any]
@@ -61,7 +61,7 @@ def body(suite: Suite, options: Options) -> None:
             asked = {"bootstrap": broker.bootstrap, "reads": [each.read for each in wanted]}
             return wanted, run_reader(commands[client], asked, QUICK_LIMIT_S if options.quick else LIMIT_S)
 
-        # Each its own topic, as each is to be the one member of the group that comes with a case.
+        # Each client has a topic of its own, as it must be the only member of the group that comes with a case.
         pairs = [
             (client, call(admin, "POST", f"/v1/cases/{name}", {"topic": f"{name}-{client.name}"}))
             for name in names
@@ -93,7 +93,7 @@ def reads_of(case: dict[str, Any], client: Client, *, quick: bool) -> Iterable[W
             reaches_end = client.has_position and (case["position"] == end or offset == end)
             yield Wanted(f"{level} from {offset}", read, records, reaches_end)
         if case["group_id"] is not None and client.has_new_groups:
-            # Each member brings the group one epoch on, and when it leaves another.
+            # Each member raises the group's epoch by one, and again when it leaves.
             read = {"topic": case["topic"], "level": level, "offset": 0, "end": end, "group": case["group_id"]}
             read["idle_s"] = JOIN_IDLE_S
             yield Wanted(f"{level} as a member of the group", read, expected, client.has_position)
@@ -104,7 +104,7 @@ def near(offsets: list[int], start: int, end: int) -> list[int]:
 
 
 def judge(suite: Suite, client: Client, case: dict[str, Any], wanted: list[Wanted], outcome: Outcome) -> str:
-    """One check a client and case; returns what the table says of it."""
+    """Check one client and case; return its cell of the table."""
     wrong = [
         f"{each.what}: {problem}"
         for each, answer in zip(wanted, outcome.answers, strict=False)

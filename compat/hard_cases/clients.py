@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Client:
-    """One client; `make_ready` returns its command, or says what is missing with NotRunError."""
+    """One client; `make_ready` returns its command. NotRunError if something is missing."""
 
     name: str
     make_ready: Callable[[], list[str]]
@@ -32,16 +32,16 @@ class Client:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of the reads of one process."""
+    """The result of the reads of one process."""
 
     answers: list[dict[str, Any]]
-    """One a read, as far as it came."""
+    """One answer per read; later ones are missing if the process ended early."""
     trouble: str = ""
-    """That it hung, or what it died of."""
+    """The reason why the process failed: it hung, or its error."""
 
 
 def run_reader(command: Sequence[str], asked: dict[str, Any], limit_s: float) -> Outcome:
-    """One process for these reads; what it has not answered after `limit_s` hangs."""
+    """Run one process for these reads; a read without an answer after `limit_s` hangs."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

@@ -1,1 +1,1 @@
-"""How large the product is; see the program."""
+"""The size of the product; see the program."""

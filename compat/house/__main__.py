@@ -1,8 +1,8 @@
-"""How large the product is, and what is said more than once in it: one table, beside another checkout if asked.
+"""The size of the product, and duplicates in it: one table, compared with another checkout if requested.
 
     python -m compat.house [--before DIRECTORY] [--names]
 
-Counted by reading the sources; nothing of them is executed. No figure is judged, but a circle of rooms is a failure.
+The program only reads the sources and executes none. It judges no figure, but a circle of rooms is a failure.
 """
 
 import argparse
@@ -28,7 +28,7 @@ class Source:
     """One file of the product."""
 
     path: Path
-    """From the root of the checkout."""
+    """The path from the root of the checkout."""
     text: str
 
     @property
@@ -37,7 +37,7 @@ class Source:
 
     @property
     def room(self) -> str:
-        """The first folder below the floor; a file beside those folders has the name of the floor."""
+        """The first folder below the floor; a file directly in the floor has the floor's name."""
         return self.path.parts[1] if len(self.path.parts) > 2 else self.floor
 
     @cached_property
@@ -66,7 +66,7 @@ class Source:
 
     @property
     def rooms_imported(self) -> Iterator[str]:
-        """Those of the server, by relative imports, also in functions and for types alone."""
+        """Yield the rooms of the server that this file imports by relative imports, also in functions and for types alone."""
         package = self.path.parts[:-1]
         for node in ast.walk(self.tree):
             if isinstance(node, ast.ImportFrom) and node.level:
@@ -91,7 +91,7 @@ def base_name(base: ast.expr) -> str:
 
 
 def exceptions(files: list[Source]) -> set[str]:
-    """Classes that follow, by names, from one that Python raises."""
+    """Return the classes that derive, judged by names, from an exception or warning of Python."""
     bases = {each.name: {base_name(base) for base in each.bases} for one in files for each in one.classes}
     found = {name for name in dir(__builtins__) if name.endswith(("Error", "Exception", "Warning"))}
     found |= {"Exception", "BaseException"}
@@ -103,7 +103,7 @@ def exceptions(files: list[Source]) -> set[str]:
 
 
 def twice(files: list[Source]) -> dict[str, list[str]]:
-    """Classes of one name, and where they are defined; but for parts of messages, which have Kafka's names."""
+    """Return classes of one name, and where they are defined; but for parts of messages, which have Kafka's names."""
     places = defaultdict[str, list[str]](list)
     for one in files:
         if one.path.parent == MESSAGES:
@@ -114,9 +114,9 @@ def twice(files: list[Source]) -> dict[str, list[str]]:
 
 
 def storeys(files: list[Source]) -> dict[str, int]:
-    """Of each room of the server: its place in the longest chain of imports that begins at it, counted from 1 at the bottom.
+    """Return each room of the server with its height: the length of the longest chain of imports down from it, 1 at the bottom.
 
-    Rooms that import each other in a circle have no place: they come out higher than there are rooms.
+    Rooms that import each other in a circle have no height: their figure is larger than the number of rooms.
     """
     rooms = {one.room for one in files if one.floor == SERVER}
     below = {room: set[str]() for room in rooms}
@@ -164,7 +164,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--before", metavar="DIRECTORY", help="another checkout, counted beside this one")
+    parser.add_argument("--before", metavar="DIRECTORY", help="another checkout to compare with")
     parser.add_argument("--names", action="store_true", help="the classes that share a name, and the exceptions")
 
 

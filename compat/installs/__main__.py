@@ -90,7 +90,10 @@ class Kills(Ground):
         return done.returncode, done.stdout.split()
 
     def served(self) -> Values:
-        """What a consumer of a server on the directory ends with; its cleaner is off, for it would do the same."""
+        """Return the final values of a consumer of a server on the directory.
+
+        The server's cleaner is off, as it would do the same work.
+        """
         from support.broker.compacting import last_values
         from support.broker.raw_client import RawClient
         from support.broker.serve_process import ServeProcess

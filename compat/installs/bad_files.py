@@ -108,7 +108,7 @@ def other_disks(suite: Suite, ground: Ground) -> None:
 
 
 def data_behind_a_link(suite: Suite, ground: Ground) -> None:
-    """The data lies on another file system, and so, beside it, does the staging."""
+    """Check an install with the data, and the staging next to it, on another file system."""
     away, wrong = Path(tempfile.mkdtemp(prefix="ottla-installs-", dir=OTHER_DISK)), list[str]()
     topic = ("--topic", "t", "--config", "min.cleanable.dirty.ratio=0")
     try:

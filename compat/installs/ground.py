@@ -1,4 +1,4 @@
-"""What installs are tried on: a data directory with a plan and its result beside it, and the processes that work there."""
+"""The test bed of installs: a data directory with a plan and its result, and the processes that work there."""
 
 import json
 import os
@@ -16,25 +16,25 @@ from typing import Any
 BATCHES = 24
 KEYS = 5
 NOW_MS = time.time_ns() // 1_000_000
-"""When the plan is made: commands go by the wall clock, and install none that is stale."""
+"""The time of the plan: commands use the wall clock, and install no outdated plan."""
 PATIENCE_S = 300
 COUNTING = Path(__file__).with_name("counting")
 Values = dict[bytes | None, bytes | None]
 
 
 def key_of(number: int) -> str:
-    """Of the record at this offset. Something of the first group stays."""
+    """Return the key of the record at this offset. Part of the first group survives."""
     return f"k{number % KEYS}" if number else "first"
 
 
 class Ground:
-    """A data directory with a plan and its result beside it, and a copy of both.
+    """A data directory with a plan and its result, and a copy of both.
 
     Attributes:
         data: The data directory.
         beside: The staging folder.
         staging: The plan's own directory in it.
-        values: What a consumer of the topic `t` ends with.
+        values: The final values of a consumer of the topic `t`.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -81,7 +81,7 @@ class Ground:
         return self.values
 
     def restore(self) -> None:
-        """All as it was after `prepare`."""
+        """Restore the state after `prepare`."""
         for saved, there in (("data", self.data), ("beside", self.beside)):
             if there.is_symlink():
                 there.unlink()
@@ -90,13 +90,13 @@ class Ground:
             shutil.copytree(self._saved / saved, there, symlinks=True)
 
     def plan(self) -> dict[str, Any]:
-        """What the plan says."""
+        """Return the contents of the plan."""
         found = json.loads((self.staging / "plan.json").read_text())
         assert isinstance(found, dict)
         return found
 
     def files(self) -> dict[str, bytes]:
-        """The partition's segments."""
+        """Return the partition's segments."""
         return {
             path.name: path.read_bytes()
             for path in sorted((self.data / "t-0").glob("0*"))
@@ -104,12 +104,12 @@ class Ground:
         }
 
     def below(self) -> dict[str, bytes]:
-        """The segments that the plan is about."""
+        """Return the segments that the plan is about."""
         end = f"{self.plan()['upper_offset']:020}" if (self.staging / "plan.json").exists() else "9"
         return {name: data for name, data in self.files().items() if name < end and not name.endswith(".deleted")}
 
     def snapshot(self) -> dict[str, bytes | str]:
-        """Every file of data directory and staging that only an install changes; of links, what they name."""
+        """Return every file of data directory and staging that only an install changes; for links, their targets."""
         found: dict[str, bytes | str] = {}
         for path in [*(self.data / "t-0").rglob("*"), *self.beside.rglob("*")]:
             if path.is_symlink():
@@ -119,18 +119,21 @@ class Ground:
         return found
 
     def untouched(self) -> dict[str, bytes | str]:
-        """As `snapshot`, without the second names of the log's files."""
+        """Return `snapshot` without the hard links to the log's files."""
         return {name: data for name, data in self.snapshot().items() if "/originals/" not in name}
 
 
 class Steps:
-    """What a counted process has done; see `counting/sitecustomize`."""
+    """The steps that a counted process has taken; see `counting/sitecustomize`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def environment(self, at: int, number: int) -> dict[str, str]:
-        """For a process that gets signal `number` before step `at`; with -1 it only tells. Forgets what was told."""
+        """Return the environment of a process that gets signal `number` before step `at`; with -1 it only reports.
+
+        Clears earlier reports.
+        """
         self._path.unlink(missing_ok=True)
         return {
             "PYTHONPATH": str(COUNTING),
@@ -145,7 +148,7 @@ class Steps:
 
 @contextmanager
 def environment(variables: dict[str, str]) -> Iterator[None]:
-    """Processes that are started in here have these."""
+    """Set variables in the environment of the processes that are started inside."""
     os.environ.update(variables)
     try:
         yield
@@ -173,7 +176,7 @@ class Driver:
         return self.process.returncode, output.strip()
 
     def wait_until_stopped(self) -> None:
-        """Return when SIGSTOP has come to it. RuntimeError if it ends before."""
+        """Return when SIGSTOP has reached the process. RuntimeError if it ends before."""
         state = Path(f"/proc/{self.process.pid}/stat")
         while state.read_text().rpartition(")")[2].split()[0] != "T":
             if self.process.poll() is not None:

@@ -1,4 +1,4 @@
-"""What may come between while an install through a server is under way: the driver stands still before its second group."""
+"""Events during an install through a server: the driver pauses before its second group."""
 
 import json
 import shutil
@@ -17,21 +17,21 @@ from .served import Served
 from .traffic import LIVE_KEYS, Traffic, values_of
 
 CLEANER_ON = {"log_cleaner_backoff_ms": "1", "log_retention_check_interval_ms": "100"}
-"""At once, if there is anything to do; the topic's dirty ratio of 1 says that there is not."""
+"""The cleaner starts at once if a log is dirty enough; the topic's dirty ratio of 1 means that it is not."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One thing that comes between.
+    """One event during the install.
 
     Attributes:
-        act: Done while the driver stands still.
+        act: The event, carried out while the driver pauses.
         codes: Exit codes that the driver may end with.
-        start: Below this offset nothing is owed to anybody.
-        old_values: Whether values from before are owed.
+        start: The first offset whose record must survive.
+        old_values: Whether values from before the install must survive.
         cleans: Whether the server's own cleaner works on the topic at some time.
-        alone: Nobody writes or reads meanwhile.
-        values: What a consumer ends with, where that is another topic's.
+        alone: Whether no other client writes or reads during the install.
+        values: The final values of a consumer, if they are those of another topic.
     """
 
     act: Callable[["Between"], None]
@@ -45,7 +45,7 @@ class Scene:
 
 
 class Between:
-    """The moment in which something comes between."""
+    """The state during the pause of the driver."""
 
     def __init__(self, ground: Ground, server: Served) -> None:
         self.ground, self.server, self.bootstrap = ground, server, server.bootstrap
@@ -70,7 +70,7 @@ class Between:
             done.result(30)
 
     def make_anew(self) -> None:
-        """The same sizes at the same offsets; only the values differ."""
+        """Replace the topic by one with the same sizes at the same offsets; only the values differ."""
         self.delete_topic()
         create_topic(
             self.bootstrap, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="1", segment_bytes="1048576"
@@ -206,7 +206,7 @@ def play(suite: Suite, ground: Ground, steps: Steps, at: int, name: str, scene: 
 
 
 def life_long(suite: Suite, ground: Ground) -> None:
-    """Plans and installs one after the other, with clients all the time, by commands alone."""
+    """Plan and install in turns by commands alone, with clients all the time."""
     ground.restore()
     shutil.rmtree(ground.beside)
     wrong, told = list[str](), list[str]()
@@ -246,7 +246,7 @@ def life_long(suite: Suite, ground: Ground) -> None:
 
 
 def several_nodes(suite: Suite, ground: Ground) -> None:
-    """Nodes share one store: an install is for all of them, whichever leads, and while one is stopped."""
+    """Check nodes with one store: an install serves all, whichever leads, and while one is stopped."""
     ground.restore()
     wrong = list[str]()
     with Served(ground, 3) as server:

@@ -1,8 +1,8 @@
 """Installs through a running server, in real processes: `python -m compat.installs.online`.
 
 A broker serves, one client writes and another reads all the time, and `ottla-spark install --admin` works on a topic.
-Server or driver are killed before each of their steps, the server starts again, the install is called again. Then all
-that may come between: cuts, deletions, other drivers, cleaners, bad addresses, bad requests, bad files.
+Server or driver are killed before each of their steps, the server starts again, and the install is called again. Then all
+concurrent events: truncations, deletions, other drivers, cleaners, bad addresses, bad requests, bad files.
 """
 
 import importlib.util
@@ -48,7 +48,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 class Rows(Suite):
-    """What another process finds."""
+    """The checks of another process."""
 
     def __init__(self) -> None:
         super().__init__("installs.online")
@@ -63,7 +63,7 @@ class Rows(Suite):
 
 
 def job(work: str, quick: bool, keep: bool, share: int, shares: int) -> list[tuple[str, bool, str]]:
-    """One of `JOBS` on a ground of its own; every so manieth of its steps. In a process of its own."""
+    """Run one of `JOBS` on a data directory of its own, with one in `shares` of its steps; in a process of its own."""
     directory = Path(tempfile.mkdtemp(prefix="ottla-installs-"))
     rows, ground = Rows(), Ground(directory)
     try:
@@ -117,7 +117,7 @@ def kill_servers(suite: Suite, ground: Ground, quick: bool, share: int, shares: 
 
 
 def install_here(ground: Ground, server: Served) -> PipelineError | None:
-    """Install from this process; the error, if it did not come to its end."""
+    """Install from this process; return the error if the install did not finish."""
     from ottla.pipeline.compaction.staging import load_plan
     from ottla.pipeline.install.install_online import install_online
     from ottla.storage.disk.os_files import OsFiles
@@ -130,7 +130,7 @@ def install_here(ground: Ground, server: Served) -> PipelineError | None:
 
 
 def judged(ground: Ground, server: Served, traffic: Traffic, expected: dict[str, bytes]) -> list[str]:
-    """What is wrong after an install has come to its end."""
+    """Return what is wrong after an install has ended."""
     found = []
     if values_of(server.bootstrap) != traffic.newest(ground.values):
         found.append("newest values are lost")
@@ -195,7 +195,7 @@ install_online(load_plan(OsFiles(), sys.argv[1]), sys.argv[2], OsFiles(), now_ms
 
 
 def die_with_a_lease(suite: Suite, ground: Ground, expected: dict[str, bytes]) -> None:
-    """The server serves on: whoever calls again has to wait until the lease has run out, and no longer."""
+    """Check that the server stays up, and that the next caller waits until the lease has expired, and no longer."""
     steps = Steps(ground.directory / "driver.steps")
     ground.restore()
     with Served(ground) as server:
@@ -226,7 +226,7 @@ JOBS: Mapping[str, Callable[[Suite, Ground, bool, int, int], None]] = {
 }
 SHARES = 2
 WORKERS = 4
-"""They mostly wait for each other's processes."""
+"""More workers than processors, as they mostly wait for each other's processes."""
 
 if __name__ == "__main__":
     sys.exit(run_suite("installs.online", body, doc=__doc__))

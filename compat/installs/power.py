@@ -21,11 +21,11 @@ def search_all(suite: Suite, processes: Executor, how: str, quick: bool) -> None
 
 
 def search(name: str, how: str, with_server: bool, quick: bool) -> tuple[str, int]:
-    """What was found, and how many disks are wrong."""
+    """Return the summary of a search, and the number of wrong disks."""
     from support.pipeline.install_lives import INSTALLS, search
 
     life = INSTALLS[name]()
-    # Of more operations that are not synced, any two may be missing; so many in all ways.
+    # If more operations than this are not synced, any two of them may be missing; of up to this number, any combination.
     life.files.changes_max = 6 if quick else 8
     thinned = (
         {"losses": 1, "thinned_to": 48} if quick else {"losses": 2, "recover_thinned_to": 32, "later_thinned_to": 32}
@@ -35,7 +35,7 @@ def search(name: str, how: str, with_server: bool, quick: bool) -> tuple[str, in
 
 
 def without_a_sync() -> tuple[str, int]:
-    """As `search`, of a link_into whose sync does nothing."""
+    """Run `search` with a link_into whose sync does nothing."""
     from support.pipeline.install_lives import search, staged
 
     life = staged()
@@ -46,7 +46,7 @@ def without_a_sync() -> tuple[str, int]:
 
 
 def is_in(name: str) -> bool:
-    """Whether a function of this name is being called."""
+    """Return whether a function of this name is being called."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == name:

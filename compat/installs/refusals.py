@@ -1,4 +1,7 @@
-"""What an install through a server refuses: addresses, requests, files. Each with words that name it; nothing is changed."""
+"""Everything that an install through a server refuses: addresses, requests, files.
+
+Each with a clear message; nothing is changed.
+"""
 
 import errno
 import json
@@ -118,7 +121,7 @@ def requests_that_are_no_call(suite: Suite, ground: Ground, server: Served) -> N
 
 @contextmanager
 def meeting(meet: Callable[[socket.socket], None]) -> Iterator[str]:
-    """The address of somebody who meets each connection so, one after the other."""
+    """Return the address of a server that handles each connection with `meet`, one after the other."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -138,7 +141,7 @@ def meeting(meet: Callable[[socket.socket], None]) -> Iterator[str]:
 
 
 def answering(data: bytes) -> AbstractContextManager[str]:
-    """The address of somebody who says this to everybody."""
+    """Return the address of a server that answers every client with `data`."""
 
     def say(connection: socket.socket) -> None:
         connection.recv(1 << 16)
@@ -186,7 +189,7 @@ def addresses(suite: Suite, ground: Ground, server: Served) -> None:
 
 
 def losing(server: Served, name: str, *, at: int, asks: bool) -> AbstractContextManager[str]:
-    """The address of a way to the admin listener on which call number `at` of this name has no answer.
+    """Return the address of a way to the admin listener on which call number `at` of this name has no answer.
 
     Args:
         asks: Whether the server gets that call.
@@ -224,7 +227,7 @@ def whole_request(connection: socket.socket) -> bytes:
 
 
 def lost_calls(suite: Suite, ground: Ground, server: Served) -> None:
-    """A connection that breaks in a call: the driver knows nothing of what became of it, and is called again."""
+    """Break the connection during a call: the driver cannot know the result, and is called again."""
     wrong, count = list[str](), 0
     for name, at in (("status", 0), ("install", 0), ("install", 1), ("resume", 0)):
         for asks in (False, True):

@@ -1,4 +1,4 @@
-"""The broker that installs go through."""
+"""The broker of the online installs."""
 
 import http.client
 import json
@@ -10,7 +10,7 @@ from ..support.brokers.ottla_process import OttlaProcess
 from .ground import PATIENCE_S, Ground, free_port
 
 CLEANER_OFF = {"log.cleaner.enable": "false"}
-"""For it would do the same, and nobody could tell who did."""
+"""The cleaner is off, as it would do the same work, and the results would be indistinguishable."""
 QUICK = {"log.segment.delete.delay.ms": "1", "log.flush.offset.checkpoint.interval.ms": "200"}
 
 
@@ -25,7 +25,7 @@ class Served(OttlaProcess):
         )
 
     def __enter__(self) -> Self:
-        """Not started yet."""
+        """Enter without starting the broker."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -34,7 +34,7 @@ class Served(OttlaProcess):
         self.dispose()
 
     def is_dead(self, done: bool) -> bool:
-        """Whether it has ended; where an install came to its end, once the replaced files should be gone."""
+        """Return whether the server has ended; after a finished install, once the replaced files are deleted."""
         assert self.process is not None
         if done:
             self.wait_until_tidy()
@@ -50,7 +50,7 @@ class Served(OttlaProcess):
             time.sleep(0.02)
 
     def ask(self, method: str, target: str, body: Any = None, **headers: str) -> tuple[int, dict[str, Any]]:
-        """Status and answer of the admin listener."""
+        """Return status and answer of the admin listener."""
         connection = http.client.HTTPConnection(self.admin, timeout=PATIENCE_S)
         try:
             data = json.dumps(body) if isinstance(body, dict) else body

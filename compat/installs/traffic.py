@@ -1,4 +1,4 @@
-"""Clients that are there all the time: one writes, one reads what it writes, whatever becomes of the server."""
+"""Clients that run all the time: one writes, one reads its records, whatever happens to the server."""
 
 import threading
 import time
@@ -8,15 +8,15 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from .ground import PATIENCE_S, Values
 
 LIVE_KEYS = ("k0", "live0", "live1", "live2")
-"""One of them is in what is compacted, too."""
+"""Keys of the live traffic; one of them is also in the compacted part."""
 _QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
 
 
 class Traffic:
-    """See the module. Begins at once; `finish` says what was wrong.
+    """Constant traffic, which starts at once; `finish` returns the errors.
 
     Args:
-        compacted: What is written may be compacted: the reader owes only the newest value of each key.
+        compacted: Whether the records may be compacted: then the reader must only see the newest value of each key.
     """
 
     def __init__(self, bootstrap: str, *, compacted: bool = False) -> None:
@@ -99,12 +99,12 @@ class Traffic:
         return len(self._acknowledged)
 
     def newest(self, before: Values) -> Values:
-        """What a consumer of the whole topic must end with."""
+        """Return the values that a consumer of the whole topic must end with."""
         return before | self._sent
 
 
 def values_of(bootstrap: str, topic: str = "t") -> Values:
-    """What a fresh consumer of the whole topic ends with."""
+    """Return the values that a new consumer of the whole topic ends with."""
     from ..support.clients.steps import read_messages
 
     latest: Values = {}

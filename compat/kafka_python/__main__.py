@@ -1,8 +1,8 @@
 """kafka-python's own integration tests, from its source distribution, against a running broker.
 
-`test_producer_integration.py` and `test_consumer_integration.py` must pass; `test_admin_integration.py` is held to
-`expected_failures.txt` (not in `--quick`). The files of `OWN_BROKER` start Ottla themselves, in place of a Kafka installation
-(`shim/`). What is not run, and why, stands in README.md.
+`test_producer_integration.py` and `test_consumer_integration.py` must pass. `expected_failures.txt` lists the accepted failures
+of `test_admin_integration.py` (not in `--quick`). The files of `OWN_BROKER` start Ottla themselves, in place of a Kafka
+installation (`shim/`). README.md says which tests are not run, and why.
 """
 
 import shlex
@@ -64,7 +64,7 @@ def with_brokers_of_their_own(suite: Suite, tree: Path, expected: dict[str, str]
 
 
 def races_again(suite: Suite, tree: Path, name: str, bootstrap: str, first: Outcome) -> Outcome:
-    """A failed test that may have lost a race inside the client gets AGAIN more tries; any other outcome stands."""
+    """Retry a failed test up to AGAIN times if it may have lost a race inside the client; any other outcome stays."""
     test, status, message = first
     reason = entries_of(HERE / "client_races.txt").get(f"{name}::{test.partition('[')[0]}")
     for number in range(AGAIN if status == "failed" and reason else 0):
@@ -76,7 +76,7 @@ def races_again(suite: Suite, tree: Path, name: str, bootstrap: str, first: Outc
 
 
 def started(options: Options) -> BrokerProcess | RunningBroker:
-    """A broker as the tests expect it: among others with `advertised.listeners` set."""
+    """Return a broker as the tests expect it: among others with `advertised.listeners` set."""
     if options.broker:
         return RunningBroker(options.broker)
     if options.against == "apache-kafka":
@@ -103,7 +103,7 @@ def unpack_tests(tree: Path) -> None:
 
 @fetches("kafka-python")
 def source_distribution() -> Path:
-    """The sdist, fetched by pip the first time. NotRunError without the package index."""
+    """Return the sdist, fetched by pip the first time. NotRunError without the package index."""
     cache = cache_dir()
     archive = cache / f"kafka_python-{VERSION}.tar.gz"
     if not archive.exists():
@@ -127,7 +127,7 @@ def environment_of(tree: Path) -> dict[str, str]:
 
 
 def lay_out_installation(tree: Path) -> None:
-    """What the fixtures call of a Kafka installation, and the templates that the source distribution lacks."""
+    """Write the parts of a Kafka installation that the fixtures call, and the templates that the source distribution lacks."""
     shutil.copytree(HERE / "shim" / "resources", tree / "servers" / "resources" / "default")
     scripts = tree / "bin"
     scripts.mkdir()

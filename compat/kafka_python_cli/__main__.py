@@ -1,8 +1,8 @@
 """kafka-python's console tools, command by command: the same output as against Apache Kafka 4.3.1.
 
-Runs every command of `steps.py` on a fresh broker, takes out what differs from run to run (ids, ports, times, paths)
-and compares with what Apache Kafka answered: `apache_kafka.json`, recorded by `--record`. Differences that are meant
-stand in `differences.json` with their reason.
+Runs every command of `steps.py` on a new broker, removes what differs between runs (ids, ports, times, paths)
+and compares with Apache Kafka's output: `apache_kafka.json`, recorded by `--record`. Intended differences are
+in `differences.json` with their reasons.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def run_steps(bootstrap: str) -> dict[str, Any]:
-    """Run all steps in order; returns normalised outputs under the command, `(again)` behind a repeated one."""
+    """Run all steps in order; return normalised outputs under the command, with `(again)` for a repeated one."""
     outputs: dict[str, Any] = {}
     uuid = ""
     for step in STEPS:
@@ -62,7 +62,7 @@ def run_steps(bootstrap: str) -> dict[str, Any]:
 
 
 def run(bootstrap: str, step: Step, uuid: str) -> dict[str, Any]:
-    """One command's exit code, standard output (`json` when it is that, else `lines`) and its last complaint."""
+    """Run one command; return exit code, standard output (`json` if it is JSON, else `lines`) and last complaint."""
     program, *words = shlex.split(step.command.format(uuid=uuid))
     connect = ["-b", bootstrap, "-l", "CRITICAL"]
     command = [sys.executable, "-m", f"kafka.{program}", *connect]

@@ -45,7 +45,7 @@ def normalised(value: Any, name: str = "") -> Any:
 
 
 def differences(expected: Any, actual: Any, path: str = "") -> list[str]:
-    """One line a difference, `PATH: Apache Kafka …, here …`; empty when equal."""
+    """Return one line a difference, `PATH: Apache Kafka …, here …`; empty when equal."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         lines = []
         for key in sorted(expected.keys() | actual.keys()):

@@ -1,6 +1,6 @@
-"""The commands, in the order in which they are run on a fresh broker. A step leaves what later steps look at.
+"""The commands, in their order on a new broker. A step creates what later steps read.
 
-`{uuid}` stands for the id of topic `plain`, known once it was described.
+`{uuid}` stands for the id of topic `plain`, known after it was described.
 """
 
 from typing import NamedTuple

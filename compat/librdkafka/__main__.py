@@ -1,8 +1,8 @@
 """librdkafka's own tests, from its sources, against a running broker: with classic groups, with KIP-848's, and those of
-producers with idempotence too.
+producers also with idempotence.
 
-`tests.txt` says which are run and how, `not_run.txt` which are not and why; together they name every test of the runner
-that wants a broker. A test that fails is run once more, on a new broker. `expected_failures.txt` lists what may fail.
+`tests.txt` lists the tests to run, `not_run.txt` the others with reasons; together they name every test of the runner
+that needs a broker. A failed test is retried once, on a new broker. `expected_failures.txt` lists the accepted failures.
 """
 
 import argparse
@@ -27,7 +27,7 @@ NODES = 3  # several tests ask for three replicas; the one node of Apache Kafka 
 class Round:
     """All lines of one round.
 
-    Its brokers are its own, and each is started when it is first asked for: some tests stumble over topics of others.
+    A round has its own brokers, each started at its first use: some tests fail because of other tests' topics.
     """
 
     suite: Suite
@@ -77,7 +77,7 @@ class Round:
         return f"{name}@{self.runner.round}"
 
     def _judged(self, result: Result) -> bool | None:
-        """Whether a test did what it should; None when there is nothing to judge. One on the list must fail."""
+        """Return whether a test had the expected outcome; None if it was not judged. A listed test must fail."""
         if result.state == "SKIPPED":
             return None
         if self._what(result.name) in self.expected:
@@ -119,7 +119,7 @@ def chosen(line: Line, options: Options) -> bool:
 
 
 def every_test_is_named(suite: Suite, tests: Path) -> None:
-    """A test that wants a broker and that no list has would otherwise go unnoticed."""
+    """Check that every test that needs a broker is on one of the lists, since it would otherwise go unnoticed."""
     wanting = wanting_a_broker((tests / "test.c").read_text())
     named = {line.number for line in tests_to_run()} | set(not_run())
     suite.equal("every test that wants a broker is on a list, and no other", sorted(wanting), sorted(named))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 COMMON = {
     "num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
-    # New in Kafka 4.3, whose default of a second comes between a test and the assignment that it waits for.
+    # New in Kafka 4.3. Its default of a second delays the assignment that a test waits for.
     "group.consumer.assignment.interval.ms": "0",
 }
 AUTHORIZER = {

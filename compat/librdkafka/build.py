@@ -36,7 +36,7 @@ def tree() -> Path:
 
 @fetches("librdkafka")
 def test_runner() -> Path:
-    """The folder with `test-runner` in it, built now if need be. NotRunError without npm or a compiler."""
+    """Return the folder with `test-runner` in it, built now if need be. NotRunError without npm or a compiler."""
     if not is_built():
         missing = [tool for tool in TOOLS if not shutil.which(tool)]
         if missing:
@@ -50,7 +50,7 @@ def test_runner() -> Path:
 
 
 def package() -> Path:
-    """The npm package, fetched the first time. NotRunError without the registry."""
+    """Return the npm package, fetched the first time. NotRunError without the registry."""
     cache = cache_dir()
     archive = cache / f"{PACKAGE.strip('@').replace('/', '-')}-{VERSION}.tgz"
     if not archive.exists():

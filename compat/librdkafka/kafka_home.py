@@ -1,7 +1,7 @@
-"""A stand-in for the Kafka installation that the tests call scripts of, under `$KAFKA_PATH`.
+"""A replacement for the Kafka installation whose scripts the tests call, under `$KAFKA_PATH`.
 
-`bin/kafka-topics.sh` and `bin/kafka-acls.sh` are programs of ours, so that no JVM starts for a topic. `bin/kafka-run-class.sh` and `libs` need
-Apache Kafka's jars and a JDK; without them the tests that start a Java client are not run.
+`bin/kafka-topics.sh` and `bin/kafka-acls.sh` are our own programs, so that no JVM starts for a topic. `bin/kafka-run-class.sh`
+and `libs` need Apache Kafka's jars and a JDK; without them the tests that start a Java client are not run.
 """
 
 import contextlib

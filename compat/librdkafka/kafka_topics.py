@@ -1,4 +1,4 @@
-"""What librdkafka's tests ask of Apache Kafka's script `kafka-topics.sh`, carried out by librdkafka's admin client."""
+"""A replacement of Apache Kafka's script `kafka-topics.sh` for librdkafka's tests, by librdkafka's admin client."""
 
 import argparse
 

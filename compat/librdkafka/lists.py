@@ -1,4 +1,4 @@
-"""The three lists: what is run and how, what is not, what may fail."""
+"""The three lists: the tests to run, the others, the accepted failures."""
 
 import re
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ class Line:
     """A line of `tests.txt`: one start of the runner in each round.
 
     number: Four digits; several tests may share them.
-    rounds: Which of ROUNDS; without any, those of the two group protocols.
-    broker: The kind of broker; its name is also the runner's scenario where the runner knows one of that name.
-    version: What the tests take the broker for.
+    rounds: Names in ROUNDS; without any, those of the two group protocols.
+    broker: The kind of broker; its name is also the runner's scenario if the runner has one of that name.
+    version: The broker's version as the tests assume it.
     subtest: Only the subtests with this in their name.
-    limit_s: For all of it.
+    limit_s: The time limit.
     quick: Part of the short variant.
     needs: `java`, or nothing.
     """
@@ -55,7 +55,7 @@ def expected_failures() -> dict[str, str]:
 
 
 def wanting_a_broker(runner_source: str) -> set[str]:
-    """The numbers of the tests in the runner's own table that talk to a broker and are not for trying by hand."""
+    """Return the numbers of the tests in the runner's own table that talk to a broker and are not for trying by hand."""
     table = runner_source[runner_source.index("struct test tests[]") :]
     return {
         number

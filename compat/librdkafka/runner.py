@@ -32,7 +32,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class Runner:
-    """`test-runner` in the folder `tests`; `home` is the stand-in for a Kafka installation."""
+    """`test-runner` in the folder `tests`; `home` replaces a Kafka installation."""
 
     tests: Path
     home: Path
@@ -40,7 +40,7 @@ class Runner:
     quick: bool
 
     def run(self, line: Line, bootstrap: str) -> list[Result]:
-        """One start. Its output is kept in `log(line)`."""
+        """Run the tests once; the output is kept in `log(line)`."""
         LOGS.mkdir(parents=True, exist_ok=True)
         log = self.log(line)
         started_s = time.monotonic()
@@ -97,7 +97,7 @@ class Runner:
 
 
 def results_of(output: str, subtest: str) -> list[Result]:
-    """The rows of the table. Where only a part was to be run, it is in the name, and tests without it are left out."""
+    """Return the rows of the table. Where only a part was to be run, it is in the name, and tests without it are left out."""
     plain = COLOUR.sub("", output)
     found = []
     for text in plain.splitlines():

@@ -1,9 +1,9 @@
-"""The longest time that one request, or one of the broker's own jobs, lets another client wait: none above 20 ms.
+"""The longest time that one request, or one background job of the broker, makes another client wait: none above 20 ms.
 
-A second connection, of a process of its own, asks for ApiVersions every 5 ms; the longest wait for an answer is the figure.
-Meanwhile every array of every request is sent as long as the limits allow (the arrays come from the schema tables, so a new
-API is asked without a line here), every periodic job has as much to do as it can get, by a clock that the suite moves, and
-what clients made the broker's memory grow by must be given back.
+A separate process sends ApiVersions over its own connection every 5 ms; the longest wait for an answer is the figure. During
+that time every array of every request is sent as long as the limits allow. The arrays come from the schema tables, so a new API
+is tested without a change here. Every periodic job has as much work as possible, by a clock that the suite moves. Memory that
+clients made the broker allocate must be released.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROUNDS, QUICK_ROUNDS = 5, 3
 PARTS = ("requests", "specials", "secured", "jobs", "memory", "bombs")
 IDLE_S, IDLE_ROUNDS = 2.0, 5
 AFTERWARDS_S = 0.03
-"""What a request leaves to do behind its answer, such as giving back its memory, counts too."""
+"""Work that a request leaves after its answer, such as releasing its memory, counts as well."""
 OVERRIDES = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
@@ -47,7 +47,7 @@ OVERRIDES = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--part", choices=PARTS, action="append", help="only this part of it; repeatable")
-    parser.add_argument("--only", metavar="PATTERN", help="only rows whose name has this in it (* and ? as in a shell)")
+    parser.add_argument("--only", metavar="PATTERN", help="only rows whose name contains this (* and ? as in a shell)")
     parser.add_argument("--rounds", type=int, help=f"default {ROUNDS}, quick {QUICK_ROUNDS}")
     parser.add_argument("--figures", metavar="FILE", help="also write the figures there, as JSON")
 
@@ -94,7 +94,7 @@ def body(suite: Suite, options: Options) -> None:
 
 @contextmanager
 def pinged(process: BrokerProcess) -> Iterator[tuple[BrokerProcess, Pinger]]:
-    """A broker from start to stop, and a pinger at it."""
+    """Yield a broker from start to stop, and a pinger at it."""
     with process as running:
         assert running.process is not None
         if isinstance(running, ClockedOttla):
@@ -106,7 +106,7 @@ def pinged(process: BrokerProcess) -> Iterator[tuple[BrokerProcess, Pinger]]:
 
 
 def calibrate(suite: Suite, pinger: Pinger) -> None:
-    """What the figures of an idle broker are: below that nothing can be told. A machine may need some time to be quiet."""
+    """Measure an idle broker: shorter waits cannot be distinguished. The machine may need some time to become quiet."""
     machine = Machine()
     for _ in range(IDLE_ROUNDS):
         with pinger.watch() as hold:

@@ -39,7 +39,7 @@ def client(bootstrap: str) -> Client:
 
 
 class Sender:
-    """A connection for frames; made anew when the broker has closed it."""
+    """A connection that sends frames, and reconnects after the broker has closed it."""
 
     def __init__(self, bootstrap: str) -> None:
         self._address = address(bootstrap)
@@ -53,7 +53,9 @@ class Sender:
 
     def ask(self, frames: bytes, answers: int = 1) -> bool:
         """Send one or several frames and read all their answers; False if the broker closed the connection."""
-        reading = threading.Thread(target=self._read, args=(answers,))  # what is sent may wait for who reads
+        reading = threading.Thread(
+            target=self._read, args=(answers,)
+        )  # a large send may block until the answers are read
         self._closed = False
         reading.start()
         try:
@@ -111,7 +113,7 @@ def small_batch(now_ms: int | None = None, **options: Any) -> bytes:
 
 
 def in_turn(at: Client, requests: Iterable[Any], version: int | None = None, most: int = PIPELINED) -> list[Any]:
-    """The answers to many requests, some of which are always on their way."""
+    """Return the answers to many requests, some of which are always on their way."""
     answers, waiting = [], 0
     for request in requests:
         at.send(request, version)
@@ -163,7 +165,7 @@ def find(at: Client, key: str, key_type: int = 0) -> None:
 
 
 def commits(groups: Iterable[str], topic: str, partitions: range = range(1)) -> Iterable[OffsetCommitRequest]:
-    """An offset of each partition for each group, for version 9 and before."""
+    """Yield an offset of each partition for each group, for version 9 and before."""
     offsets = tuple(OffsetCommitRequestPartition(partition_index=number, committed_offset=1) for number in partitions)
     for group in groups:
         yield OffsetCommitRequest(group_id=group, topics=(OffsetCommitRequestTopic(name=topic, partitions=offsets),))

@@ -1,4 +1,4 @@
-"""Record batches that cost much for their size: many records, much that unpacks, many frames of nothing."""
+"""Record batches that are expensive for their size: many records, much decompressed data, many empty frames."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _varint(value: int) -> bytes:
 
 @cache
 def _records(count: int) -> bytes:
-    """Records without key and with an empty value, and the last one later by a millisecond."""
+    """Return records without key and with an empty value, of which the last is later by a millisecond."""
     parts = []
     for number in range(count):
         body = b"\0" + (b"\2" if number == count - 1 else b"\0") + _varint(number) + b"\1\0\0"
@@ -42,7 +42,7 @@ def _records(count: int) -> bytes:
 
 
 def many_records(count: int, codec: Codec) -> bytes:
-    """A batch of that many of the smallest records."""
+    """Return a batch of that many of the smallest records."""
     return bytes(
         seal_batch(
             _records(count),
@@ -57,7 +57,7 @@ def many_records(count: int, codec: Codec) -> bytes:
 
 
 def fullest(codec: Codec, at_most_bytes: int = MESSAGE_BYTES_MAX, most: int = 2_000_000) -> tuple[bytes, int]:
-    """As many of the smallest records as a batch may have, and how many that is."""
+    """Return a batch with as many of the smallest records as a batch may have, and their number."""
     count = most
     while len(batch := many_records(count, codec)) > at_most_bytes:
         count = count * 2 // 3
@@ -65,12 +65,12 @@ def fullest(codec: Codec, at_most_bytes: int = MESSAGE_BYTES_MAX, most: int = 2_
 
 
 def much_that_unpacks(codec: Codec, raw_bytes: int) -> bytes:
-    """A batch of one record, whose value is that many zeros."""
+    """Return a batch of one record, whose value is that many zeros."""
     return bytes(build_batch([(0, int(time.time() * 1000), b"k", bytes(raw_bytes), ())], codec=codec))
 
 
 def frames_of_nothing(codec: Codec, size_bytes: int) -> bytes:
-    """A batch with one record, whose compressed block is filled up with empty frames (members, chunks)."""
+    """Return a batch with one record, whose compressed block is filled up with empty frames (members, chunks)."""
     plain = build_batch([(0, int(time.time() * 1000), b"k", b"v", ())])
     block = bytes(plain[HEADER_BYTES:])
     made: dict[Codec, Callable[[], tuple[bytes, bytes]]] = {

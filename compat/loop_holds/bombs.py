@@ -25,7 +25,7 @@ CONNECTIONS = 25
 CODECS = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 SETTLE_S, PATIENCE_S = 1.0, 30.0
 SMALL_S_MAX = 1.0
-"""How long a small Produce beside them may take, on a machine that others use."""
+"""The longest time that a small Produce may take during them, on a machine with other load."""
 
 Make = Callable[[Codec, int], bytes]
 
@@ -43,7 +43,7 @@ KINDS: dict[str, Make] = {"one record each": _one_record, "thousands of records 
 
 
 def run(suite: Suite, broker: Callable[..., BrokerProcess], wants: Callable[[str], bool], *, quick: bool) -> None:
-    """One broker for each kind of batch; the topics store them as they come, and in each codec."""
+    """Run one broker for each kind of batch; the topics store batches unchanged, and in each codec."""
     size_bytes = QUICK_UNPACKED_BYTES if quick else UNPACKED_BYTES
     for kind, make in KINDS.items():
         if not wants(f"bombs {kind}"):
@@ -104,7 +104,7 @@ def _measure(suite: Suite, process: BrokerProcess, name: str, frames: list[bytes
 
 
 def _many(process: BrokerProcess, frames: list[bytes]) -> None:
-    """Each on a connection of its own, at once."""
+    """Send each frame on a connection of its own, at once."""
     with ThreadPoolExecutor(len(frames)) as pool:
         list(pool.map(partial(_one, process), frames))
 

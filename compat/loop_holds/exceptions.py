@@ -1,4 +1,4 @@
-"""What may hold the others for longer than 20 ms, each with its reason and the most that it may take.
+"""Requests and jobs that may hold other clients for longer than 20 ms, each with its reason and limit.
 
 An entry that is no longer needed fails the suite.
 """

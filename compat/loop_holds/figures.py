@@ -1,7 +1,7 @@
-"""The table: what was asked or done | its largest form | the longest step's CPU | the longest hold before | now | Apache Kafka's.
+"""The table: request or job | its largest form | the longest step's CPU | the longest hold before | now | Apache Kafka's.
 
-What is judged is the CPU time of the longest step of Trio's thread, which is the same on any machine; the hold, a wall time, only if
-nobody else computed meanwhile.
+The CPU time of the longest step of Trio's thread is judged, which is the same on any machine. The hold is a wall time, and is
+only judged if no other program used the processors.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from .exceptions import EXCEPTIONS
 
 LIMIT_MS = 20.0
 AGAIN_MS = 10.0
-"""What holds shorter than this is not looked at again: of five, a median that is half of the limit away is no other."""
+"""A shorter hold is not measured again: the median of five rounds cannot differ by the remaining half of the limit."""
 HERE = Path(__file__).parent
 BEFORE, APACHE_KAFKA = HERE / "before.json", HERE / "apache_kafka.json"
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured, medians of all rounds but for what says otherwise.
+    """One measurement: medians of all rounds, unless stated otherwise.
 
     hold_ms, most_ms: Wall time that a ping waited, and the most of all rounds.
-    steps: Of the round in the middle; None if the broker does not tell.
+    steps: Those of the median round; None if the broker does not report them.
     most_cpu_ms: The longest step of all rounds.
-    is_quiet: Whether nobody else computed, so that the hold is judged, too.
+    is_quiet: Whether no other program used the processors, so that the hold is also judged.
     """
 
     name: str
@@ -70,11 +70,11 @@ class Figures:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether the caller asked for some rows by name."""
+        """Whether the caller selected rows by name."""
         return self._only is not None
 
     def wants(self, name: str) -> bool:
-        """Whether the caller asked for this one."""
+        """Return whether the caller wants this row."""
         return self._only is None or fnmatchcase(name.lower(), f"*{self._only.lower()}*")
 
     def measure(self, name: str, form: str, once: Callable[[], Hold]) -> None:
@@ -140,7 +140,7 @@ def _cpu_ms(steps: Steps | None) -> float:
 
 
 def _judged_ms(hold: Hold, *, is_quiet: bool) -> float:
-    """What the verdict of one round would go by."""
+    """Return the figure that decides the verdict of one round."""
     return max(_cpu_ms(hold.steps), hold.longest_ms if is_quiet or hold.steps is None else 0.0)
 
 
@@ -175,7 +175,7 @@ def _figures(row: Row) -> dict[str, Any]:
 
 
 def _known(recorded: Recorded, row: Row) -> str:
-    """The figure as a text, empty without one; and its form where that was another one, when other limits held."""
+    """Return the figure as a text, empty without one; and its form where that was another one, when other limits held."""
     found = recorded.get(row.name)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""What the broker does by itself or for a request of a few bytes, with as much to do as it can get: one broker a job."""
+"""The broker's background jobs and small requests with much work, each with as much work as possible: one broker a job."""
 
 from __future__ import annotations
 
@@ -60,17 +60,20 @@ from .figures import Figures
 from .specials import encoded, produce
 
 COLLECTOR_S = 11.0
-"""In so many it has looked twice."""
+"""The time in which Python's garbage collector has run twice."""
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 SETTLED_CPU, LOOK_S, LOOKS, SETTLE_MAX_S = 0.35, 0.2, 3, 60.0
-"""The pings alone take up to a fifth of a processor; who waits for the disk for so long is done, too."""
+"""The broker is settled when it used little CPU in LOOKS periods in a row.
+
+The pings alone take up to a fifth of a processor. A broker that waits for the disk for that time also counts as settled.
+"""
 
 
 T = TypeVar("T")
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items in lists of `size`; the last may be shorter."""
+    """Yield the items in lists of `size`; the last may be shorter."""
     left = iter(items)
     while some := list(islice(left, size)):
         yield some
@@ -78,7 +81,7 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 @dataclass
 class At:
-    """A broker for one job, and how much of it there shall be."""
+    """A broker for one job, and the size of the job."""
 
     process: BrokerProcess
     client: Client
@@ -86,7 +89,7 @@ class At:
     size: int
     kept: ExitStack
     producer: Any = None
-    """Or whoever else goes on where the preparation ended."""
+    """The producer, or another result of the preparation that the job continues with."""
 
     def advance_clock(self, by_ms: int) -> None:
         assert isinstance(self.process, ClockedOttla)
@@ -107,7 +110,7 @@ class At:
                 raise RuntimeError("the broker closed the connection")
 
     def all_at_once(self, topic: str, partitions: int) -> bytes:
-        """A Produce of one record to each partition."""
+        """Return a Produce of one record to each partition."""
         batch = small_batch()
         return produce(topic, dict.fromkeys(range(partitions), batch))
 
@@ -182,7 +185,7 @@ def _configure_all(at: At) -> None:
 
 
 def _configure_broker(at: At, count: int | None = None) -> None:
-    """So many configs of the broker, each for a listener of its own."""
+    """Set `count` configs of the broker, each for a listener of its own."""
     count = at.size if count is None else count
     configs = tuple(
         AlterableConfig(name=f"listener.name.n{number}.ssl.cipher.suites", value=f"a,b,{count}")
@@ -235,7 +238,7 @@ def _delete_records(at: At) -> None:
 
 
 def _many_producers(at: At) -> None:
-    """A batch of a producer of its own for each; a thousand partitions."""
+    """Send a batch from each of many producers, over a thousand partitions."""
     create_topics(at.client, {"many": 1_000})
     for numbers in batched(range(at.size), 1_000):
         batches = {
@@ -245,7 +248,7 @@ def _many_producers(at: At) -> None:
 
 
 def _producers_of_one(at: At) -> None:
-    """A batch of a producer of its own for each, in one partition."""
+    """Send a batch from each of many producers to one partition."""
     create_topics(at.client, {"many": 1}, segment_bytes=str(1 << 30))
     for numbers in batched(range(at.size), 200):
         with Sender(at.process.bootstrap) as sender:
@@ -257,12 +260,12 @@ def _producers_of_one(at: At) -> None:
 
 
 def _roll(at: At) -> None:
-    """By time: the record is one of the next year."""
+    """Roll by time: the record has a timestamp of the next year."""
     at.ask_raw(produce("many", {0: small_batch(int(time.time() * 1000) + 365 * DAY_MS)}))
 
 
 def _compacted(at: At) -> None:
-    """So many MB in one log, all closed segments; the cleaner may not begin yet."""
+    """Write `size` MB to one log, all in closed segments; the cleaner may not start yet."""
     configs = {"cleanup_policy": "compact", "segment_bytes": str(8 << 20), "min_cleanable_dirty_ratio": "1.0"}
     create_topics(at.client, {"compacted": 1}, **configs)
     batches = make_batches(lambda offset: offset % 50_000, value_bytes=100, size_bytes=at.size * 1_000_000, lz4_in=3)
@@ -291,7 +294,7 @@ def _set_config(at: At, topic: str, name: str, value: str) -> None:
 
 
 def _long_log(at: At) -> None:
-    """So many segments, each of which may be cleaned a millisecond after the one before."""
+    """Write `size` segments, each of which becomes cleanable a millisecond after the one before."""
     configs = {"cleanup_policy": "compact", "internal_segment_bytes": "100", "min_compaction_lag_ms": str(DAY_MS)}
     create_topics(at.client, {"long": 1}, **configs)
     begin_ms = int(time.time() * 1000)
@@ -306,7 +309,7 @@ def _describe_log_dirs(at: At) -> None:
 
 
 def _elect_unknown(at: At) -> None:
-    """Refused; what that leaves behind may be found by the collector, seconds later."""
+    """Request elections that are refused; the collector may find their garbage seconds later."""
     partitions = tuple(range(1_000, 1_000 + at.size))
     asked = ElectLeadersRequest(
         election_type=0,
@@ -345,7 +348,7 @@ def _expire_groups(at: At) -> None:
 
 
 def _consumer_members(at: At) -> None:
-    """Members of one group (KIP-848), a partition for each."""
+    """Add members to one group (KIP-848), with one partition for each."""
     create_topics(at.client, {"many": at.size})
     find(at.client, "members")
 
@@ -366,9 +369,9 @@ def _consumer_members(at: At) -> None:
 
 
 def _classic_members(at: At) -> None:
-    """Static members of one group, each on a connection of its own, as an answer to JoinGroup comes when all have joined.
+    """Join static members of one group, each on a connection of its own, as JoinGroup is answered when all have joined.
 
-    Not all in one moment: each request of two thousand waits for those that came before it.
+    They do not join all at once: each of two thousand requests waits for the ones before it.
     """
     find(at.client, "members")
     senders = [at.kept.enter_context(Sender(at.process.bootstrap)) for _ in range(at.size)]
@@ -389,8 +392,10 @@ def _classic_members(at: At) -> None:
 
 
 def _join_as_static_members(at: At, metadata: bytes) -> None:
-    """Stable but for the assignment, which the leader, `at.producer`, is to send. Who has joined as a static member stays in
-    the group when its connection is closed, so few of them are open at a time."""
+    """Make a group that is stable but for the assignment, which the leader, `at.producer`, must send.
+
+    A static member stays in the group when its connection is closed, so few connections are open at a time.
+    """
     find(at.client, "members")
     long_ms = 1_800_000
 
@@ -406,7 +411,7 @@ def _join_as_static_members(at: At, metadata: bytes) -> None:
         )
 
     leader = retried(lambda: at.client.ask(join(0), 5), lambda answer: not answer.error_code)
-    # Each is accepted before the next comes: who finds no room in the backlog tries again a second later.
+    # Each is accepted before the next connects: a client that does not fit into the backlog retries a second later.
     asked_first = encoded(FindCoordinatorRequest(key="members", key_type=0), 3)
     for number in range(1, at.size):
         with Sender(at.process.bootstrap) as sender:
@@ -419,7 +424,7 @@ def _join_as_static_members(at: At, metadata: bytes) -> None:
 
 
 def _empty_members(at: At) -> None:
-    """They have nothing to say, so that a record of the group holds as many as can be: 12 000."""
+    """Join members without metadata, so that a group's record holds as many as possible: 12 000."""
     _join_as_static_members(at, b"")
 
 
@@ -447,7 +452,7 @@ def _assign_and_describe(at: At) -> None:
 
 
 def _classic_consumers(at: At) -> None:
-    """A partition for each, as the leader has assigned."""
+    """Join a classic group whose leader has assigned one partition to each member."""
     create_topics(at.client, {"many": at.size})
     _join_as_static_members(at, struct.pack(">hih4si", 0, 1, 4, b"many", -1))
     _assign(at, lambda number: struct.pack(">hih4siii", 0, 1, 4, b"many", 1, number, -1))
@@ -508,7 +513,7 @@ def _subscribe_by_expression(at: At) -> None:
 
 
 def _subscribe_to_all(at: At) -> None:
-    """By name: a member is given its partitions with its second heartbeat."""
+    """Subscribe by name: a member gets its partitions with its second heartbeat."""
 
     def beat(epoch: int) -> ConsumerGroupHeartbeatRequest:
         return ConsumerGroupHeartbeatRequest(
@@ -552,7 +557,7 @@ def _join(joining: Joining, member_id: str, at: At) -> None:
 
 
 def _static(member_id: str, epoch: int, at: At, *, names: range | None = None, **fields: Any) -> Any:
-    """A heartbeat of a static member; of these topics, if it joins."""
+    """Send a heartbeat of a static member, which names these topics if it joins."""
     joins = names is not None
     asked = ConsumerGroupHeartbeatRequest(
         group_id="members",
@@ -633,7 +638,7 @@ def _topics_and_a_member(joining: Joining, at: At) -> None:
 
 
 def _transactions(at: At) -> None:
-    """Each open, with a partition in it."""
+    """Open transactions, each with one partition."""
     _transactional_ids(at, open_each=True)
 
 
@@ -736,7 +741,7 @@ def _transactional_ids_expire(at: At) -> None:
 
 
 def _move_leaders(at: At) -> None:
-    """The node hands over what it leads to the other one, which is pinged, and may get it back."""
+    """Move leaders: the node gives its partitions to the other one, which is pinged, and may get them back."""
     assert isinstance(at.process, OttlaProcess)
     at.process.stop_node(at.node_id)
     at.settle()
@@ -754,7 +759,7 @@ def _grow_idle(at: At) -> None:
 
 
 def _speak_all(at: At) -> None:
-    """A request of each API, most of them malformed behind the header's end; a connection each."""
+    """Send a request of each API, most of them malformed after the header; a connection each."""
     for api in APIS.values():
         if api.name == "Produce":
             continue
@@ -1047,7 +1052,7 @@ TWO_REPLICAS = {
     for topic in ("offsets.topic", "transaction.state.log")
     for name, value in ((f"{topic}.num.partitions", "1"), (f"{topic}.replication.factor", "2"))
 }
-"""Of internal topics: then one node coordinates all, and another can."""
+"""Options of internal topics: one node coordinates all of them, and another can take over."""
 
 QUICK_JOBS = {
     "The first request of each API",
@@ -1097,7 +1102,7 @@ def _done(job: Job, size: int, broker: Callable[..., BrokerProcess], pinged: Pin
 
 
 def _coordinator(process: BrokerProcess, key_type: int) -> int:
-    """The node that coordinates everything of this kind."""
+    """Return the node that coordinates everything of this kind."""
     with client(process.bootstrap) as at:
         asked = FindCoordinatorRequest(key="any", key_type=key_type)
         return int(retried(lambda: at.ask(asked, 3), lambda answer: not answer.error_code).node_id)

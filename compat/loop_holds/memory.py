@@ -1,4 +1,4 @@
-"""Memory that clients made grow comes back: within 64 MB of what it was before, a minute after they have gone."""
+"""Memory that clients used is released: within 64 MB of before, a minute after they have disconnected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPARE_DESCRIPTORS = 200
 
 
 def announce_and_close(process: BrokerProcess, quick: bool) -> str:
-    """Connections in turn, each announces 100 MB in 12 bytes and closes."""
+    """Open connections in turn, each of which announces 100 MB in 12 bytes and closes."""
     count = 144
     for _ in range(count):
         with socket.create_connection(address(process.bootstrap), 10) as connection:
@@ -41,7 +41,7 @@ def announce_and_close(process: BrokerProcess, quick: bool) -> str:
 
 
 def announce_and_stay(process: BrokerProcess, quick: bool) -> str:
-    """Some announce as much, bring a third of it and stay; frames of 1 MB of others are still answered."""
+    """Open connections that announce large frames, send a third and stay; 1 MB frames of others are still answered."""
     with ExitStack() as stack:
         for _ in range(STAYING):
             connection = stack.enter_context(socket.create_connection(address(process.bootstrap), 10))
@@ -59,7 +59,7 @@ def announce_and_stay(process: BrokerProcess, quick: bool) -> str:
 
 
 def sessions(process: BrokerProcess, quick: bool) -> str:
-    """Fetch sessions of as many partitions as all may have together, whose clients go without a word."""
+    """Open fetch sessions of the maximum number of partitions in all; their clients disconnect without closing them."""
     count, each = 2 if quick else 40, SESSION_PARTITIONS
     frame = Shape(Form(APIS[1], 12, ("topics", "partitions")), InSession(World(bytes(16), 0, 0, b""))).frame(each)
     for _ in range(count):

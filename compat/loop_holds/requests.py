@@ -1,4 +1,4 @@
-"""Every array of every request at the largest that the limits allow, and what else one client can send at once."""
+"""Every array of every request at its maximum size, and other large requests of one client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def large_requests(world: World, *, quick: bool) -> Iterator[Large]:
 
 
 def one_large(form: Form, what: str, shape: Shape, count: int, mark: str = "") -> Large:
-    """A form with so many elements, or as many as the limits allow."""
+    """Return the form with `count` elements, or with as many as the limits allow."""
     count = min(count, shape.most)
     size_bytes = len(shape.frame(100)) * count // 100
     name = f"{form}, {what}" + (f", {mark}" if mark else "")

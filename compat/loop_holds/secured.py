@@ -1,7 +1,7 @@
-"""A broker that has as many ACLs, quotas, users and subscriptions as there may be, or many: asked by who may all, and by who may nothing.
+"""A broker with the maximum number of ACLs, quotas, users and subscriptions, or many; requests with and without rights.
 
-Who pings and who administers comes over a plain listener, as User:ANONYMOUS, a super user. Who may nothing logs in by PLAIN. The same
-requests as in `requests`, each at its largest; and what goes over all that there is.
+The pinging and administering clients use a plain listener, as User:ANONYMOUS, a super user. The unauthorized user logs in by
+PLAIN. The suite sends the same requests as `requests`, each at its largest, and requests that read all of the above.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from .values import DESTRUCTIVE, Known, Unknown, World
 
 MANY, QUICK_MANY = 10_000, 1_000
 TOKENS, QUICK_TOKENS = 300, 50
-"""They are made one by one, each with a write of the whole catalog."""
+"""A smaller number, as tokens are created one by one, each with a write of the whole catalog."""
 SUBSCRIPTIONS = 100
-"""As many as there may be."""
+"""The maximum number."""
 USER, PASSWORD = "nobody", "nobody-secret"
 TOPIC, ANY, ALLOW, READ, LITERAL, PREFIXED = 2, 1, 3, 3, 3, 4
 CLIENT_METRICS, GROUP_CONFIGS = 16, 32
@@ -62,7 +62,7 @@ PLAIN, LOGIN, TLS = "PLAINTEXT", "SASL_PLAINTEXT", "SSL"
 
 
 def overrides(certificates: Certificates) -> dict[str, str]:
-    """Options of the broker; its first listener is the plain one."""
+    """Return options of the broker; its first listener is the plain one."""
     return certificates.broker_options() | {
         "listeners": ",".join(f"{name}://127.0.0.1:{free_port()}" for name in (PLAIN, LOGIN, TLS)),
         "sasl.enabled.mechanisms": "PLAIN",
@@ -82,7 +82,7 @@ def port_of(given: dict[str, str], name: str) -> int:
 
 
 class LoggedIn(Sender):
-    """Who may nothing."""
+    """A connection of the user without rights."""
 
     def _connect(self) -> None:
         # What remains is the socket: answers are thrown away, not read by its client.
@@ -92,7 +92,7 @@ class LoggedIn(Sender):
 
 
 class Secured(Sender):
-    """Over TLS: a connection of OpenSSL's is not for two threads, so all is sent before something is read."""
+    """A sender over TLS. Two threads cannot share an OpenSSL connection, so everything is sent before the first read."""
 
     def __init__(self, bootstrap: str, tls: ssl.SSLContext) -> None:
         self._tls = tls
@@ -160,7 +160,7 @@ def configs(kind: int, count: int, name: str, value: str) -> IncrementalAlterCon
 
 
 def changes(many: int) -> dict[str, Any]:
-    """Each makes, or sets anew, as many of a kind as there may be; or one."""
+    """Return requests that each create, or replace, `many` items of a kind."""
     quotas = tuple(quota(number, 2e9) for number in range(many))
     users = tuple(user(number, b"another salt") for number in range(many))
     return {
@@ -196,7 +196,7 @@ def vars_of(message: Any) -> dict[str, Any]:
 
 
 def requests(world: World, who: str) -> Iterator[Row]:
-    """Those of the highest versions, at their largest; of who may all those about what there is."""
+    """Yield requests of the highest versions at their largest, about existing items; for NOBODY also about unknown ones."""
     known, unknown = Known(world), Unknown()
     for form in forms():
         if who == NOBODY:
@@ -206,7 +206,7 @@ def requests(world: World, who: str) -> Iterator[Row]:
 
 
 def answers(many: int) -> Iterator[tuple[str, str, bytes]]:
-    """Requests of a few bytes, and changes of many things or one."""
+    """Yield requests of a few bytes, and changes of many things or one."""
     all_acls = describe_acls.DescribeAclsRequest(
         resource_type_filter=ANY,
         resource_name_filter=None,

@@ -1,8 +1,8 @@
 """Requests of any size, made from the schema tables of the protocol: every array of every request can be the long one.
 
-A request is written once with one element in the array that is to be long; the places in it that shall differ from element
-to element are known, and NumPy repeats it. So a frame of a million elements takes a tenth of a second, and an API that is new
-in the tables is asked without a line here.
+A request is encoded once with one element in the array to enlarge. The positions that must differ between elements are known,
+and NumPy repeats it. So a frame of a million elements takes a tenth of a second, and an API that is new in the tables is tested
+without a change here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SESSION_PARTITIONS = 49_000
 """A little below what all fetch sessions may have, by the default of their slots."""
 DIGITS = 7
 TAGGED = ("(tagged fields)",)
-"""Stands for an array of APIs that have none: fields that nobody knows, each of which counts as an element."""
+"""The path for APIs without arrays: unknown tagged fields, each of which counts as an element."""
 
 Path = tuple[str, ...]
 
@@ -45,7 +45,7 @@ class Number(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What one version of a request can have many of: an array, as the names of fields on the way to it."""
+    """An array that one version of a request can have, given by the names of fields on the way to it."""
 
     api: Api
     version: int
@@ -56,19 +56,19 @@ class Form(NamedTuple):
 
 
 class Values:
-    """What stands in the fields; see `values.py`."""
+    """The values of the fields; see `values.py`."""
 
     def of(self, form: Form, cls: type[Any], field: Field, *, in_cell: bool) -> Any:
-        """A value, Text or Number. `in_cell`: within the element that is repeated, where alone these can differ."""
+        """Return a value, Text or Number. `in_cell`: within the element that is repeated, where alone these can differ."""
         raise NotImplementedError
 
     def has_element(self, form: Form, field: Field, *, in_cell: bool) -> bool | None:
-        """Whether an array beside the long one has an element or none; None: it is null."""
+        """Return whether another array than the long one has an element or none; None: it is null."""
         raise NotImplementedError
 
 
 def forms() -> list[Form]:
-    """Every array of every API in the highest version that has it."""
+    """Return every array of every API in the highest version that has it."""
     found: dict[tuple[int, Path], Form] = {}
     for api in APIS.values():
         for version in range(api.versions[0], api.versions[1] + 1):
@@ -78,7 +78,7 @@ def forms() -> list[Form]:
 
 
 def other_versions() -> list[Form]:
-    """Every array in every version whose request looks otherwise than in the versions above."""
+    """Return every array in each version with another request format than the later versions."""
     newest = set(forms())
     found = []
     for api in APIS.values():
@@ -140,7 +140,7 @@ class _Cell:
 
 
 class Shape:
-    """One form with its values: frames of it, with as many elements as wanted."""
+    """One form with its values: it makes frames with any number of elements."""
 
     def __init__(self, form: Form, values: Values) -> None:
         self.form, self._values = form, values
@@ -156,7 +156,7 @@ class Shape:
         return min(ELEMENTS_MAX // self._cell.elements, room // max(1, len(self._cell.bytes)))
 
     def frame(self, count: int, correlation_id: int = 1) -> bytes:
-        """A whole frame, size included."""
+        """Return a whole frame, size included."""
         if self.form.path == TAGGED:
             middle = uvarint(count) + b"".join(uvarint(20_000 + n) + b"\0" for n in range(count))
         else:
@@ -169,7 +169,7 @@ class Shape:
         return uvarint(count + 1) if self._flexible else struct.pack(">i", count)
 
     def _struct(self, out: bytearray, cls: type[Any], path: Path, cell: _Cell | None = None) -> bytearray:
-        """Write one struct into `out`; returns where to write on, which is another place once the long array has come."""
+        """Write one struct into `out`; return the place for the next bytes, which changes after the long array."""
         for field in _fields(cls, self.form.version):
             on_path = cell is None and path[:1] == (field.name,)
             if field.type.item is not None:

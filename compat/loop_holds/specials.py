@@ -1,5 +1,8 @@
-"""What one client can ask that is large in another way than by an array: many frames, many connections, batches that cost
-much, answers of everything there is, and requests that need a conversation before them."""
+"""Requests of one client that are large in another way than by an array.
+
+These are many frames, many connections, expensive batches, answers with everything that exists, and requests that need a
+conversation before them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def produce(topic: str, batches: dict[int, bytes], acks: int = 1) -> bytes:
 
 
 class Specials:
-    """All of them, each a method that makes what is needed and gives rows: name, form, frames, answers."""
+    """The special requests, each a method that prepares it and yields rows: name, form, frames, answers."""
 
     def __init__(self, process: BrokerProcess, pinger: Pinger, world: World, *, quick: bool) -> None:
         self.bootstrap, self.pinger, self.world, self.quick = process.bootstrap, pinger, world, quick
@@ -180,7 +183,7 @@ class Specials:
             create_topics(at, {"huge": 1}, max_message_bytes=str(2 * size))
         huge = bytes(build_batch([(0, int(time.time() * 1000), b"k", bytes(size), ())]))
         yield "Produce of a batch of many megabytes", f"{size >> 20} MiB", produce("huge", {0: huge}), 1
-        # As many names as fit into what a group may bring along.
+        # As many names as fit into a group's metadata.
         names = 200_000 if self.quick else 900_000
         blob = struct.pack(">hi", 0, names) + b"".join(struct.pack(">h7s", 7, b"%07d" % n) for n in range(names))
         join = replace(
@@ -294,7 +297,7 @@ def parked(process: BrokerProcess, pinger: Pinger, connections: int) -> Hold:
 
 
 def session(process: BrokerProcess, pinger: Pinger, world: World, *, quick: bool) -> Hold:
-    """It is made, then fetched from twice, and forgotten when its connection has long gone."""
+    """Create a session, fetch from it twice, and close it."""
     values = InSession(world)
     frame = Shape(Form(APIS[1], 12, ("topics", "partitions")), values).frame(20_000 if quick else SESSION_PARTITIONS)
     with Sender(process.bootstrap) as sender, pinger.watch() as hold:
@@ -319,7 +322,7 @@ class InSession(Unknown):
 
 
 def sync_for_many(process: BrokerProcess, pinger: Pinger, *, quick: bool) -> Hold:
-    """A leader hands in assignments of many members that are none."""
+    """Send a leader's SyncGroup request with assignments for many members, none of which is in the group."""
     group_id = f"synced-{time.monotonic_ns()}"
     with client(process.bootstrap) as at:
         joined = at.ask(

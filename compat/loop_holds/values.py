@@ -1,7 +1,7 @@
-"""What stands in the fields of a large request: names that nobody knows, or those of a broker that was filled for it.
+"""The values of the fields in a large request: unknown names, or names of a broker that was filled for it.
 
-A field gets what the tables say of its API and name, else of its name, else what the schema gives as its default. Requests
-that would change the broker for good are asked to validate only, where there is such a thing; the jobs do the changing.
+A field gets the value of its API and name in the tables, else of its name, else the schema's default. Requests that would
+change the broker for good are sent with validate-only, if the API has that; the jobs make the changes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ottla.protocol.schema import ZERO_UUID, Field
 from .shapes import Form, Number, Text, Values
 
 TOPICS, BIG_PARTITIONS, GROUPS = 100, 1_000, 2_000
-"""Of the broker that is filled: topics `t…` of one partition, partitions of the topic `big`, groups `g…` with an offset."""
+"""The contents of the filled broker: topics `t…` of one partition, partitions of `big`, groups `g…` with an offset."""
 
 
 @dataclass(frozen=True)
 class World:
-    """What is known of the broker that was filled."""
+    """The known names and ids of the filled broker."""
 
     big_id: bytes
     producer_id: int
@@ -172,4 +172,4 @@ class Known(Unknown):
 
 
 DESTRUCTIVE = {"DeleteTopics", "DeleteGroups", "CreateTopics"}
-"""Nothing is asked of these about what is known: the jobs delete. What is to be created has no known name."""
+"""APIs that get no known names: the jobs delete, and a topic to be created has no known name."""

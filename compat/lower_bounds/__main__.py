@@ -35,7 +35,7 @@ QUICK_TESTS = (
     "tests/server/control/test_seed.py",
 )
 NOT_NEEDED = ("ottla[",)
-"""Of the extra `test`: Ottla's own extras."""
+"""Requirements of the extra `test` that are not installed: Ottla's own extras."""
 TIMEOUT_S = 3 * 3600
 
 
@@ -57,7 +57,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def python_of_version(version: str) -> str:
-    """A Python of that minor version; NotRunError without one."""
+    """Return a Python of that minor version; NotRunError without one."""
     if f"{sys.version_info.major}.{sys.version_info.minor}" == version:
         return sys.executable
     program = shutil.which(f"python{version}")
@@ -67,7 +67,7 @@ def python_of_version(version: str) -> str:
 
 
 def installed(suite: Suite, commands: Path, oldest: str, folder: Path) -> Path | None:
-    """An environment with Ottla as from a wheel, its dependencies in the lowest versions, and the tests' own; its Python."""
+    """Install Ottla's wheel, its dependencies in their lowest versions and the tests' own; return the Python."""
     uv, python = commands / "uv", folder / "lowest" / "bin" / "python"
     wanted = [each for each in project()["optional-dependencies"]["test"] if not each.startswith(NOT_NEEDED)]
     source = copy_of_source(folder / "source")
@@ -84,15 +84,15 @@ def installed(suite: Suite, commands: Path, oldest: str, folder: Path) -> Path |
 
 
 def found(python: Path) -> dict[str, str]:
-    """The versions that are installed, by package."""
+    """Return the versions that are installed, by package."""
     asked = "from importlib.metadata import distributions as d\nfor e in d(): print(f'{e.name}=={e.version}')"
     return {normal(name): version for name, version in map(pin, run([python, "-c", asked], ROOT).stdout.split())}
 
 
 def judge(suite: Suite, python: Path, tests: tuple[str, ...], results: Path) -> None:
-    """One check for each test that fails, and one for all that pass."""
+    """Note one check for each test that fails, and one for all that pass."""
     words = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}"]
-    words.append("--continue-on-collection-errors")  # else one module that cannot be loaded leaves nothing judged
+    words.append("--continue-on-collection-errors")  # otherwise one module that cannot be loaded leaves nothing judged
     done = subprocess.run(
         [*words, *tests],
         cwd=ROOT,

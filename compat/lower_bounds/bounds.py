@@ -1,4 +1,4 @@
-"""The lowest versions that pyproject.toml lets in, and what an advisory database says of them."""
+"""The lowest versions that pyproject.toml allows, and what an advisory database reports about them."""
 
 import json
 import re
@@ -13,10 +13,10 @@ from ..support.environments import ROOT, empty_environment, pip, run
 from ..support.suite import NotRunError
 
 EXTRAS = ("tls", "oauth", "gzip-fast")
-"""Those of run time. Spark's versions are the matter of `compat.spark_versions`."""
+"""The extras used at run time. `compat.spark_versions` tests Spark's versions."""
 TOOLS = Path(__file__).with_name("requirements.txt")
 SERVICES = ("pypi", "osv")
-"""pip-audit's names of advisory databases, in the order in which they are asked."""
+"""pip-audit's names of advisory databases, in the order of their use."""
 WITH_A_HOLE = {"h11": "0.14.0"}
 """A release with a published advisory (CVE-2025-43859). A database that has nothing on it cannot clear another one."""
 
@@ -40,22 +40,22 @@ def project() -> dict[str, Any]:
 
 
 def oldest_python() -> str:
-    """The lowest Python of `requires-python`, such as `3.11`."""
+    """Return the lowest Python of `requires-python`, such as `3.11`."""
     return str(project()["requires-python"]).removeprefix(">=")
 
 
 def direct() -> set[str]:
-    """The names of all dependencies of run time, the extras' among them."""
+    """Return the names of all dependencies of run time, the extras' among them."""
     extras = project()["optional-dependencies"]
     every = [*project()["dependencies"], *(each for name in EXTRAS for each in extras[name])]
     return {normal(re.split(r"[\[<>=! ]", each)[0]) for each in every}
 
 
 def lowest(commands: Path) -> dict[str, str]:
-    """The lowest version of each direct dependency, and the newest of what these bring along: name to version.
+    """Return the lowest version of each direct dependency, and the newest of each indirect one: name to version.
 
     Raises:
-        RuntimeError: There is no such set of versions.
+        RuntimeError: No such set of versions exists.
     """
     words: list[str | Path] = [
         commands / "uv",
@@ -75,22 +75,22 @@ def lowest(commands: Path) -> dict[str, str]:
 
 
 def pin(line: str) -> tuple[str, str]:
-    """Name and version of a line `name==version ; marker`."""
+    """Return name and version of a line `name==version ; marker`."""
     name, _, version = line.partition(";")[0].strip().partition("==")
     return normal(name), version
 
 
 def normal(name: str) -> str:
-    """A package's name in the spelling by which the index compares them."""
+    """Return a package's name in the spelling by which the index compares them."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What a database says of a set of versions.
+    """The result of an advisory database for a set of versions.
 
-    holes: Advisories by package; no package without one.
-    unknown: Why a package was not audited, by package.
+    holes: Advisories by package; only packages with one.
+    unknown: The reason why a package was not audited, by package.
     """
 
     holes: Mapping[str, tuple[str, ...]]
@@ -98,9 +98,9 @@ class Audit:
 
 
 def read(report: str, pins: Mapping[str, str]) -> Audit:
-    """pip-audit's report in JSON. A package of `pins` that it does not name, or names in another version, was not audited.
+    """Read pip-audit's report in JSON. A package of `pins` that it lacks, or has in another version, was not audited.
 
-    pip-audit ends with exit code 0, and says that it knows of no vulnerability, when it could not audit anything.
+    pip-audit ends with exit code 0, and reports no known vulnerability, when it could not audit anything.
     """
     holes: dict[str, tuple[str, ...]] = {}
     unknown = dict.fromkeys(pins, "the report does not name it")
@@ -128,13 +128,13 @@ def _named(advisory: Mapping[str, Any]) -> str:
 
 
 def audited(commands: Path, pins: Mapping[str, str], osv_url: str | None = None) -> Audit:
-    """What the first advisory database that can be reached says of these versions.
+    """Audit these versions with the first advisory database that can be reached.
 
     Args:
         osv_url: A mirror of OSV's query call, instead of the public databases.
 
     Raises:
-        NotRunError: None can be reached.
+        NotRunError: No database can be reached.
     """
     for service in SERVICES if osv_url is None else ("osv",):
         words: list[str | Path] = [commands / "pip-audit", "--no-deps", "--disable-pip", "--progress-spinner=off"]

@@ -26,7 +26,7 @@ TOPIC_CONFIGS = {"cleanup_policy": "compact", "segment_bytes": "1048576"}
 
 
 class Size:
-    """How much to do; the long figures are those of the project's acceptance, the short ones fit two minutes."""
+    """The amount of work; the long figures are those of the project's acceptance, the short ones fit two minutes."""
 
     def __init__(self, quick: bool, arguments: argparse.Namespace) -> None:
         self.updates = arguments.updates or (40_000 if quick else 2_000_000)

@@ -15,7 +15,7 @@ INDEX_SUFFIXES = (".index", ".timeindex")
 
 
 def differences_to_rebuilt(partition_dir: Path) -> list[str]:
-    """Names of index files whose bytes differ from a rebuild out of the `.log` files alone; empty is good."""
+    """Return names of index files whose bytes differ from a rebuild out of the `.log` files alone; empty is good."""
     topic_partition = parse_partition_dir(partition_dir.name)
     assert isinstance(topic_partition, TopicPartition)
     with tempfile.TemporaryDirectory(prefix="compat-rebuild-") as folder:

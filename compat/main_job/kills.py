@@ -14,7 +14,7 @@ from .writers import start_writers
 
 
 class Kills:
-    """After each kill: no acknowledged record is lost, and the indexes are those that a rebuild gives.
+    """Kills of the broker: after each, no acknowledged record is lost, and the indexes equal rebuilt ones.
 
     Of four rounds two wait for a `.cleaned` or `.swap` file before they kill, one for a `.swap` file, one for nothing.
     """
@@ -59,7 +59,7 @@ class Kills:
         when = f"kill {number + 1} ({', '.join(kinds) or 'no work files'}, {len(self.model.unknown)} unknown)"
         self.broker.start()
         read_and_judge(self.suite, when, self.broker.bootstrap, self.topic, self.model, self.broker.data)
-        self.model.unknown.clear()  # what was not in the log now never will be: its producers are gone
+        self.model.unknown.clear()  # records that are not in the log now never will be: their producers have ended
         self.broker.stop()
         self.suite.equal(f"{when}: index entries describe their segments", [], index_faults(partition_dir)[:5])
         if self.broker.kind == "ottla":

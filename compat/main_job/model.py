@@ -1,7 +1,7 @@
-"""What the log must hold: every update's key and value can be computed, every acknowledged offset is noted.
+"""The expected contents of the log: every update's key and value can be computed, every acknowledged offset is noted.
 
-Update number n goes out with timestamp `first_timestamp_ms + n`, so any record read back, even a tombstone, says
-which update it was.
+Update number n is sent with timestamp `first_timestamp_ms + n`, so any record read back, even a tombstone, identifies its
+update.
 """
 
 import random
@@ -15,7 +15,7 @@ NOT_WRITTEN = -1
 
 
 class Model:
-    """Updates 0 … count-1 over `key_count` keys, 1 % of them deletes; and what became of each.
+    """Updates 0 … count-1 over `key_count` keys, 1 % of them deletes; and the outcome of each.
 
     Attributes:
         written: offset -> update number, NOT_WRITTEN where nothing was acknowledged.
@@ -54,7 +54,10 @@ class Model:
         return update if 0 <= update < self.count else None
 
     def acknowledge(self, update: int, offset: int) -> None:
-        """The broker said that `update` lies at `offset`. ValueError when it said so of another update before."""
+        """Note the broker's acknowledgement of `update` at `offset`.
+
+        ValueError if it acknowledged another update at it before.
+        """
         with self.lock:
             if offset >= len(self.written):
                 self.written.extend([NOT_WRITTEN] * (offset + 1024 - len(self.written)))
@@ -73,7 +76,7 @@ class Model:
         return newest
 
     def superseding(self, since: int) -> dict[int, int]:
-        """Offset -> offset of the next update of the same key that is known to be in the log, for offsets from `since` on that have one."""
+        """Return offset -> offset of the same key's next known update in the log, for offsets from `since` on that have one."""
         following: dict[int, int] = {}
         next_of: dict[int, int] = {}
         for offset in range(self.end_offset - 1, since - 1, -1):
@@ -86,13 +89,13 @@ class Model:
 
 
 class Reading:
-    """What a consumer from the beginning saw, checked record by record against the model.
+    """A consumer's reading from the beginning, checked record by record against the model.
 
-    Records of unknown updates are taken into the model where they turn up.
+    Records of unknown updates are added to the model at their offsets.
 
     Attributes:
         offsets: offsets seen, ascending.
-        faults: one line for each thing that must not be; empty is good.
+        faults: one line for each violation; empty is good.
     """
 
     def __init__(self, model: Model) -> None:
@@ -124,12 +127,11 @@ class Reading:
     def finish(
         self, first_dirty_offset: int | None = None, bases: Sequence[int] = (0,), *, are_as_read: bool = True
     ) -> None:
-        """Judge what was not seen: the newest update of each key, and of what is not below the first dirty offset what no pass can have
-        taken away.
+        """Judge what was not seen: the newest update of each key, and dirty records that no pass can have removed.
 
         Args:
-            bases: Where the segments began when the reading did, in order.
-            are_as_read: They stayed as they were; else the cleaner has changed some meanwhile.
+            bases: The base offsets of the segments when the reading began, in order.
+            are_as_read: Whether the segments stayed the same; otherwise the cleaner has changed some during the reading.
         """
         seen = set(self.offsets)
         newest = self.model.newest_offsets()
@@ -140,9 +142,12 @@ class Reading:
             self._judge_dirty(first_dirty_offset, bases, seen, are_as_read=are_as_read)
 
     def _judge_dirty(self, first_dirty_offset: int, bases: Sequence[int], seen: set[int], *, are_as_read: bool) -> None:
-        """A broker that is killed, or read, between a pass's swap of a segment and its checkpoint has cleaned what the checkpoint calls
-        dirty. But a pass leaves nothing in a segment that is superseded by what superseded the others; the active segment it does not
-        touch, nor does what lies there supersede anything for it."""
+        """Judge the dirty records that are missing.
+
+        A broker that is killed, or read, between a pass's swap of a segment and its checkpoint has cleaned records that the
+        checkpoint calls dirty. But a pass leaves no superseded record in a segment if it removed others that the same records
+        supersede. It does not touch the active segment, and records of that segment supersede nothing for it.
+        """
         following = self.model.superseding(first_dirty_offset)
         active, end = bases[-1], max(self.model.end_offset, bases[-1])
         for low, high in pairwise([*bases, end] if are_as_read else [0, active, end]):
@@ -164,6 +169,6 @@ class Reading:
             self.fault(f"offset {missing[0]} and {len(missing) - 1} more are lost {at}: {why}")
 
     def live_keys(self) -> int:
-        """Keys whose newest record has a value: what the reader's table would hold."""
+        """Return the number of keys whose newest record has a value: the size of the reader's table."""
         deletes, written = self.model.deletes, self.model.written
         return sum(1 for offset in self.model.newest_offsets().values() if not deletes[written[offset]])

@@ -21,12 +21,12 @@ def read_and_judge(
     *,
     second_client: bool = False,
 ) -> Reading:
-    """One check: the consumer saw the model's final state in order, at the acknowledged offsets, unchanged."""
+    """Check that the consumer saw the model's final state in order, at the acknowledged offsets, unchanged."""
     reading = Reading(model)
     before = _files(data_dir / f"{topic}-0") if data_dir else {}
     for message in read_messages(bootstrap, [(topic, 0)]):
         reading.see(message.offset(), message.timestamp()[1], message.key(), message.value())
-    # Read after consuming: the cleaner may go on meanwhile, never back.
+    # Read after consuming: the cleaner may advance during it, never go back.
     first_dirty = cleaner_checkpoint(data_dir, topic) if data_dir else None
     reading.finish(first_dirty, [*before] or [0], are_as_read=_are_still(before, data_dir, topic))
     _judge(suite, f"{when}: confluent-kafka sees the model's final state", reading)
@@ -48,7 +48,7 @@ def read_and_judge(
 
 
 def _files(partition_dir: Path) -> dict[int, tuple[int, int]]:
-    """Base offset -> inode and size of each segment, in order; one that goes meanwhile is left out."""
+    """Return base offset -> inode and size of each segment, in order, without segments that are deleted during the listing."""
     found = {}
     for segment in segments(partition_dir):
         with suppress(FileNotFoundError):
@@ -69,7 +69,7 @@ def _judge(suite: Suite, what: str, reading: Reading) -> None:
 
 
 def judge_compaction(suite: Suite, reading: Reading, partition_dir: Path) -> None:
-    """How much the cleaner left, against the bounds that its dirty ratio promises."""
+    """Judge how much the cleaner left, against the bounds of its dirty ratio."""
     active_base = base_offset(segments(partition_dir)[-1])
     below = sum(1 for offset in reading.offsets if offset < active_base)
     per_key = below / reading.live_keys()

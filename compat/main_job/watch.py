@@ -29,7 +29,7 @@ class SegmentCounter(threading.Thread):
 
 
 def wait_until_the_cleaner_rests(data_dir: Path, topic: str, dirty_ratio: float = 0.5, timeout_s: float = 600) -> bool:
-    """Wait until the cleaner has nothing to do, twice in a row with half a second between: False if it never came.
+    """Wait until the cleaner has nothing to do, twice in a row half a second apart: False on a time-out.
 
     Nothing to do: of the bytes below the active segment, those at or above the cleaner's checkpoint are not more than
     `dirty_ratio` (the topic's `min.cleanable.dirty.ratio`), and no pass has left work files.
@@ -47,7 +47,7 @@ def _rests(data_dir: Path, topic: str, dirty_ratio: float) -> bool:
     checkpoint = cleaner_checkpoint(data_dir, topic)
     try:
         sizes = {base_offset(segment): segment.stat().st_size for segment in segments(partition_dir)[:-1]}
-    except FileNotFoundError:  # swapped away while we looked
+    except FileNotFoundError:  # swapped during the check
         return False
     if checkpoint is None or not sizes or work_files(partition_dir):
         return False
@@ -56,9 +56,9 @@ def _rests(data_dir: Path, topic: str, dirty_ratio: float) -> bool:
 
 
 def wait_for_work_files(partition_dir: Path, suffixes: tuple[str, ...], timeout_s: float) -> bool:
-    """Return the moment a file with one of the suffixes is there; False when none came.
+    """Return the moment a file with one of the suffixes exists; False on a time-out.
 
-    A `.swap` file lives for a millisecond or so: while cleaned ones are there, we look without a pause.
+    A `.swap` file exists for a millisecond or so: while `.cleaned` files exist, this polls without a pause.
     """
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:

@@ -10,11 +10,11 @@ from ..support.clients.steps import CODECS
 from .model import Model
 
 SLICE = 5_000
-KAFKA_PYTHON_EVERY = 5  # it takes one slice in five: it is about ten times slower than librdkafka
+KAFKA_PYTHON_EVERY = 5  # one slice in five, as it is about ten times slower than librdkafka
 
 
 class Writer(threading.Thread):
-    """Writes slices until there are none left or `halt` is set; what was not acknowledged then becomes unknown."""
+    """Writes slices until none are left or `halt` is set; unacknowledged updates then become unknown."""
 
     def __init__(self, model: Model, topic: str, slices: Iterator[tuple[int, range]]) -> None:
         super().__init__(daemon=True)
@@ -128,8 +128,8 @@ class KafkaPythonWriter(Writer):
     def close(self) -> None:
         for producer in self.producers.values():
             if self.halt.is_set():
-                # close() flushes first, even with timeout 0, and raises when that fails: against a dead broker only
-                # the sender's own way out is left. It must be gone before the broker comes back.
+                # close() flushes first, even with timeout 0, and raises when that fails: against a dead broker only the
+                # sender's own exit is left. It must have ended before the broker is back.
                 producer._sender.force_close()
                 producer._sender.join(10)
             else:
@@ -157,7 +157,7 @@ def write_all(bootstrap: str, model: Model, topic: str, updates: range) -> list[
 
 
 def start_writers(bootstrap: str, model: Model, topic: str, updates: range) -> list[Writer]:
-    """Both clients begin to write; they stop by themselves at the end, or soon after their `halt` is set."""
+    """Start both clients; they stop by themselves at the end, or soon after their `halt` is set."""
     slices = Slices(updates)
     writers: list[Writer] = [
         ConfluentWriter(bootstrap, model, topic, iter(slices.for_confluent)),

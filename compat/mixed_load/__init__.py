@@ -1,1 +1,1 @@
-"""An hour of everything at once, paced: is there an error, and does the broker grow?"""
+"""All kinds of clients at once for an hour, at a fixed pace: are there errors, and does the broker grow?"""

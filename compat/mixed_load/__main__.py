@@ -1,9 +1,10 @@
-"""Everything at once for an hour, paced: is there an error, and does the broker grow?
+"""All kinds of clients at once for an hour, at a fixed pace: are there errors, and does the broker grow?
 
-Real clients produce to topics that are cleaned and deleted from, consume in groups of all protocols whose members come, leave and are
-killed, share a queue, copy in transactions, make and delete topics, watch the page; others send rubbish; the broker is restarted again
-and again within its process. Then: no error that a restart does not explain, every record where it belongs, after SIGTERM and after kill -9 too, and of
-the process no more than a tenth more memory than after ten minutes, nor more descriptors or threads.
+Real clients produce to topics that are cleaned and truncated, consume in groups of all protocols whose members join, leave and
+are killed, use a share group, copy in transactions, create and delete topics, and watch the page. Others send rubbish, and the
+broker is restarted again and again within its process. Then: no error without a restart as its cause, and every record in its
+place, also after SIGTERM and after kill -9. The process may use a tenth more memory than after ten minutes, but no more
+descriptors or threads.
 """
 
 import argparse
@@ -40,7 +41,7 @@ from .topics import BOTH, COMPACTED, COPIED, KEPT, PARTITIONS, SHARED, TOPICS, L
 
 MINUTES, QUICK_MINUTES = 60.0, 0.4
 JUDGED_MINUTES = 20.0
-"""Of a shorter run growth is not judged: what expires after a minute or two has not come to its level."""
+"""Growth is not judged in a shorter run: data that expire after a minute or two have not reached their level."""
 QUICK_LIVES_S = 8.0
 REST_S = 12.0
 COMPLAINTS_SHOWN = 20
@@ -49,7 +50,7 @@ CATCH_UP_S, JOIN_S = 60.0, 90.0
 SHARERS, STREAMERS = 3, 2
 BAD_SIGNS = (" ERROR ", " CRITICAL ", "Traceback")
 BROKER = {
-    # A producer asks for metadata of all topics it has known: those that were deleted would come again.
+    # A producer requests metadata of all topics that it has known: deleted ones would be created again.
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.session.timeout.ms": "6000",
@@ -84,7 +85,7 @@ BROKER = {
     "log.retention.check.interval.ms": "5000",
     "log.cleaner.backoff.ms": "2000",
 }
-"""What expires does so within minutes, so that ten of them see each kind of thing come and go."""
+"""Data expire within minutes, so that ten minutes see each kind created and deleted."""
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -100,7 +101,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 class Hour:
-    """One run, from the making of the topics to the last look at them."""
+    """One run, from the creation of the topics to their last check."""
 
     def __init__(self, suite: Suite, broker: BrokerProcess, admin: str, minutes: float) -> None:
         assert broker.process is not None
@@ -163,7 +164,7 @@ class Hour:
         self.judge_output()
 
     def stop(self, loads: list[Load], reading: list[Reader], found: list[Group]) -> None:
-        """Writers first, so that who reads can come to the end."""
+        """Stop the loads, writers first, so that readers can reach the end."""
         last: list[Load] = [
             load for load in loads if isinstance(load, Reader | Member | Copying | Sharer | LibrarySharers)
         ]
@@ -180,7 +181,7 @@ class Hour:
         return self.lags() == dict.fromkeys(range(PARTITIONS), 0)
 
     def lags(self) -> dict[int, int]:
-        """Of the share group."""
+        """Return the lags of the share group."""
         try:
             return self.queue.lags()
         except (OSError, KafkaError) as error:
@@ -203,7 +204,7 @@ class Hour:
         self.suite.equal("records that were refused", [], self.ledger.refused[:5])
 
     def judge_readers(self, reading: list[Reader], found: list[Group]) -> None:
-        """What was read while it was written."""
+        """Judge the records that were read while they were written."""
         sent = [self.ledger.acknowledged[KEPT, each] for each in range(PARTITIONS)]
         for reader in seeing(reading, found):
             wrong = [each for one in reader.seen for each in one.wrong]
@@ -231,7 +232,7 @@ class Hour:
         self.suite.check("threads have not become more", now.threads <= then.threads + MORE_THREADS, threads)
 
     def judge_rest(self) -> None:
-        """Everybody has gone: so have their connections, and what was deleted is not held open."""
+        """Judge the broker after all clients have disconnected: their connections are closed, and no deleted file is open."""
         assert self.broker.process is not None
         time.sleep(REST_S)
         rest = read(self.broker.process.pid, self.scene.now_s())
@@ -243,7 +244,7 @@ class Hour:
         self.suite.equal("files that are held open and deleted", {}, gone)
 
     def judge_log(self, when: str) -> None:
-        """What is in the topics, by a new reader."""
+        """Judge the contents of the topics, with a new reader."""
         places = [(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
         records = read_partitions(self.broker.bootstrap, places, isolation="read_committed")
         for topic, source in ((KEPT, KEPT), (COPIED, KEPT), (SHARED, SHARED)):
@@ -264,7 +265,7 @@ class Hour:
 
 
 def seeing(reading: list[Reader], found: list[Group]) -> list[Reader | Group]:
-    """Who has to have seen every number."""
+    """Return the readers that must have seen every number."""
     return [*reading, *found]
 
 
@@ -278,7 +279,7 @@ def end(loads: list[Load]) -> None:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--minutes", type=float, metavar="N", help=f"how long, {MINUTES:.0f} unless told")
+    parser.add_argument("--minutes", type=float, metavar="N", help=f"duration; default {MINUTES:.0f}")
 
 
 if __name__ == "__main__":

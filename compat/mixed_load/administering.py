@@ -1,4 +1,4 @@
-"""What tools do: topics made and deleted, configs, offsets and groups deleted, log directories; and who looks at the listener for control."""
+"""Admin tools: topics created and deleted, configs, offsets and groups deleted, log directories, and the control listener."""
 
 import json
 import time
@@ -46,7 +46,7 @@ class Topics(Load):
         self.admin.delete_topics([name])
 
     def again(self) -> None:
-        """What the turn that failed has left does not stay."""
+        """Clean up after a failed turn."""
         self.close()
         self.connect()
         if left := [name for name in self.admin.list_topics() if name.startswith(PASSING)]:
@@ -58,7 +58,7 @@ class Topics(Load):
 
 
 class Looking(Load):
-    """A short-lived admin client a turn: lists, describes, alters, deletes offsets and a group that has gone."""
+    """A short-lived admin client a turn: lists, describes, alters, deletes offsets and an empty group."""
 
     every_s = 4.0
 
@@ -78,7 +78,7 @@ class Looking(Load):
             admin.close()
 
     def commit_and_delete(self, admin: Any, group: str) -> None:
-        """A group that has offsets and no member; every other one is left until its offsets expire."""
+        """Make a group with offsets and no member; every other one is left until its offsets expire."""
         place = TopicPartition(KEPT, 0)
         admin.alter_group_offsets(group, {place: OffsetAndMetadata(0, "", -1)})
         admin.delete_group_offsets(group, [place])

@@ -1,4 +1,4 @@
-"""Members of groups of both protocols that come, leave, crash, and change their minds; groups that are there for a moment."""
+"""Members of groups of both protocols that join, leave, crash, and change their subscriptions; and short-lived groups."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ REBALANCED = (
     KafkaError.FENCED_MEMBER_EPOCH,
     KafkaError._ASSIGNMENT_LOST,
 )
-"""What a commit may be answered while the group changes: what it was of is read again by somebody."""
+"""Errors that a commit may get while the group changes: another member then reads these records again."""
 AWAY = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._MAX_POLL_EXCEEDED)
 
 
@@ -41,7 +41,7 @@ def configuration(bootstrap: str, group: str, protocol: str) -> dict[str, Any]:
 
 
 class Group:
-    """What all members of a group have read of KEPT: nothing is passed by, but some of it may be read again."""
+    """The records of KEPT that all members of a group have read: none is skipped, but some may be read again."""
 
     def __init__(self, protocol: str) -> None:
         self.name, self.protocol = f"group-{protocol}", protocol

@@ -1,4 +1,4 @@
-"""Transactions: KEPT is copied into COPIED exactly once; transactional ids come, do something, and are gone."""
+"""Transactions: KEPT is copied into COPIED exactly once; and short-lived transactional ids."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ def producer(scene: Scene, transactional_id: str) -> Producer:
 
 
 def again(step: Callable[[], object]) -> None:
-    """A step of a transaction, again while its client says that it may be."""
+    """Run a step of a transaction, and repeat it while the client allows that."""
     while True:
         try:
             step()
@@ -78,7 +78,7 @@ class Copying(Load):
         self.stand_at_committed()
 
     def stand_at_committed(self) -> None:
-        """On from the committed position, with another member."""
+        """Continue at the committed position, with another member."""
         consumer, self.consumer = self.consumer, None
         if consumer is not None:
             consumer.close()
@@ -91,7 +91,7 @@ class Copying(Load):
 
 
 class PassingIds(Load):
-    """A new transactional id for each turn: commits, aborts, or is gone within its transaction."""
+    """A new transactional id for each turn: commits, aborts, or vanishes within its transaction."""
 
     every_s, records = 1.5, 5
     topic = "passing-ids"

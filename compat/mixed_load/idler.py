@@ -1,4 +1,4 @@
-"""A member that reads nothing and commits nothing, until it is killed: `python -m compat.mixed_load.idler BOOTSTRAP GROUP PROTOCOL`."""
+"""A member that only joins, until it is killed: `python -m compat.mixed_load.idler BOOTSTRAP GROUP PROTOCOL`."""
 
 import sys
 

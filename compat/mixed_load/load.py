@@ -1,4 +1,4 @@
-"""What all loads have in common: a thread that takes its turn every so often, and a list of what went wrong."""
+"""Shared code of all loads: a thread that takes its turn at intervals, and a list of errors."""
 
 import random
 import threading
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 AFTER_AN_ERROR_S = 1.0
 RESTART_S = 30.0
-"""So long after the begin of a restart a client may still complain of it: librdkafka's requests time out, groups join anew."""
+"""The time after a restart's start in which a client may still report errors: librdkafka's requests time out, groups rejoin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Complaint:
 
 @dataclass
 class Scene:
-    """What the loads share."""
+    """State that the loads share."""
 
     bootstrap: str
     admin: str | None
@@ -30,9 +30,9 @@ class Scene:
     lock: threading.Lock = field(default_factory=threading.Lock)
     complaints: list[Complaint] = field(default_factory=list)
     restarts: list[float] = field(default_factory=list)
-    """When each began, in seconds since the load did."""
+    """The start of each restart, in seconds since the start of the load."""
     away_ns: list[tuple[int, int]] = field(default_factory=list)
-    """From when to when the broker was away for them, of the machine's monotonic clock."""
+    """The start and end of the broker's absence for each restart, by the machine's monotonic clock."""
 
     def now_s(self) -> float:
         return time.monotonic() - self.began_s
@@ -46,7 +46,7 @@ class Scene:
             self.restarts.append(self.now_s())
 
     def unexcused(self) -> list[Complaint]:
-        """What no restart explains."""
+        """Return the complaints that no restart explains."""
         return [each for each in self.complaints if not excused(each.at_s, self.restarts)]
 
 
@@ -55,12 +55,13 @@ def excused(at_s: float, restarts: list[float]) -> bool:
 
 
 class Load(threading.Thread):
-    """`turn` every `every_s`, until its end is set; what it raises is a complaint, `again` then makes its clients anew, at the
-    second try if the first fails.
+    """A thread that calls `turn` every `every_s`, until its end is set. An exception is a complaint.
+
+    `again` then recreates the clients, and is retried if it fails.
 
     Attributes:
-        begun: How many turns have ended, names that are used once come from it.
-        turns: How many of them without a complaint.
+        begun: The number of turns that have ended; names that are used once come from it.
+        turns: The number of turns without a complaint.
     """
 
     every_s = 1.0
@@ -81,7 +82,7 @@ class Load(threading.Thread):
         self.try_to(self.close)
 
     def take(self) -> bool:
-        """One turn; whether it was taken to its end."""
+        """Take one turn; return whether it was taken to its end."""
         taken = self.try_to(self.turn)
         self.begun += 1
         self.turns += taken
@@ -90,7 +91,7 @@ class Load(threading.Thread):
     def try_to(self, step: Callable[[], None]) -> bool:
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - whatever a client says is to be told
+        except Exception as error:  # noqa: BLE001 - whatever a client raises is reported
             self.tell(error)
             return False
         return True
@@ -104,7 +105,7 @@ class Load(threading.Thread):
         raise NotImplementedError
 
     def again(self) -> None:
-        """After a turn that failed."""
+        """Recover after a failed turn."""
 
     def close(self) -> None:
-        """At the end."""
+        """Close the clients at the end."""

@@ -1,4 +1,4 @@
-"""Producers, and readers that stand at the end of what they write: each record once and in order."""
+"""Producers, and readers at the end of the topics: each record once and in order."""
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
@@ -81,7 +81,7 @@ class Keys(Load):
 
 
 def flushed(load: Numbers | Keys) -> int:
-    """Have all of it delivered, and the producer's connections closed with it; how many records were not."""
+    """Flush all records and close the producer's connections; return the number of undelivered records."""
     assert load.producer is not None
     left = int(load.producer.flush(FLUSH_S))
     load.producer = None

@@ -1,4 +1,4 @@
-"""What the broker's process holds, read from /proc while it serves, and whether it grows."""
+"""The memory, threads and descriptors of the broker's process, read from /proc while it serves, and whether they grow."""
 
 import contextlib
 import statistics
@@ -14,7 +14,7 @@ AFTER_S, MARGIN_S, END_S = 600.0, 60.0, 120.0
 """Minutes 9 to 11 are compared with the last two."""
 MEMORY_LIMIT = 1.1
 MORE_DESCRIPTORS, MORE_THREADS = 10, 4
-"""Beside a tenth: segments that are being cleaned, connections and threads that come and go."""
+"""The growth allowed in addition to a tenth: segments being cleaned, short-lived connections and threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Reading:
 
 
 def read(pid: int, at_s: float) -> Reading:
-    """Raises: OSError: there is no such process."""
+    """Read the figures of a process. Raises OSError if it does not exist."""
     process = Path(f"/proc/{pid}")
     status = _fields(process / "status")
     shares = _fields(process / "smaps_rollup")
@@ -46,13 +46,13 @@ def _fields(file: Path) -> dict[str, int]:
 def _descriptors(process: Path) -> list[str]:
     found = []
     for each in (process / "fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+        with contextlib.suppress(FileNotFoundError):  # closed since the listing
             found.append(str(each.readlink()))
     return found
 
 
 def kind(target: str) -> str:
-    """Of what a descriptor stands for: `socket`, `pipe`, `[eventpoll]`, `.log`, `.log (deleted)`, …"""
+    """Return the kind of a descriptor's target: `socket`, `pipe`, `[eventpoll]`, `.log`, `.log (deleted)`, …"""
     deleted = " (deleted)" if target.endswith(" (deleted)") else ""
     path = target.removesuffix(" (deleted)")
     if not path.startswith("/"):
@@ -61,7 +61,7 @@ def kind(target: str) -> str:
 
 
 class Watch(threading.Thread):
-    """Reads the process until it is told to end, and tells some of its readings."""
+    """Reads the process's figures until its end is set, and prints some of them."""
 
     def __init__(self, pid: int, began_s: float, told_every_s: float, tell: Callable[[str], None]) -> None:
         super().__init__(name="watch", daemon=True)
@@ -108,10 +108,10 @@ def medians(readings: Sequence[Reading]) -> Then:
 
 
 def then_and_now(readings: Sequence[Reading]) -> tuple[Then, Then]:
-    """Medians about the tenth minute, and of the last two.
+    """Return medians of the tenth minute and of the last two.
 
     Raises:
-        ValueError: there is no reading of the tenth minute.
+        ValueError: No reading is of the tenth minute.
     """
     then = [each for each in readings if abs(each.at_s - AFTER_S) <= MARGIN_S]
     if not then:
@@ -120,7 +120,7 @@ def then_and_now(readings: Sequence[Reading]) -> tuple[Then, Then]:
 
 
 def grown_descriptors(then: Then, now: Then) -> dict[str, tuple[float, float]]:
-    """Kinds of which there are more than a tenth and MORE_DESCRIPTORS more: kind -> (then, now)."""
+    """Return kind -> (then, now), for kinds whose count grew by more than a tenth plus MORE_DESCRIPTORS."""
     pairs = {kind: (then.descriptors.get(kind, 0), count) for kind, count in now.descriptors.items()}
     return {kind: pair for kind, pair in pairs.items() if pair[1] > pair[0] * 1.1 + MORE_DESCRIPTORS}
 
@@ -129,7 +129,7 @@ HEAD = f"{'minute':>7} {'RSS MiB':>8} {'PSS MiB':>8} {'threads':>8} {'fds':>5}  
 
 
 def row(reading: Reading) -> str:
-    """A line of the table that HEAD begins."""
+    """Return a line of the table that HEAD begins."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(reading.descriptors.items()))
     memory = f"{reading.resident_kib / 1024:8.1f} {reading.proportional_kib / 1024:8.1f}"
     return f"{reading.at_s / 60:7.1f} {memory} {reading.threads:8} {reading.descriptors.total():5}  {kinds}"

@@ -1,4 +1,4 @@
-"""A share group whose members come, leave, vanish, renew and hold on for too long; and share groups that are there for a moment."""
+"""A share group whose members join, leave, vanish, renew and hold records too long; and short-lived share groups."""
 
 import contextlib
 import subprocess
@@ -39,18 +39,18 @@ from .topics import KEPT, SHARED, Ledger, numbered
 GROUP = "queue"
 LOCK_S, COUNT_LIMIT = 5, 10
 EARLY_COUNT = 4
-"""A record that has been delivered more often is accepted, whatever chance says: at the limit the broker gives it up."""
+"""A record with more deliveries is accepted, whatever the random choice: at the limit the broker archives it."""
 PATIENCE_S = 20.0
 MEAN_TURNS = 40
 WORK = ("plain",) * 16 + ("renews", "holds on", "vanishes", "vanishes")
 TYPES = (ACCEPT,) * 46 + (RELEASE,) * 3 + (REJECT,)
 TOLD = {ErrorCode.INVALID_RECORD_STATE: LOST}
-"""Another error tells of the broker: what was to be written may have been."""
+"""Error -> kind of event. Any other error is the broker's: the acknowledgement may have been written."""
 KINDS = {ACCEPT: ACCEPTED, RELEASE: RELEASED, REJECT: REJECTED}
 
 
 class Queue:
-    """What has become of the records of SHARED."""
+    """The state of the records of SHARED."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene, self.lock, self.deliveries = scene, threading.Lock(), Deliveries(LOCK_S * 1000, COUNT_LIMIT)
@@ -62,12 +62,12 @@ class Queue:
             self.deliveries.events[place].append(event)
 
     def ended(self, member: str, since_ns: int) -> None:
-        """It is gone, and has not said so; it may have been gone since then."""
+        """Note that a member has ended without reporting it, possibly since `since_ns`."""
         with self.lock:
             self.deliveries.ended_ns[member] = since_ns
 
     def lags(self) -> dict[int, int]:
-        """As the broker tells of them. Raises KafkaError."""
+        """Return the lags as the broker reports them. Raises KafkaError."""
         with contextlib.closing(client_of(self.scene.bootstrap)) as client:
             return {number: lag for number, (_, lag) in places_of(client, GROUP).get(SHARED, {}).items()}
 
@@ -142,7 +142,7 @@ class Sharer(Load):
         return acquired, refused
 
     def told(self, member: ShareMember, said: Said, refused: dict[int, int]) -> None:
-        """What the broker has said of it."""
+        """Note the broker's answer to acknowledgements."""
         now_ns = time.monotonic_ns()
         for partition, offset, kind in each_of(said):
             error = ErrorCode(refused.get(partition, 0))
@@ -150,7 +150,7 @@ class Sharer(Load):
             self.queue.note((partition, offset), event)
 
     def again(self) -> None:
-        """Without a word."""
+        """Close without leaving the group."""
         member, self.member = self.member, None
         if member is not None:
             self.queue.ended(member.name, time.monotonic_ns())
@@ -163,7 +163,7 @@ class Sharer(Load):
 
 
 def said_of(acquired: Iterable[Acquired], kind: Callable[[Acquired], int]) -> Said:
-    """Each record with a type of its own."""
+    """Return acknowledgements with a type for each record."""
     said: Said = {}
     for each in acquired:
         kinds = [kind(each) for _ in range(each.first, each.last + 1)]
@@ -172,7 +172,7 @@ def said_of(acquired: Iterable[Acquired], kind: Callable[[Acquired], int]) -> Sa
 
 
 def each_of(said: Said) -> Iterable[tuple[int, int, int]]:
-    """Partition, offset and type."""
+    """Yield (partition, offset, type) of each record."""
     for partition, batches in said.items():
         for first, _, kinds in batches:
             for at, kind in enumerate(kinds):
@@ -204,12 +204,12 @@ class LibrarySharers(Load):
         self.running.append((name, process, thread))
 
     def read(self, name: str, lines: IO[str]) -> None:
-        """What a member says it does; see `sharer`."""
+        """Read a member's report of its work; see `sharer`."""
         for line in lines:
             kind, _, rest = line.rstrip("\n").partition(" ")
             if kind == "E":
                 self.scene.complain(self.name, f"{name}: {rest}")
-            elif line.endswith("\n"):  # else it was killed while it wrote
+            elif line.endswith("\n"):  # otherwise it was killed during the write
                 nanoseconds, partition, offset, more, *asked = rest.split()
                 event = Event(int(nanoseconds), kind, name, more, int(asked[0]) if asked else None)
                 self.queue.note((int(partition), int(offset)), event)
@@ -241,9 +241,9 @@ class LibrarySharers(Load):
 
 
 class PassingShareGroups(Load):
-    """A share group a turn: given offsets, joined, read from there, described, its offsets deleted, or its topic; deleted.
+    """A share group a turn: it gets offsets, is read from there and described, loses its offsets or topic, and is deleted.
 
-    In each third turn the last member stays, silent, and the group goes some turns later.
+    In each third turn the last member stays, silent, and the group is deleted some turns later.
     """
 
     every_s = 3.0
@@ -292,7 +292,7 @@ class PassingShareGroups(Load):
         configure(client, group, "earliest")
         stays = self.turns % 3 == 0
         member = self.read(client, group, group, 0, stays=stays)
-        admin_client = admin(self.scene.bootstrap)  # kept: its answers never come once it is collected
+        admin_client = admin(self.scene.bootstrap)  # kept: a collected client never delivers its answers
         for done in admin_client.delete_topics([group]).values():
             done.result(PATIENCE_S)
         configure(client, group, None)
@@ -302,7 +302,7 @@ class PassingShareGroups(Load):
             delete(client, group)
 
     def read(self, client: Client, group: str, topic: str, begin: int, *, stays: bool = False) -> ShareMember:
-        """Some records, by a member, some of which are accepted; the first one must be this."""
+        """Read some records with a member that accepts some of them; the first one must be this."""
         member = ShareMember(self.scene.bootstrap, group, topic, PATIENCE_S)
         try:
             member.join(1, PATIENCE_S)
@@ -332,7 +332,7 @@ class PassingShareGroups(Load):
             raise RuntimeError(f"{group} is {told.group_state}, not {state}")
 
     def again(self) -> None:
-        """What the turn that failed has left does not stay."""
+        """Clean up after a failed turn."""
         self.close()
         self.client = client_of(self.scene.bootstrap, PATIENCE_S)
         answer = checked(self.client.ask(ListGroupsRequest(types_filter=("share",))))
@@ -362,7 +362,7 @@ def move(client: Client, group: str, topic: str, offset: int) -> None:
 
 
 def places_of(client: Client, group: str) -> dict[str, dict[int, tuple[int, int]]]:
-    """Topic -> partition -> where the group begins, and its lag. Raises KafkaError."""
+    """Return topic -> partition -> where the group begins, and its lag. Raises KafkaError."""
     asked = describing.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
     (told,) = client.ask(describing.DescribeShareGroupOffsetsRequest(groups=(asked,))).groups
     return {
@@ -372,7 +372,7 @@ def places_of(client: Client, group: str) -> dict[str, dict[int, tuple[int, int]
 
 
 def delete(client: Client, group: str, or_else: tuple[ErrorCode, ...] = ()) -> None:
-    """Raises KafkaError, but not of these."""
+    """Delete the group. Raises KafkaError for error codes other than `or_else`."""
     (told,) = client.ask(DeleteGroupsRequest(groups_names=(group,))).results
     if told.error_code not in or_else:
         checked(told)

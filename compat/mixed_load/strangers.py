@@ -1,4 +1,4 @@
-"""Connections that come and go: some ask a question, some say nothing, some send rubbish, some leave in the middle of a frame."""
+"""Short-lived connections: some send a request, some nothing, some rubbish, some end within a frame."""
 
 import contextlib
 import random
@@ -13,7 +13,7 @@ ANNOUNCED_BYTES = 1 << 20
 
 
 def asks(connection: socket.socket, chance: random.Random) -> None:
-    """Two questions, answered."""
+    """Send two requests, and read their responses."""
     for number, (key, version, body) in enumerate((API_VERSIONS, METADATA)):
         connection.sendall(frame(key, version, number, body))
         size = struct.unpack(">i", exactly(connection, 4))[0]
@@ -43,12 +43,12 @@ def raves(connection: socket.socket, chance: random.Random) -> None:
 
 
 def breaks_off(connection: socket.socket, chance: random.Random) -> None:
-    """A part of a frame, and gone."""
+    """Send a part of a frame, and close."""
     connection.sendall(struct.pack(">i", ANNOUNCED_BYTES) + bytes(chance.randrange(1, 100_000)))
 
 
 def resets(connection: socket.socket, chance: random.Random) -> None:
-    """A question whose answer nobody waits for: RST."""
+    """Send a request and reset the connection (RST) without reading the answer."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     key, version, body = METADATA
     connection.sendall(frame(key, version, 0, body))
@@ -58,7 +58,7 @@ KINDS = (asks, says_nothing, raves, breaks_off, resets)
 
 
 class Strangers(Load):
-    """Some of each kind a turn."""
+    """A load that opens some connections of each kind in a turn."""
 
     every_s, each = 1.0, 4
 

@@ -29,7 +29,7 @@ REBALANCE_MS = 5_000
 
 
 def topology(group: str) -> Topology:
-    """What is in KEPT is kept in a store of each task."""
+    """Return a topology that stores the contents of KEPT in a store of each task."""
     store = TopicInfo(name=changelog(group), topic_configs=(KeyValue(key="cleanup.policy", value="compact"),))
     return Topology(
         subtopologies=(Subtopology(subtopology_id="0", source_topics=(KEPT,), state_changelog_topics=(store,)),)
@@ -41,7 +41,7 @@ def changelog(group: str) -> str:
 
 
 class StreamsMember:
-    """One that has at once what it is given, and gives up at once what it is not."""
+    """A member that takes its assigned tasks at once, and gives up the others at once."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self.client = client_of(bootstrap, PATIENCE_S)
@@ -75,7 +75,7 @@ class StreamsMember:
         return answer
 
     def join(self, partitions: int, timeout_s: float) -> None:
-        """Until it has so many tasks. Raises TimeoutError."""
+        """Send heartbeats until the member has at least `partitions` tasks. Raises TimeoutError."""
         deadline_s = time.monotonic() + timeout_s
         while sum(len(each.partitions) for each in self.tasks) < partitions:
             if time.monotonic() > deadline_s:
@@ -94,7 +94,7 @@ class StreamsMember:
             self.close()
 
     def close(self) -> None:
-        """Without a word."""
+        """Close without leaving the group."""
         self.client.close()
 
 
@@ -121,7 +121,7 @@ class Streamer(Load):
             self.close()
 
     def again(self) -> None:
-        """Without a word."""
+        """Close without leaving the group."""
         member, self.member = self.member, None
         if member is not None:
             member.close()
@@ -164,7 +164,7 @@ class PassingApplications(Load):
             done.result(PATIENCE_S)
 
     def again(self) -> None:
-        """What the turn that failed has left does not stay."""
+        """Clean up after a failed turn."""
         self.close()
         self.client = client_of(self.scene.bootstrap, PATIENCE_S)
         answer = checked(self.client.ask(ListGroupsRequest(types_filter=("streams",))))

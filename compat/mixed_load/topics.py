@@ -28,7 +28,7 @@ def create(bootstrap: str) -> None:
 
 
 class Ledger:
-    """What was sent and acknowledged. Values begin with a number, of a partition (delete) or of a key (compact)."""
+    """The sent and acknowledged records. Values begin with a number, of a partition (delete) or of a key (compact)."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -39,7 +39,7 @@ class Ledger:
         self.refused: list[str] = []
 
     def delivered(self, error: object, message: Message) -> None:
-        """A delivery callback."""
+        """Note a delivery: the producer's callback."""
         with self.lock:
             if error is not None:
                 self.refused.append(str(error))
@@ -76,7 +76,7 @@ class Sequence:
 
 
 def missing(records: list[ReadRecord], expected: int) -> str:
-    """What is wrong with a partition whose records are numbered: gaps, and an end that is not `expected`; empty if nothing."""
+    """Return the error of a partition whose records are numbered: gaps, or an end that is not `expected`; empty if correct."""
     sequence = Sequence()
     for record in records:
         sequence.see(number_of(record.value or b"-1"))
@@ -86,7 +86,7 @@ def missing(records: list[ReadRecord], expected: int) -> str:
 
 
 def stale(records: list[ReadRecord], topic: str, ledger: Ledger) -> list[str]:
-    """Keys of which the newest value that was acknowledged is not the newest there is, or a deleted one that has come back."""
+    """Return the keys whose newest acknowledged value is not the newest in the log, or whose deleted value has reappeared."""
     found = {record.key: (record.offset, record.value is not None) for record in records}
     wrong = []
     for (of, key), (offset, lives) in ledger.newest.items():

@@ -54,7 +54,7 @@ def create(suite: Suite, bootstrap: str) -> None:
 
 
 def spread(suite: Suite, broker: OttlaProcess) -> dict[int, int]:
-    """Every node tells the same story; returns partition -> leader."""
+    """Check that every node gives the same answers; return partition -> leader."""
     stories = []
     for address in broker.addresses:
         metadata = admin(address).list_topics(timeout=10)
@@ -75,7 +75,7 @@ def spread(suite: Suite, broker: OttlaProcess) -> dict[int, int]:
 
 
 def wrong_nodes(suite: Suite, broker: OttlaProcess, leaders: dict[int, int]) -> None:
-    """A node that does not lead a partition, or does not coordinate a group, says so."""
+    """Check that a node that does not lead a partition, or does not coordinate a group, answers with that error."""
     batch = one_record_batch(b"value")
     for node, address in enumerate(broker.addresses):
         host, _, port = address.rpartition(":")
@@ -98,7 +98,7 @@ def wrong_nodes(suite: Suite, broker: OttlaProcess, leaders: dict[int, int]) -> 
 
 
 def write(suite: Suite, addresses: list[str]) -> set[bytes]:
-    """Half with each client, each knowing one node only at first; returns all values."""
+    """Write half of the values with each client, which knows only one node at first; return all values."""
     first = {b"kafka-python-%d" % n for n in range(RECORDS)}
     producer = KafkaProducer(bootstrap_servers=addresses[1], linger_ms=5)
     done = [producer.send("spread", value, value) for value in sorted(first)]

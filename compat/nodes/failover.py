@@ -1,7 +1,7 @@
-"""Real clients while nodes stop and start: one producer, two groups of consumers, all of them for the whole time.
+"""Real clients while nodes stop and start: one producer and two groups of consumers run all the time.
 
-Each node is stopped and started in turn, then all of them at once. A stop counts once every client has got on without
-the node; in the end no record that was acknowledged may be missing, or be in the log twice (the producer is idempotent).
+Each node is stopped and started in turn, then all of them at once. A stop is over once every client has made progress without
+the node. In the end no acknowledged record may be missing, or be in the log twice (the producer is idempotent).
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from ..support.suite import Suite
 
 TOPIC, PARTITIONS, NODES = "failover", 6, 3
 RECORDS_BETWEEN = 50
-"""How many records of each partition every client must get on by, before the next node stops or starts."""
+"""The records of each partition by which every client must advance before the next node stops or starts."""
 PATIENCE_S = 60.0
 POLL_MS = 2_000
 # Clients find out faster than by default what has changed.
@@ -74,7 +74,7 @@ class Reader(threading.Thread):
         self.done = threading.Event()
 
     def progress(self) -> int:
-        """What was read and committed: leaders serve the one, the coordinator takes the other."""
+        """Return the number of records read and committed: leaders serve the reads, the coordinator takes the commits."""
         return slowest(self.committed)
 
 
@@ -172,12 +172,12 @@ def has_seen(reader: Reader, count: int) -> bool:
 
 
 def slowest(counts: Counter[int | None]) -> int:
-    """The count of the partition with the fewest."""
+    """Return the count of the partition with the fewest."""
     return min(counts[partition] for partition in range(PARTITIONS))
 
 
 def wait_for_progress(suite: Suite, when: str, clients: dict[str, Callable[[], int]]) -> None:
-    """Every client gets on by RECORDS_BETWEEN."""
+    """Wait until every client has advanced by RECORDS_BETWEEN."""
     goals = {name: progress() + RECORDS_BETWEEN for name, progress in clients.items()}
     began = time.monotonic()
     wait_until(lambda: all(clients[name]() >= goal for name, goal in goals.items()))

@@ -1,7 +1,7 @@
-"""Three clients against Ottla as each release of Apache Kafka from 2.8 on: what they make of an older broker's ApiVersions.
+"""Three clients against Ottla as each release of Apache Kafka from 2.8 on: how they use an older broker's ApiVersions.
 
-Each writes keyed records in a codec, reads them as a member of a classic group, commits, and reads on where it was; and what
-no release before had is refused by the one before.
+Each writes keyed records in a codec, reads them as a member of a classic group, commits, and continues at its position. A
+feature that a release introduced is refused by the release before.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def outcome(name: str, bootstrap: str) -> str:
-    """What went wrong; nothing if nothing did."""
+    """Return the client's error; empty if it had none."""
     try:
         write_and_read, topic = CLIENTS[name], f"t-{name}"
         first, then = write_and_read(bootstrap, topic)
@@ -145,7 +145,7 @@ CLIENTS: dict[str, Callable[[str, str], tuple[Rows, Rows]]] = {
 
 
 def advertised(bootstrap: str, release: str) -> tuple[bool, str]:
-    """Whether the answer is the release's, in its newest version and, where it has no version 4, when that is asked for."""
+    """Return whether the answer is the release's, in its newest version and, if it has no version 4, for a request of that."""
     host, _, port = bootstrap.rpartition(":")
     api, expected = APIS[18], release_of(release)
     asked = ApiVersionsRequest(client_software_name="compat", client_software_version="1")
@@ -160,7 +160,8 @@ def advertised(bootstrap: str, release: str) -> tuple[bool, str]:
     wanted = {
         key: versions
         for key, each in APIS.items()
-        if (versions := expected.advertised(key)) is not None and each.name not in OF_METRICS  # nobody receives any
+        if (versions := expected.advertised(key)) is not None
+        and each.name not in OF_METRICS  # the broker receives no metrics
     }
     return rows == wanted, f"{len(rows)} APIs"
 

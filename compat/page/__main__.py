@@ -1,4 +1,4 @@
-"""The status page in headless Chromium, used as a person uses it: by what is to be read on it, and by the keyboard."""
+"""The status page in headless Chromium, used as a person uses it: by its visible text, and by the keyboard."""
 
 import sys
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOOKS = (("light", WIDE), ("dark", NARROW), ("dark", WIDE), ("light", NARROW))
 """Scheme of colours and window; `--quick` takes the first two in turn, one a page."""
 TABS_MAX = 60
-"""Of a page with a field for each of a hundred options the first ones."""
+"""The most presses of Tab per page: a page with a field for each of a hundred options is only tested at its start."""
 TOO_WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 REACHABLE = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]
     .filter((each) => each.type !== "hidden" && each.checkVisibility() && !each.closest("details:not([open]) > :not(summary)"))
@@ -35,7 +35,7 @@ MOVES = """() => [...document.querySelectorAll("*")].filter((each) => {
 
 
 def judge_all(suite: Suite, browser: Browser, broker: ottla.Broker, *, quick: bool) -> None:
-    """Each page that links lead to."""
+    """Judge each page that links lead to."""
     root, kinds = f"http://{broker.admin}", set()
     window = Window(browser, reduced_motion="reduce")
     with window as page:
@@ -76,7 +76,7 @@ def reached_by_keyboard(suite: Suite, page: Page, path: str, *, at_most: int) ->
 
 
 def operated_by_keyboard(suite: Suite, browser: Browser, broker: ottla.Broker) -> None:
-    """A topic made, and a group of settings opened, without a mouse."""
+    """Create a topic, and open a group of settings, without a mouse."""
     with Window(browser) as page:
         open_page(page, f"http://{broker.admin}/topics")
         page.keyboard.press("Tab")
@@ -94,7 +94,7 @@ def operated_by_keyboard(suite: Suite, browser: Browser, broker: ottla.Broker) -
 
 
 def focus_stays(suite: Suite, browser: Browser, broker: ottla.Broker) -> None:
-    """While rows and sections change under the hands of somebody."""
+    """Check that the focus stays while rows and sections change."""
     broker.create_topic("busy", partitions=1, configs={"cleanup.policy": "compact"})
     with Window(browser) as page:
         open_page(page, f"http://{broker.admin}/topics/busy")
@@ -129,7 +129,7 @@ def topics(broker: ottla.Broker) -> list[str]:
 
 
 def focused_text(page: Page) -> str:
-    """The name of what has the focus."""
+    """Return the name of what has the focus."""
     found: str = page.evaluate(
         "() => document.activeElement.ariaLabel ?? document.activeElement.textContent.trim().slice(0, 60)"
     )

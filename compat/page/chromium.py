@@ -1,6 +1,6 @@
-"""Headless Chromium as Debian packages it, driven by Playwright; axe-core judges what it shows.
+"""Headless Chromium from Debian's package, driven by Playwright; axe-core checks the pages.
 
-Playwright and axe-core live in an environment of their own in the cache: nothing of the project needs them but this.
+Playwright and axe-core are in an environment of their own in the cache: only this suite needs them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 NEEDED = ("playwright==1.65.2", "axe-playwright-python==0.1.8")
-"""The second ships axe-core 4.12.1, which is all that is used of it."""
+"""The second package contains axe-core 4.12.1, the only part of it that is used."""
 NAMES = {"rebound.test": "127.0.0.1", "stranger.test": "127.0.0.1"}
-"""Other names of this machine, as somebody's name server may make them."""
+"""Other names of this machine, as a foreign name server may define them."""
 FLAGS = (
     "--no-sandbox",  # there is none for root
     "--disable-gpu",
@@ -40,7 +40,7 @@ WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
 
 
 def executable() -> str:
-    """NotRunError where there is no Chromium."""
+    """Return Chromium's path. NotRunError if it is not installed."""
     found = shutil.which("chromium")
     if not found:
         raise NotRunError("chromium")
@@ -49,7 +49,7 @@ def executable() -> str:
 
 @fetches("playwright")
 def packages() -> Path:
-    """Where Playwright and axe-core are, installed there the first time. NotRunError without the package index."""
+    """Return the folder of Playwright and axe-core, installed at first use. NotRunError without the package index."""
     folder = (
         cache_dir() / f"playwright-{sys.version_info.major}.{sys.version_info.minor}-{NEEDED[0].partition('==')[2]}"
     )
@@ -67,7 +67,7 @@ def packages() -> Path:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser with nothing remembered. NotRunError where it cannot be had."""
+    """Start a browser with an empty profile. NotRunError if it is missing."""
     path, found = executable(), packages()
     if str(found) not in sys.path:
         sys.path.append(str(found))
@@ -82,10 +82,10 @@ def chromium() -> Iterator[Browser]:
 
 
 class Window:
-    """One window, and what its console was told.
+    """One window, and the messages of its console.
 
     Args:
-        with_touch, width and so on: As Playwright's `new_context` has them.
+        with_touch, width and so on: Options of Playwright's `new_context`.
     """
 
     def __init__(self, browser: Browser, **look: Any) -> None:
@@ -109,7 +109,7 @@ class Window:
 
 
 def violations(page: Page) -> list[str]:
-    """What axe-core finds wrong with what is shown, a line each."""
+    """Return axe-core's violations on the current page, a line each."""
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate((packages() / "axe_playwright_python" / "axe.min.js").read_text())
     found = page.evaluate("() => axe.run({resultTypes: ['violations']})")

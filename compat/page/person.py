@@ -1,4 +1,4 @@
-"""A person who knows nothing, and wants a topic compacted: how many steps it takes. Each press, and each choice, is a step."""
+"""The number of steps in which a person without knowledge compacts a topic. Each press, and each choice, is a step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEVER_MS = 10**12
 
 
 def has_it_compacted(suite: Suite, browser: Browser) -> None:
-    """The first page alone is opened by its address, as `ottla dev` prints it."""
+    """Compact a topic in the browser; only the first page is opened by its address, as `ottla dev` prints it."""
     with ottla.Broker(admin="0", overrides={"log.cleaner.backoff.ms": NEVER_MS}) as broker, Window(browser) as page:
         broker.create_topic("orders", 1, {"cleanup.policy": "compact"})
         broker.create_topic("visits", 1, {"cleanup.policy": "delete"})
@@ -54,5 +54,5 @@ def has_it_compacted(suite: Suite, browser: Browser) -> None:
 
 
 def kept(broker: ottla.Broker, topic: str) -> int:
-    """Records that are left."""
+    """Return the number of records in the topic."""
     return len(list(broker.records(topic)))

@@ -1,4 +1,4 @@
-"""Brokers with something to look at."""
+"""Brokers with contents for the page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def full() -> Iterator[ottla.Broker]:
 
 
 def fill(broker: ottla.Broker, topic: str, *, records: int, keys: int) -> None:
-    """Records of `keys` keys in turn, to the partitions in turn."""
+    """Write records of `keys` keys in turn, to the partitions in turn."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "batch.num.messages": 20})
     for number in range(records):
         producer.produce(topic, key=f"k{number % keys}", value=f"v{number}" * 5)
@@ -49,7 +49,7 @@ def fill(broker: ottla.Broker, topic: str, *, records: int, keys: int) -> None:
 
 @contextmanager
 def member(broker: ottla.Broker, topic: str, group: str) -> Iterator[Consumer]:
-    """A consumer that has committed what it has read."""
+    """Yield a consumer that has committed what it has read."""
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest", "log_level": 2}
     )

@@ -1,4 +1,4 @@
-"""Pictures of pages, kept as `build/compat/page/*.png`: to be looked at by people."""
+"""Screenshots of pages, saved as `build/compat/page/*.png`, for people to view."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEVER_MS = 10**12
 MANY = 200
 SEGMENT_BYTES = 40_000
 SYNC_S = 0.15
-"""So slow is the disk while a pass is looked at: else it is over in a moment."""
+"""The delay of the disk during a screenshot of a pass, which otherwise ends too soon."""
 IN_README = {"width": 1000, "height": 636}
 """The size of `docs/pictures/status-page.png`, which is a copy of `status-page.png`."""
 HALF_WAY = re.compile("a pass copies group [2-9]")
@@ -32,7 +32,10 @@ HALF_WAY = re.compile("a pass copies group [2-9]")
 
 @contextmanager
 def quiet_broker() -> Iterator[ottla.Broker]:
-    """It cleans nothing by itself, so that the moment of a picture is ours. On a data directory of its own, which is synced."""
+    """Start a broker that cleans nothing by itself, so that the suite decides when a screenshot is taken.
+
+    It has a data directory of its own, which is synced.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="compat-page-") as folder,
         ottla.Broker(folder, admin="0", overrides={"log.cleaner.backoff.ms": NEVER_MS}) as broker,
@@ -41,7 +44,7 @@ def quiet_broker() -> Iterator[ottla.Broker]:
 
 
 def taken(suite: Suite, browser: Browser) -> None:
-    """All of them; what is missing of a picture fails."""
+    """Take all screenshots; a missing part of one fails."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     empty(suite, browser)
     one_log(suite, browser)
@@ -54,7 +57,7 @@ def shot(suite: Suite, page: Page, name: str, *, whole: bool = True) -> None:
 
 
 def empty(suite: Suite, browser: Browser) -> None:
-    """A broker as it is after its start."""
+    """Photograph a broker as it is after its start."""
     with quiet_broker() as broker, Window(browser) as page:
         for name in ("", "topics", "groups", "transactions", "faults"):
             open_page(page, f"http://{broker.admin}/{name}")
@@ -62,7 +65,7 @@ def empty(suite: Suite, browser: Browser) -> None:
 
 
 def one_log(suite: Suite, browser: Browser) -> None:
-    """A topic of one partition, before, while and after it is compacted, light and dark, wide and narrow."""
+    """Photograph a topic of one partition before, while and after it is compacted, light and dark, wide and narrow."""
     with quiet_broker() as broker, Window(browser) as page:
         root, topic = f"http://{broker.admin}", "orders"
         broker.create_topic(topic, 1, {"cleanup.policy": "compact", "internal.segment.bytes": SEGMENT_BYTES})
@@ -93,7 +96,7 @@ def one_log(suite: Suite, browser: Browser) -> None:
 
 
 def looks(suite: Suite, page: Page, root: str, topic: str) -> None:
-    """The same broker in the dark, and on a telephone."""
+    """Take screenshots of the same broker in dark mode, and at a phone's size."""
     for name, path in (("overview", "/"), ("partition", f"/topics/{topic}/partitions/0"), ("topics", "/topics")):
         page.emulate_media(color_scheme="dark")
         page.set_viewport_size(WIDE)
@@ -110,7 +113,7 @@ def looks(suite: Suite, page: Page, root: str, topic: str) -> None:
 
 
 def filled_with_lives(broker: ottla.Broker, topic: str) -> None:
-    """Keys that are written again and again, some of them deleted in the end; the first part of it compacted before."""
+    """Write keys again and again and delete some of them in the end; the first part is compacted before."""
     fill(broker, topic, records=3_000, keys=60)
     broker.compact(topic, force=True)
     fill(broker, topic, records=8_000, keys=90)
@@ -119,7 +122,7 @@ def filled_with_lives(broker: ottla.Broker, topic: str) -> None:
 
 
 def many(suite: Suite, browser: Browser) -> None:
-    """A topic of 200 partitions."""
+    """Photograph a topic of 200 partitions."""
     with quiet_broker() as broker, Window(browser) as page:
         broker.create_topic("wide", MANY, {"cleanup.policy": "compact"})
         fill(broker, "wide", records=MANY * 30, keys=MANY * 5)

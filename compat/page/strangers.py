@@ -1,4 +1,4 @@
-"""Pages of others in the same browser: they change nothing, and read nothing, whatever they try; nor does what clients call things."""
+"""Pages of other origins in the same browser: they can change nothing and read nothing; and names from clients are harmless."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOKEN = "of-the-listener"
 REFUSED, ASKED_WHO = 403, 401
 MARKUP = "\"'><img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
 STRANGERS = ("127.0.0.1", "localhost", "stranger.test")
-"""The same site on another port, as cookies see it; another name of this machine; and another site."""
+"""Hosts of foreign pages: the same site to cookies, which ignore ports; another name of this machine; another site."""
 
 FETCHES = """async (root) => {
     const body = JSON.stringify({topic: "planted"});
@@ -47,7 +47,7 @@ FETCHES = """async (root) => {
     navigator.sendBeacon(root + "/v1/topics", body);
     return tried;
 }"""
-"""Each way that a script has to ask; those whose answer it may read."""
+"""A script that sends all kinds of requests, and returns those whose answer it may read."""
 LOADS = """async (root) => {
     const loaded = [];
     const tried = (what, place, element) => new Promise((done) => {
@@ -116,7 +116,7 @@ class _Page(BaseHTTPRequestHandler):
 
 @contextmanager
 def somebody_else() -> Iterator[int]:
-    """The port of another server on this machine."""
+    """Yield the port of another server on this machine."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -128,7 +128,7 @@ def somebody_else() -> Iterator[int]:
 
 
 def change_nothing(suite: Suite, browser: Browser, *, quick: bool = False) -> None:
-    """Without a token of the listener, and with one, in a browser that has shown it."""
+    """Check that foreign pages change nothing, without and with a token of the listener, in a browser that has shown it."""
     with somebody_else() as port:
         for token in (None, TOKEN):
             with (
@@ -145,7 +145,7 @@ def change_nothing(suite: Suite, browser: Browser, *, quick: bool = False) -> No
 
 
 def log_in(suite: Suite, page: Page, broker: ottla.Broker) -> None:
-    """As a person does: a wrong token, then the right one; reading and changing after that."""
+    """Log in as a person does: with a wrong token, then the right one; then read and change."""
     root = f"http://{broker.admin}"
     page.goto(root + "/topics/orders")
     suite.check("with a token, nothing is shown before it", "orders" not in page.content())
@@ -170,7 +170,7 @@ def log_in(suite: Suite, page: Page, broker: ottla.Broker) -> None:
 
 
 def posted(root: str, headers: dict[str, str]) -> int:
-    """Status of a topic's creation by a program."""
+    """Return the status of a topic's creation by a program."""
     body = json.dumps({"topic": "planted"}).encode()
     request = Request(root + "/v1/topics", body, {"Content-Type": "application/json", **headers})
     try:
@@ -181,7 +181,7 @@ def posted(root: str, headers: dict[str, str]) -> int:
 
 
 def attack(suite: Suite, page: Page, broker: ottla.Broker, stranger: str, what: str) -> None:
-    """All that a page can try, from another origin."""
+    """Try everything that a page of another origin can."""
     root, statuses = f"http://{broker.admin}", set()
     names, began_ms = [each.name for each in broker.topics()], broker.clock.now_ms()
     page.goto(stranger)
@@ -207,7 +207,7 @@ def attack(suite: Suite, page: Page, broker: ottla.Broker, stranger: str, what: 
 
 
 def rebound(suite: Suite, page: Page, broker: ottla.Broker, what: str, *, has_token: bool) -> None:
-    """A name of somebody else's that leads to this machine: our own page is of his origin then."""
+    """Open the page under a foreign name that resolves to this machine: the page is then of that origin."""
     assert broker.admin is not None
     port = broker.admin.rpartition(":")[2]
     answer = page.goto(f"http://rebound.test:{port}/topics")
@@ -222,7 +222,7 @@ def rebound(suite: Suite, page: Page, broker: ottla.Broker, what: str, *, has_to
 
 
 def names_are_text(suite: Suite, browser: Browser) -> None:
-    """What clients call themselves, their groups and keys, is shown as it is."""
+    """Check that the names of clients, groups and keys are shown as text."""
     window = Window(browser)
     with ottla.Broker(admin="0") as broker, window as page:
         broker.create_topic("orders", 1, {"cleanup.policy": "compact"})

@@ -1,4 +1,4 @@
-"""Every page, found as a person finds it: by the links of those before it."""
+"""Every page, found as a person finds it: by the links of earlier pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINKS = "() => [...document.querySelectorAll('header a[href], main a[href]')].ma
 
 
 def walk(page: Page, root: str, *, each_max: int) -> Iterator[str]:
-    """Go to each page, wait until it is watched, and give its path; the page may be used as it is then.
+    """Go to each page, wait until it receives changes, and yield its path; the caller may then use the page.
 
     Args:
         each_max: Pages of one kind: two topics look like two hundred.
@@ -38,13 +38,13 @@ def walk(page: Page, root: str, *, each_max: int) -> Iterator[str]:
 
 
 def open_page(page: Page, address: str) -> None:
-    """Until its script has been told what has changed since it was loaded."""
+    """Open a page, and wait until its script has received the changes since it was loaded."""
     page.goto(address, wait_until="load")
     page.wait_for_function("() => document.body.dataset.watched")
 
 
 def kind_of(path: str) -> str | None:
-    """Its row in the table of views; None: it is no page."""
+    """Return the path's row in the table of views; None if it is no page."""
     segments = path.split("/")
     for template in VIEWS:
         wanted = template.split("/")

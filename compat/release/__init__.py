@@ -1,1 +1,1 @@
-"""Builds what people install: wheels for each platform, the source distribution, and the papers beside them. See README.md."""
+"""Builds the release: wheels for each platform, the source distribution, and the accompanying files. See README.md."""

@@ -1,6 +1,6 @@
-"""`make release`: all that is published of one version, into dist/, audited, and built twice to see that it is the same.
+"""`make release`: all published files of one version, into dist/, audited, and built twice to check that both are equal.
 
-What is built is the last commit. Exit code 0: all of it stands in dist/; 1: what is wrong is said, and dist/ is as it was.
+The last commit is built. Exit code 0: all files are in dist/; 1: the error is printed, and dist/ is unchanged.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def refusals(tag: str | None) -> Iterator[str]:
-    """Why this must not be published."""
+    """Yield the reasons why this commit must not be published."""
     source, changelog = Source(ROOT, 0), (ROOT / "CHANGELOG.md").read_text()
     if is_changed():
         told = "there are changes that are not committed, and would not be in it"
@@ -70,7 +70,7 @@ def refusals(tag: str | None) -> Iterator[str]:
 
 
 def advisories(tag: str | None, work: Path) -> Iterator[str]:
-    """What an advisory database says against the lowest versions of pyproject.toml. With a tag, no answer is a refusal."""
+    """Yield the advisories against the lowest versions of pyproject.toml. With a tag, a missing answer is an error."""
     say("advisories")
     try:
         commands = tools(work / "advisories")
@@ -114,7 +114,7 @@ def release(work: Path) -> Iterator[str]:
 
 
 def distributions(commit: str, work: Path) -> tuple[Source, list[Path]]:
-    """Wheels and the source distribution of a commit, in `work/dist`."""
+    """Build wheels and the source distribution of a commit, in `work/dist`."""
     say(f"building in {work.name}")
     dist = work / "dist"
     dist.mkdir(parents=True)

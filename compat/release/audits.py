@@ -1,4 +1,4 @@
-"""What has to hold of built distributions. Each function returns what is wrong, in words; nothing if all is well."""
+"""Checks of built distributions. Each function returns its findings as sentences; empty if all is well."""
 
 import hashlib
 import platform
@@ -39,9 +39,9 @@ def metadata(distributions: list[Path]) -> list[str]:
 
 
 def macos_library(wheel: Path, folder: Path) -> list[str]:
-    """What auditwheel does for Linux: no library but the system's, no newer system than the tag says, a signature on arm64.
+    """Check what auditwheel checks for Linux: only system libraries, no newer system than the tag says, a signature on arm64.
 
-    macOS is not here to load it; this is what can be read.
+    macOS is not available to load the library, so only the file's contents are checked.
     """
     with zipfile.ZipFile(wheel) as archive:
         (header,) = MachO(archive.extract(KERNEL, folder)).headers
@@ -62,7 +62,7 @@ def macos_library(wheel: Path, folder: Path) -> list[str]:
 
 
 def headers(c_file: Path, folder: Path) -> list[str]:
-    """Whether our `pyconfig.h` says what this machine's own says."""
+    """Check that our `pyconfig.h` has the same values as this machine's own."""
     here = f"{platform.machine()}-linux-gnu"
     target = next((one for one in TARGETS if one.zig.startswith(here)), None)
     if target is None:
@@ -77,7 +77,7 @@ def headers(c_file: Path, folder: Path) -> list[str]:
 
 
 def unequal(first: Path, second: Path) -> list[str]:
-    """Two folders of distributions, byte by byte."""
+    """Return the distributions that differ between two folders, byte by byte."""
     digests = [
         {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
         for folder in (first, second)

@@ -1,4 +1,4 @@
-"""What our images stand on, and which of it is named by a tag: another image may have that tag tomorrow."""
+"""The base images of the project's images, and those that are named by a tag: another image may have that tag tomorrow."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ OTHERS = re.compile(r"--from=([^\s,]+)|\bfrom=([^\s,]+)")
 
 
 def by_tag(root: Path) -> Iterator[str]:
-    """What is wrong with the Dockerfiles of a source tree: one line for each base without a digest."""
+    """Yield an error for each base without a digest in the Dockerfiles of a source tree."""
     for path in sorted((root / "docker").glob("Dockerfile*")):
         if path.suffix == ".dockerignore":
             continue
@@ -20,7 +20,7 @@ def by_tag(root: Path) -> Iterator[str]:
 
 
 def bases(dockerfile: str) -> list[str]:
-    """The images that a Dockerfile takes from elsewhere, each once, with the defaults of its arguments; its own stages are none."""
+    """Return the images that a Dockerfile takes from elsewhere, each once, with its arguments' defaults."""
     arguments: dict[str, str] = {}
     stages, found = {"scratch"}, dict[str, None]()
     for line in re.sub(r"\\\n", " ", dockerfile).splitlines():

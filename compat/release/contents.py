@@ -1,4 +1,4 @@
-"""What wheels and the source distribution hold. Each function returns what is wrong, in words; nothing if all is well."""
+"""The contents of wheels and the source distribution. Each function returns its findings as sentences; empty if all is well."""
 
 import tarfile
 import zipfile
@@ -13,7 +13,7 @@ SDIST_BYTES_MAX = 6_000_000
 
 
 def shipped_files(root: Path) -> set[str]:
-    """What every wheel holds, the kernel aside: all files of the floors but texts for readers of the source."""
+    """Return the files in every wheel, except the kernel: all files of the floors but texts for readers of the source."""
     found = {"ottla/__init__.py", "ottla/py.typed"}
     for floor in FLOORS:
         for path in (root / floor).rglob("*"):
@@ -34,7 +34,7 @@ SDIST_ALONE = {
     *(f"ottla.egg-info/{name}" for name in ("PKG-INFO", "SOURCES.txt", "dependency_links.txt", "entry_points.txt")),
     *(f"ottla.egg-info/{name}" for name in ("requires.txt", "top_level.txt")),
 }
-"""What the source distribution has besides; the last six are setuptools' own."""
+"""The other files of the source distribution; the last six are setuptools' own."""
 
 
 def differences(what: str, expected: set[str], found: set[str]) -> list[str]:
@@ -47,7 +47,7 @@ def differences(what: str, expected: set[str], found: set[str]) -> list[str]:
 
 
 def wheel_contents(wheel: Path, root: Path) -> list[str]:
-    """Every module of every package, the kernel, nothing else."""
+    """Check that a wheel has every module of every package, the kernel, and nothing else."""
     with zipfile.ZipFile(wheel) as archive:
         found = {name for name in archive.namelist() if ".dist-info/" not in name and name[-1] != "/"}
         size = archive.getinfo(KERNEL).file_size if KERNEL in found else 0
@@ -58,7 +58,7 @@ def wheel_contents(wheel: Path, root: Path) -> list[str]:
 
 
 def sdist_contents(sdist: Path, root: Path) -> list[str]:
-    """What a wheel is built from and nothing else: no tests, no suites, no C file, no library."""
+    """Check that the source distribution has only what a wheel is built from: no tests, no suites, no C file, no library."""
     with tarfile.open(sdist) as archive:
         found = {member.name.partition("/")[2] for member in archive if member.isfile()}
         size = sum(member.size for member in archive)

@@ -4,7 +4,7 @@ import re
 
 
 def release_notes(changelog: str, version: str) -> str:
-    """The section of a version. ValueError without one."""
+    """Return the section of a version. ValueError without one."""
     found = re.search(rf"^## {re.escape(version)}(?: [^\n]*)?\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
     if found is None or not found[1].strip():
         raise ValueError(f"CHANGELOG.md has no section '## {version}'")

@@ -1,4 +1,4 @@
-"""What lies beside the distributions: release notes, a bill of materials, licences, checksums."""
+"""The files next to the distributions: release notes, a bill of materials, licences, checksums."""
 
 import hashlib
 import subprocess
@@ -10,11 +10,14 @@ from .source import Source
 from .targets import environment, tool
 
 EXTRAS = ("oauth", "tls", "gzip-fast")
-"""Whose licences are listed too. Spark's is left out: it is half a gigabyte, and its users install PySpark for its own sake."""
+"""Extras whose licences are also listed.
+
+Spark's is not: it is half a gigabyte, and its users install PySpark for its own sake.
+"""
 
 
 def installed(wheel: Path, extras: tuple[str, ...], folder: Path) -> Path:
-    """An environment with the wheel and what it brings along, from the package index, and nothing else; returns its Python."""
+    """Make an environment with only the wheel and its dependencies, from the package index; return its Python."""
     venv.create(folder)
     python = folder / "bin" / "python"
     what = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
@@ -34,7 +37,7 @@ def installed(wheel: Path, extras: tuple[str, ...], folder: Path) -> Path:
 
 
 def bill_of_materials(source: Source, python: Path, target: Path) -> None:
-    """CycloneDX, of what a plain `pip install` brings: versions of today. Equal for equal environments."""
+    """Write a CycloneDX file of a plain `pip install`, with today's versions. Equal environments give equal files."""
     command = [
         tool("cyclonedx-py"),
         "environment",
@@ -53,7 +56,7 @@ def bill_of_materials(source: Source, python: Path, target: Path) -> None:
 
 
 def licences(python: Path, target: Path) -> None:
-    """A table of everything that is installed with the wheel and its small extras."""
+    """Write a table of everything that is installed with the wheel and its small extras."""
     command = [
         tool("pip-licenses"),
         f"--python={python}",

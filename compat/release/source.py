@@ -1,4 +1,4 @@
-"""The source of a release: what is committed, with the README of the package index; and the source distribution made of it."""
+"""The source of a release: the commit, with the README for the package index; and the source distribution made from it."""
 
 import gzip
 import io
@@ -32,7 +32,7 @@ class Source:
 
     @property
     def url(self) -> str | None:
-        """Where the sources are for everybody, as `[project.urls]` says."""
+        """The public address of the sources, from `[project.urls]`."""
         url = self.project.get("urls", {}).get("Source")
         return url.rstrip("/") if url else None
 
@@ -42,7 +42,7 @@ class Source:
         return text.partition('__version__ = "')[2].partition('"')[0]
 
     def build(self, kind: str, into: Path, **env: str) -> Path:
-        """One distribution, `wheel` or `sdist`, by the build backend of this environment."""
+        """Build one distribution, `wheel` or `sdist`, by the build backend of this environment."""
         command = [
             sys.executable,
             "-m",
@@ -71,7 +71,7 @@ def last_commit() -> str:
 
 
 def committed(commit: str, folder: Path) -> Source:
-    """A commit, unpacked into `folder`."""
+    """Return a commit, unpacked into `folder`."""
     with tarfile.open(fileobj=io.BytesIO(git("archive", commit))) as tar:
         tar.extractall(folder, filter="data")
     said = git("log", "-1", "--format=%ct", commit)
@@ -82,7 +82,7 @@ def committed(commit: str, folder: Path) -> Source:
 
 
 def is_changed() -> bool:
-    """Whether tracked files differ from the last commit."""
+    """Return whether tracked files differ from the last commit."""
     return bool(git("status", "--porcelain", "--untracked-files=no"))
 
 
@@ -91,7 +91,7 @@ def git(*arguments: str) -> bytes:
 
 
 def sdist(source: Source, work: Path, dist: Path) -> Path:
-    """The source distribution, built and packed anew: setuptools writes times, owners and the order of the day into it."""
+    """Build the source distribution and repack it: setuptools writes times, owners and an arbitrary order into it."""
     built = source.build("sdist", work)
     unpacked = io.BytesIO()
     with tarfile.open(built) as old, tarfile.open(fileobj=unpacked, mode="w", format=tarfile.PAX_FORMAT) as new:

@@ -1,8 +1,9 @@
 """The platforms that wheels are built for, and the kernel compiled for one of them.
 
-Zig's compiler has the headers and C libraries of all of them. Of Python only headers are needed: with the limited API they
-are the same on every platform but for `pyconfig.h`, and of that they and Cython's code ask a dozen names, whose values are the
-compiler's own (`PYCONFIG`). That nothing is missing is judged with the building machine's real file: the same object comes out.
+Zig's compiler has the headers and C libraries of all of them. Of Python only the headers are needed: with the limited API they
+are the same on every platform except `pyconfig.h`. They and Cython's code use a dozen of its names, whose values the compiler
+knows (`PYCONFIG`). To check that none is missing, the kernel is also compiled with the building machine's real file: the
+objects must be equal.
 """
 
 import os
@@ -42,10 +43,10 @@ MACOS = ["-Wl,-undefined,dynamic_lookup", "-Wl,-install_name,@rpath/kernel.abi3.
 class Target:
     """A platform.
 
-    zig: How Zig names it; behind glibc and macOS stands the oldest version.
+    zig: Zig's name of it; for glibc and macOS with the oldest version.
     platform: The wheel's platform tag; auditwheel finds the exact one of Linux.
     link: Further options of the linker.
-    needed: What musl's library is called where Python is: Alpine's name, which auditwheel knows; Zig's is `libc.so`.
+    needed: The name of musl's library for Python: Alpine's, which auditwheel knows; Zig's is `libc.so`.
     """
 
     zig: str
@@ -66,11 +67,11 @@ TARGETS = (
     Target("x86_64-macos.11.0", "macosx_11_0_x86_64", tuple(MACOS)),
     Target("aarch64-macos.11.0", "macosx_11_0_arm64", tuple(MACOS)),
 )
-"""No Windows: docs/installing.md says what the broker lacks there."""
+"""The platforms. Windows is missing: docs/installing.md says what the broker lacks there."""
 
 
 def python_headers(folder: Path) -> Path:
-    """Python's headers with `PYCONFIG` in the place of this machine's; RuntimeError for headers of another Python than the oldest."""
+    """Copy Python's headers, with `PYCONFIG` for this machine's; RuntimeError for another Python than the oldest."""
     if sys.version_info[:2] != (3, 11):
         raise RuntimeError(f"a release takes the headers of Python 3.11, the oldest it is for; this is {sys.version}")
     shutil.copytree(sysconfig.get_path("include"), folder)
@@ -79,7 +80,7 @@ def python_headers(folder: Path) -> Path:
 
 
 def compile_kernel(source: Path, headers: Path, target: Target, library: Path, cache: Path) -> None:
-    """Compile and link `kernel.c`; CalledProcessError if that fails, with what the compiler said on standard error."""
+    """Compile and link `kernel.c`; CalledProcessError if that fails, with the compiler's standard error."""
     zig([*FLAGS, "-shared", "-s", f"-I{headers}", str(source), "-o", str(library), *target.link], target, cache)
     if target.needed:
         subprocess.run(
@@ -88,7 +89,7 @@ def compile_kernel(source: Path, headers: Path, target: Target, library: Path, c
 
 
 def same_object_with_real_headers(source: Path, headers: Path, target: Target, folder: Path, cache: Path) -> bool:
-    """Whether this machine's own `pyconfig.h` gives the same object file; `target` is what this machine is."""
+    """Return whether this machine's own `pyconfig.h` gives the same object file; `target` is what this machine is."""
     objects = []
     for name, include in (("ours.o", headers), ("real.o", Path(sysconfig.get_path("include")))):
         zig([*FLAGS, "-c", f"-I{include}", str(source), "-o", str(folder / name)], target, cache)
@@ -103,10 +104,10 @@ def zig(arguments: list[str], target: Target, cache: Path) -> None:
 
 
 def tool(name: str) -> str:
-    """The command of the environment that this runs in."""
+    """Return the command of the environment that this runs in."""
     return str(Path(sys.executable).with_name(name))
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Of subprocesses: what this one has, with the tools of its environment first."""
+    """Return the environment of subprocesses: this one's, with the tools of its environment first on the path."""
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", **more}

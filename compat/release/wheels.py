@@ -1,4 +1,4 @@
-"""Wheels: one is built without a kernel, and goes out once for each platform with the kernel compiled for it."""
+"""Wheels: one is built without a kernel, and copied for each platform with the kernel compiled for it."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ from .targets import TARGETS, Target, compile_kernel, environment, python_header
 
 
 def wheels(source: Source, work: Path, dist: Path) -> list[Path]:
-    """A wheel for each of `TARGETS` in `dist`; `work` keeps `kernel.c` and what else was made on the way."""
+    """Return a wheel for each of `TARGETS` in `dist`; `work` keeps `kernel.c` and what else was made on the way."""
     base = source.build(
         "wheel", work / "base", **NO_COMPILER
     )  # Cython runs, the compiler fails: the kernel is optional
@@ -37,14 +37,14 @@ def pack(tree: Path, folder: Path, epoch_s: int) -> Path:
 
 
 def tagged(wheel: Path, target: Target, dist: Path, epoch_s: int) -> Path:
-    """The wheel in `dist` under the tag that it deserves: for Linux auditwheel says which, and refuses what deserves none."""
+    """Write the wheel to `dist` under its tag: for Linux auditwheel finds the tag, and refuses a wheel that has none."""
     env = environment(SOURCE_DATE_EPOCH=str(epoch_s))
     command = [tool("wheel"), "tags", "--remove", "--platform-tag", target.platform, str(wheel)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env)
     named = wheel.with_name(done.stdout.strip())
     before = set(dist.iterdir())
     if target.is_linux:
-        nothing = wheel.parent / "no-libraries"  # else the building machine's own are looked at
+        nothing = wheel.parent / "no-libraries"  # otherwise auditwheel checks the building machine's own libraries
         nothing.mkdir()
         command = [tool("auditwheel"), "repair", "--ldpaths", str(nothing), "--wheel-dir", str(dist), str(named)]
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=env)

@@ -1,6 +1,6 @@
-"""Who may log in and do what: four clients at every kind of listener, beside what they got from Apache Kafka 4.3.1.
+"""Authentication and authorization: four clients at every kind of listener, compared with their results at Apache Kafka 4.3.1.
 
-To be read in this order: `rights.py` (who has which rights), `actions.py` (what clients are made to do), `logins.py` (who
-comes with what, where), `scene.py` (the broker and all that has to be there before), `driver.py` (clients in processes of
-their own), `recording.py` (answers, kept), `__main__.py`.
+Read the modules in this order: `rights.py` (the ACLs of each user), `actions.py` (the actions of clients), `logins.py`
+(listeners and credentials), `scene.py` (the broker and everything that must exist before), `driver.py` (clients in processes of
+their own), `recording.py` (answers, saved), `__main__.py`.
 """

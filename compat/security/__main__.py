@@ -1,5 +1,6 @@
-"""Logins and rights: four clients at every kind of listener with good, bad and expired credentials, and everything they can be made
-to send as users with and without the rights for it; their answers beside those from Apache Kafka 4.3.1, which are recorded.
+"""Logins and rights: four clients at every kind of listener, compared with recorded answers of Apache Kafka 4.3.1.
+
+They log in with good, bad and expired credentials, and send all that they can as users with and without the rights for it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from .scene import SEEN, ActionCell, Scene, action_cells
 from .world import World
 
 TIMEOUT_MS = 4_000
-"""Of each call of a client. What fails by it has failed for good: nothing here takes a broker that long."""
+"""The time-out of each call of a client. A call that times out has failed for good: no action here takes a broker that long."""
 FIRST_MS = 30_000
 """A client's very first call loads it, and counts for nothing."""
 PAUSE_S = SHORT_SESSION_MS / 1000 + 1
 SHOWN, DETAIL = 60, 300
 AT_A_TIME = 4
 UNSUPPORTED = "unsupported"
-"""What a client cannot do is not among its answers."""
+"""The result of an action that a client does not support; it is not among the client's answers."""
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -86,7 +87,7 @@ def _drivers(suite: Suite, asked: list[str], work: Path) -> list[Driver]:
 def _gone_through(
     driver: Driver, scene: Scene, coming: list[Cell], acting: list[ActionCell], *, is_told: bool
 ) -> Answers:
-    """Every login and every action, by one client."""
+    """Run every login and every action with one client."""
     began_s = time.monotonic()
     answers = Answers(driver.version)
     look = {"action": "metadata", "arguments": {"topic": SEEN}, "timeout_ms": TIMEOUT_MS}
@@ -153,10 +154,10 @@ def _compare(suite: Suite, client: str, ours: Answers, differences: list[Named],
 
 
 def _more(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--record", action="store_true", help="write down what clients get from Apache Kafka")
-    parser.add_argument("--tell", action="store_true", help="every answer as it comes, with what is not compared")
+    parser.add_argument("--record", action="store_true", help="record the clients' results at Apache Kafka")
+    parser.add_argument("--tell", action="store_true", help="print every answer, with the parts that are not compared")
     parser.add_argument(
-        "--client", action="append", choices=list(CLIENTS), help="this client, several times for several"
+        "--client", action="append", choices=list(CLIENTS), help="only this client; may be given several times"
     )
 
 

@@ -1,8 +1,8 @@
-"""What clients are made to do, and which rights that needs at Apache Kafka 4.3.1.
+"""The actions of the clients, and the ACLs that each needs at Apache Kafka 4.3.1.
 
-An action's arguments `topic`, `group` and `transactional_id` are names of its own cell. What stands in `scene` is there
-before: a topic of two partitions with one record in the first, a group with an offset committed for that topic, a
-transactional id that a producer was registered with.
+An action's arguments `topic`, `group` and `transactional_id` are names of its own cell. The items in `scene` exist
+before: a topic of two partitions with one record in the first, a group with a committed offset for that topic, a
+transactional id with which a producer was registered.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from .drivers import java
 
 ROOT = Path(__file__).parents[2]
 ANSWER_S = 90.0
-"""So long a driver may take for one line; then it is killed and another one goes on."""
+"""The longest time that a driver may take for one line; then it is killed and another one continues."""
 NO_ANSWER = {"result": "no answer", "said": "", "detail": f"none within {ANSWER_S:.0f} s"}
 Answer = dict[str, Any]
 
@@ -61,7 +61,7 @@ class Driver:
         lines.put("")
 
     def ask(self, line: dict[str, Any]) -> Answer:
-        """What came of it; a driver that dies or hangs is replaced, with an answer that says so."""
+        """Send a line and return its outcome. A driver that dies or hangs is replaced, and the answer reports that."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(line) + "\n")
@@ -87,7 +87,7 @@ class Driver:
         self._process.wait()
 
     def close(self) -> None:
-        """Its input ends, and so does it."""
+        """Close the driver's input, so that it ends."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

@@ -1,4 +1,4 @@
-"""Who signs tokens of OAUTHBEARER: its keys, the set of them that brokers read (RFC 7517), and tokens with any content.
+"""The issuer of OAUTHBEARER tokens: its keys, the key set that brokers read (RFC 7517), and tokens with any content.
 
 Tokens have real times: both brokers compare them with the clock of the machine.
 """
@@ -55,7 +55,7 @@ class Issuer:
         self.jwks_path.write_text(self.jwks(*names))
 
     def broker_options(self, listener: str) -> dict[str, str]:
-        """What either broker needs to take these tokens at a listener, from the file."""
+        """Return the options with which either broker accepts these tokens at a listener, with keys from the file."""
         return {
             f"listener.name.{listener.lower()}.{name}": value
             for name, value in {
@@ -69,16 +69,16 @@ class Issuer:
 
     @contextmanager
     def served(self) -> Iterator[KeyServer]:
-        """A server of the same keys on the loopback address."""
+        """Serve the same keys on the loopback address."""
         with KeyServer(lambda: (200, self.jwks())) as server:
             yield server
 
     def jwks(self, *names: str) -> str:
-        """The set of public keys of these names, or PUBLISHED."""
+        """Return the set of public keys of these names, or PUBLISHED."""
         return json.dumps({"keys": [self.public_row(name) for name in names or PUBLISHED]})
 
     def public_row(self, name: str) -> dict[str, Any]:
-        """A public key as one of a set."""
+        """Return a public key as one of a set."""
         key = self.keys[name]
         kind: Any = jwt.algorithms.OKPAlgorithm
         if isinstance(key, rsa.RSAPrivateKey):
@@ -89,19 +89,19 @@ class Issuer:
         return row | {"kid": name, "use": "sig"}
 
     def token(self, subject: str, *, lives_s: int = LIFETIME_S, issued_s_ago: int = 0, **claims: Any) -> str:
-        """One that counts, unless times or claims say otherwise; a claim that is None is left out."""
+        """Return a valid token, unless times or claims make it invalid; a claim that is None is left out."""
         said = good_claims(subject, lives_s, issued_s_ago) | claims
         return self.signed({"alg": "RS256", "kid": RSA_KEY}, said, RSA_KEY)
 
     def stranger_token(self, subject: str) -> str:
-        """One by a key that is not published, which goes by the id of one that is."""
+        """Return a token signed by a key that is not published, under the id of one that is."""
         return self.signed({"alg": "RS256", "kid": RSA_KEY}, good_claims(subject), OTHER_KEY)
 
     def signed(self, header: Mapping[str, Any], claims: Mapping[str, Any] | str, key: str) -> str:
-        """A token with exactly this header and these claims (without those that are None, or a text as it is), signed by a key.
+        """Return a token with exactly this header and these claims, signed by a key.
 
-        Algorithm `none` has no signature; HS256's shared key is the public RSA key as text, as one would have it who knows no
-        private key.
+        Claims that are None are left out; a text is used unchanged. Algorithm `none` has no signature. HS256's shared key is
+        the public RSA key as text, as an attacker without the private key would have it.
         """
         algorithm = header["alg"]
         text = f"{_part(header)}.{_part(claims)}"
@@ -116,7 +116,7 @@ class Issuer:
 
 
 def good_claims(subject: str, lives_s: int = LIFETIME_S, issued_s_ago: int = 0) -> dict[str, Any]:
-    """What a token says that was issued then and counts for so long."""
+    """Return the claims of a token issued `issued_s_ago` and valid for `lives_s`."""
     issued_s = int(time.time()) - issued_s_ago
     return {
         "sub": subject,
@@ -129,7 +129,7 @@ def good_claims(subject: str, lives_s: int = LIFETIME_S, issued_s_ago: int = 0) 
 
 
 def unsigned(subject: str, **claims: Any) -> str:
-    """A token that nobody signed; a claim that is None is left out."""
+    """Return an unsigned token; a claim that is None is left out."""
     return f"{_part({'alg': 'none'})}.{_part(good_claims(subject) | claims)}."
 
 

@@ -11,12 +11,12 @@ from typing import Self
 
 
 class KeyServer:
-    """A context manager: it answers meanwhile, every path alike.
+    """A server of keys that answers every path alike; a context manager.
 
     Attributes:
-        url: Where it is.
-        answer: What it says: a status and a document; called for every fetch.
-        fetches: How often it was asked.
+        url: The server's address.
+        answer: Called for every fetch; returns a status and a document.
+        fetches: The number of fetches.
     """
 
     def __init__(self, answer: Callable[[], tuple[int, str]], identity: Path | None = None) -> None:

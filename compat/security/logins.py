@@ -1,6 +1,6 @@
-"""Where clients log in, and with what: the cells of the matrix of logins, as names.
+"""The listeners of logins, and their credentials: the cells of the matrix of logins, as names.
 
-`scene.py` makes of a cell what the driver is asked: `Scene.login(cell)`.
+`Scene.login(cell)` in `scene.py` makes the driver's request from a cell.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ SCRAMS = (SCRAM_256, SCRAM_512)
 
 @dataclass(frozen=True)
 class Listener:
-    """One of the broker.
+    """One listener of the broker.
 
     client_auth: `ssl.client.auth`.
-    mechanisms: Those that it has enabled.
+    mechanisms: The enabled SASL mechanisms.
     """
 
     protocol: str
@@ -87,14 +87,14 @@ class Cell:
 
     @property
     def is_brief(self) -> bool:
-        """Whether it is in the short run: nobody waits for a time-out, and no other cell in it says nearly the same."""
+        """Whether the short run has this cell: it waits for no time-out, and no other cell of the run is nearly the same."""
         if self.credentials in (*SLOW, BECOMES_BAD, STAYS_GOOD):
             return False
         return self.credentials == "good" or not (self.listener.startswith("SASL_SSL") or self.mechanism == SCRAM_512)
 
 
 def cells() -> Iterator[Cell]:
-    """All of them."""
+    """Yield all cells."""
     yield Cell("PLAINTEXT", "", "none")
     for name, listener in LISTENERS.items():
         if listener.protocol == "SSL":

@@ -1,4 +1,4 @@
-"""What clients got, kept as one JSON file a client, a cell a line, and compared."""
+"""The clients' answers, saved as one JSON file per client and a line per cell, and compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "recorded"
 DIFFERENCES = Path(__file__).with_name("differences.json")
 _TOKEN_ID = re.compile(r"\b(?=[\w-]*[a-z])[A-Za-z0-9_-]{22}\b")
-"""No name of an error, which has capitals alone."""
+"""A token id. Names of errors do not match, as they have only capitals."""
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+|host=127\.0\.0\.1 port=\d+")
 _REFUSED = re.compile(r"Request (?:Request\(.*\)|\w+) needs")
 """Apache Kafka shows its own object in place of the API."""
@@ -32,12 +32,12 @@ def outcome(answer: dict[str, str]) -> str:
 
 
 def normal(text: str) -> str:
-    """An outcome without what is another one each time."""
+    """Return an outcome without what is another one each time."""
     return _REFUSED.sub("Request REQUEST needs", _TOKEN_ID.sub("TOKEN", _ADDRESS.sub("ADDRESS", text)))
 
 
 def read(client: str) -> Answers | None:
-    """What was recorded from Apache Kafka; None if nothing was."""
+    """Return the recorded answers of Apache Kafka; None if there are none."""
     path = FOLDER / f"{client}.json"
     return Answers(**json.loads(path.read_text())) if path.exists() else None
 
@@ -64,5 +64,5 @@ class Named:
 
 
 def named() -> list[Named]:
-    """Those of the file."""
+    """Return the named differences of the file."""
     return [Named(**row) for row in json.loads(DIFFERENCES.read_text())]

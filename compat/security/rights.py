@@ -57,14 +57,14 @@ class Entry:
 
 
 def kinds_for(needs: tuple[Need, ...]) -> tuple[str, ...]:
-    """How a user may come by these: the cluster has one name, and entries for it no other."""
+    """Return the ways in which a user may have these rights: the cluster has only one name, so no others apply to it."""
     if not needs:
         return (NONE,)
     return KINDS if any(need.resource != CLUSTER for need in needs) else (EXACT, NONE, DENIED)
 
 
 def entries(needs: tuple[Need, ...], kind: str, name: str) -> Iterator[Entry]:
-    """What a user of this kind is given for an action on resources called `name`; the first need is the one denied."""
+    """Yield the ACLs of a user of this kind for an action on resources called `name`; the first need is the denied one."""
     if kind == NONE:
         return
     for at, need in enumerate(needs):

@@ -1,4 +1,4 @@
-"""All that has to be there before clients come: topics, groups, users, rights, tokens. Made over the plain listener."""
+"""Everything that must exist before clients connect: topics, groups, users, ACLs, tokens. Created over the plain listener."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .world import ACTING_AT, ALICE, PASSWORD, World, acting_user
 
 Row = TypeVar("Row")
 SEEN = "only-alice"
-"""The topic that those see who have logged in as whom they should."""
+"""The topic that only correctly authenticated users may see."""
 SEERS = (f"User:{ALICE}", "User:CN=client")
 SCRAM_NUMBERS = {SCRAM_256: 1, SCRAM_512: 2}
 DIGESTS = {SCRAM_256: "sha256", SCRAM_512: "sha512"}
@@ -49,10 +49,10 @@ DELETED = "deleted"
 BATCH = 200
 ASKED_S = 30.0
 HOLDS_S = 2.0
-"""Until Apache Kafka's broker knows what its controller was told."""
+"""The time until Apache Kafka's broker has the controller's update."""
 SOON_MS = 1_000
 NOT_FOUND = 91
-"""A user who was made a moment ago."""
+"""The error of a user who was created a moment ago."""
 AGAIN = {14, 15, 16, 3, 5, 6, 51}
 """A coordinator or a leader that is not there yet, and what is still going on."""
 
@@ -69,12 +69,12 @@ class ActionCell:
         return f"{self.action} / {self.kind}"
 
     def name(self, client: str) -> str:
-        """Of its topic, group and transactional id."""
+        """Return the name of the cell's topic, group and transactional id."""
         return f"{client}.{self.action}.{self.kind}"
 
 
 def action_cells(kinds: Sequence[str] | None = None) -> Iterator[ActionCell]:
-    """All, or those of these kinds."""
+    """Yield all action cells, or those of these kinds."""
     for action in TABLE:
         for kind in kinds_for(action.needs):
             if kinds is None or kind in kinds or not action.needs:
@@ -82,7 +82,7 @@ def action_cells(kinds: Sequence[str] | None = None) -> Iterator[ActionCell]:
 
 
 class Scene:
-    """What was made at one broker, and logins that need it."""
+    """The resources created at one broker, and the logins that need them."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -111,7 +111,7 @@ class Scene:
     # -- logins
 
     def login(self, cell: Cell, client: str) -> dict[str, Any]:
-        """What a driver is told of who logs in where, and with what."""
+        """Return a driver's line for a login: the listener, the user and the credentials."""
         world, keys = self.world, self.world.certificates
         listener_protocol = _protocol(cell)
         line: dict[str, Any] = {"bootstrap": world.addresses[cell.listener], "protocol": listener_protocol}
@@ -162,7 +162,7 @@ class Scene:
         return issuer.token(ALICE)
 
     def acting(self, cell: ActionCell) -> dict[str, Any]:
-        """The login of the user who carries out an action."""
+        """Return the login of the user who carries out an action."""
         return {
             "bootstrap": self.world.addresses[ACTING_AT],
             "protocol": "SASL_PLAINTEXT",
@@ -172,14 +172,14 @@ class Scene:
         }
 
     def let_fade(self, client: str) -> None:
-        """What this client's users log in with at the listener of short sessions counts no longer."""
+        """Invalidate the credentials of this client's users at the listener of short sessions."""
         with self._client() as connection:
             for mechanism in SCRAMS:
                 self._deleted(connection, _fading(client, mechanism), mechanism)
         with self._as_alice() as connection:
             self._revoke(connection, f"{BECOMES_BAD} {client}")
 
-    # -- what it is made of
+    # -- the parts of the scene
 
     def _client(self) -> Client:
         return Client(*self._address, timeout_s=60)
@@ -336,7 +336,7 @@ def _expect(code: int, what: str) -> None:
 
 
 def _repeated(ask: Any, what: str, again: set[int] = AGAIN) -> None:
-    """Until it succeeds."""
+    """Repeat a request until it succeeds."""
     deadline = time.monotonic() + ASKED_S
     while (code := ask()) in again and time.monotonic() < deadline:
         time.sleep(0.05)

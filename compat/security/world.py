@@ -26,7 +26,7 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required
 
 
 PORTS = range(20_000, 32_000)
-"""Below those that connections get by themselves: a client that waits for its broker would take one of so many."""
+"""Ports below the ephemeral range: in it, a client that waits for its broker could occupy one with its own connection."""
 
 
 def _free_ports(count: int) -> list[int]:
@@ -39,7 +39,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def acting_user(action: str, kind: str) -> str:
-    """The one who carries out this action having its rights in this way."""
+    """Return the user who carries out this action with its rights in this way."""
     return f"{action}-{kind}"
 
 
@@ -63,7 +63,7 @@ class World:
 
     @contextmanager
     def broker(self, against: str, *, keep: bool = False) -> Iterator[BrokerProcess]:
-        """One that is started: `ottla` or `apache-kafka`. Whoever comes over PLAINTEXT is a super user."""
+        """Start a broker, `ottla` or `apache-kafka`. Every client of PLAINTEXT is a super user."""
         process: BrokerProcess
         kinds = ",".join(f"{name}:{listener.protocol}" for name, listener in LISTENERS.items())
         named = [f"{name}://{address}" for name, address in self.addresses.items()]

@@ -1,4 +1,4 @@
-"""Whatever may happen to the disk under a life of the whole server, in more states than `make test` has time for."""
+"""Disk failures during the life of a whole server, in more states than `make test` has time for."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""A life of the whole server: power lost and the process killed before every file operation, and every one refused.
+"""The life of a whole server: power loss and a kill before every file operation, and every operation refused.
 
-Prints how many disks a restart was tried on. What it finds must be what was answered before.
+Prints the number of disks on which a restart was tried. A restart must find what was answered before.
 """
 
 import logging
@@ -13,26 +13,29 @@ from support.lives.server_crashes import DAYS, ERRNOS, MOVES, SHARES, Refusals, 
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 PARTS = 8
-"""The refusals are dealt out to so many tasks."""
+"""The number of tasks that share the refusals."""
 POWER_PARTS = 4
-"""So are the disks after a power loss, in a full run: each task finds them all, which is little beside starting on them."""
+"""The number of tasks that share the disks after a power loss in a full run.
+
+Each task finds them all, which is cheap compared with restarts.
+"""
 THINNED_TO = {"": 8, "moves: ": 512, "share states: ": 768}
-"""Of the disks that a power loss may leave, one in so many is started on; after a refusal, one in REFUSED_THINNED_TO."""
+"""One in this number of the disks that a power loss may leave is restarted; after a refusal, one in REFUSED_THINNED_TO."""
 KILLED_THINNED_TO = {"": 1, "moves: ": 16, "share states: ": 16}
-"""Of the disks that a killed process leaves."""
+"""One in this number of the disks that a killed process leaves is restarted."""
 REFUSED_THINNED_TO = 1024
 RECOVERY_THINNED_TO = {"": (64, 8), "moves: ": (256, 64), "share states: ": (256, 64)}
-"""Power is lost in the restart, too, on one disk in so many of those, and of what it leaves then one in so many is started on."""
+"""(N, M): power is also lost in the restart of one in N of those disks, and one in M of the resulting disks is restarted."""
 SCRIPTS = {"": DAYS, "moves: ": MOVES, "share states: ": SHARES}
 REFUSED_ONE_IN = 4
 """A full run refuses every fourth file operation, each in a life of its own."""
 QUICK = {"": 192, "moves: ": 8, "share states: ": 24}
-"""How many fewer disks a quick run looks at after a power loss or a kill."""
+"""The factor by which a quick run checks fewer disks after a power loss or a kill."""
 QUICK_REFUSED_ONE_IN = {"": 768, "moves: ": 192, "share states: ": 192}
 
 
 def lose_power(of: str, part: int, quick: bool) -> Counts:
-    """One part of the power losses and kills."""
+    """Run one part of the power losses and kills."""
     logging.disable()
     less = QUICK[of] if quick else 1
     recover_thinned_to, later_thinned_to = RECOVERY_THINNED_TO[of]
@@ -49,7 +52,7 @@ def lose_power(of: str, part: int, quick: bool) -> Counts:
 
 
 def refuse(of: str, name: str, for_good: bool, part: int, quick: bool) -> Refusals:
-    """One part of the refusals."""
+    """Run one part of the refusals."""
     logging.disable()
     step = QUICK_REFUSED_ONE_IN[of] if quick else PARTS * REFUSED_ONE_IN
     return refusals(ERRNOS[name], SCRIPTS[of], first=part, step=step, for_good=for_good, thinned_to=REFUSED_THINNED_TO)

@@ -1,8 +1,8 @@
 """Ten share consumers of Apache Kafka's Java client, while they and the broker are killed with kill -9.
 
-Records come all the while. Five processes of two members each (Members.java) acknowledge record by record, release some, and write
-down what they receive and what the broker tells them. In the end every record must be acknowledged, none may come again that was
-accepted, and none may come twice but where somebody lost its lock.
+Records are produced all the time. Five processes of two members each (Members.java) acknowledge record by record, release some,
+and log the records that they receive and the broker's answers. In the end every record must be acknowledged. No record may
+return after it was accepted, and none may be delivered twice unless a member lost its lock.
 """
 
 import argparse
@@ -104,7 +104,7 @@ class Run:
         )
         self.judge()
 
-    # -- what is done
+    # -- steps
 
     def start(self, number: int) -> None:
         files = [str(self.folder / f"{self.lives}-{number}-{member}") for member in range(MEMBERS_EACH)]
@@ -130,7 +130,7 @@ class Run:
         self.produced += count
 
     def until_all_is_quiet(self) -> None:
-        """All are accepted; or nothing has come for so long that nobody holds a lock any more: not before the first has come."""
+        """Wait until the members have logged nothing for QUIET_S, when no lock is left; their first output is awaited."""
         deadline_s = time.monotonic() + LIMIT_S
         size_bytes, quiet_since_s = -1, time.monotonic()
         while time.monotonic() < deadline_s:
@@ -143,7 +143,7 @@ class Run:
             time.sleep(0.5)
         self.suite.check("the queue comes to its end", False, f"not within {LIMIT_S} s")
 
-    # -- what came of it
+    # -- results
 
     def read_events(self) -> None:
         for path in self.folder.iterdir():

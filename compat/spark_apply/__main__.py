@@ -1,7 +1,8 @@
 """`ottla-spark apply`, from a broker into Delta Lake and Apache Iceberg, while drivers and executors are killed.
 
-Two days of a change feed go into a topic; after each kill the table must be exactly what the changes come to, up to the offsets
-that the table itself says. Each format has the newest Spark that its newest release supports, on a standalone cluster of two workers.
+Two days of a change feed are written to a topic. After each kill the table must equal the result of the changes up to the
+offsets that the table itself records. Each format has the newest Spark that its newest release supports, on a standalone
+cluster of two workers.
 """
 
 import argparse
@@ -154,7 +155,7 @@ def judge(
 
 
 def without_jars(suite: Suite, apply: Apply, name: str) -> None:
-    """What else is refused needs no session of its own: `schemas`."""
+    """Check the refusal without jars. `schemas` checks other refusals, which need no session of their own."""
     apply.master, apply.jars = "local[1]", ""
     code, _, refusal = apply.run()
     right = code == 1 and "--conf spark.jars.packages=" in refusal
@@ -186,7 +187,9 @@ def own_stream(suite: Suite, of: Environment, bootstrap: str, topic: str, work: 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", action="append", choices=list(KINDS), help="only this format; may be given again")
     parser.add_argument("--part", action="append", choices=PARTS, help="only this one; may be given again")
-    parser.add_argument("--changes", type=int, metavar="N", help="in the feed (default: 200000, 4000 with --quick)")
+    parser.add_argument(
+        "--changes", type=int, metavar="N", help="number of changes in the feed (default: 200000, 4000 with --quick)"
+    )
 
 
 if __name__ == "__main__":

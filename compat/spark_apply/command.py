@@ -32,7 +32,7 @@ CONFS = {
 
 
 def catalog(kind: str, work: str) -> dict[str, str]:
-    """A catalog `lake` for Iceberg; Delta's tables are paths."""
+    """Return a catalog `lake` for Iceberg; Delta's tables are paths."""
     if kind != "iceberg":
         return {}
     name = "spark.sql.catalog.lake"
@@ -48,7 +48,7 @@ def table_name(kind: str, work: Path, name: str = "customers") -> str:
 
 
 class Running:
-    """A command that has been started: its progress as it comes, its end."""
+    """A command that has been started: its progress so far, and its end."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str], log: Path) -> None:
         self._log = open(log, "ab")  # noqa: SIM115 - closed with the process
@@ -82,7 +82,7 @@ class Running:
                     each.kill()
 
     def kill_after(self, batch: int, after_s: float = 0.0) -> None:
-        """Once its n-th batch is in the table, before Spark notes that; or so much later."""
+        """Kill the command once its n-th batch is in the table, before Spark notes that; or `after_s` later."""
 
         def on_batch(number: int) -> None:
             if number == batch:
@@ -91,7 +91,7 @@ class Running:
         self.on_batch = on_batch
 
     def end(self) -> tuple[int, str]:
-        """(its exit code, what it has printed)"""
+        """Wait for the end; return (exit code, standard output)."""
         try:
             out, code = self._out(self.process.stdout), self.process.wait(TIMEOUT_S)
         finally:
@@ -129,13 +129,13 @@ class Apply:
         return Running([*command, *options], variables(self.of), self.work / "commands.log")
 
     def run(self, *options: str) -> tuple[int, str, str]:
-        """(exit code, output, the refusal)"""
+        """Run the command to its end; return (exit code, output, the refusal)."""
         running = self.start(*options)
         code, out = running.end()
         return code, out.strip(), running.refusal
 
     def killed(self, batch: int, after_s: float = 0.0) -> int:
-        """A run that is killed, see `kill_after`; its exit code."""
+        """Kill a run, see `kill_after`; return its exit code."""
         running = self.start()
         running.kill_after(batch, after_s)
         return running.end()[0]
@@ -172,7 +172,7 @@ class Reader:
 
 
 def kill_executor(processes: list[psutil.Process], rng: random.Random) -> bool:
-    """One of the executors among these; whether there was one."""
+    """Kill one of the executors among these processes; return whether one was found."""
     found = []
     for each in processes:
         with contextlib.suppress(psutil.Error):

@@ -1,9 +1,9 @@
-"""Commands of `ottla-spark`, one after the other in one session: starting Spark for each would take ten times as long.
+"""Runs commands of `ottla-spark` one after the other in one session: starting Spark for each would take ten times as long.
 
     python -m compat.spark_apply.commands KIND JARS WORK
 
-Each line on standard input is a list of arguments; the answer is a line of [exit code, output, what it said on standard error].
-`--rows TABLE` is what stands in a table, as JSON, without the columns that say which record a row is of.
+Each line on standard input is a list of arguments; the answer is a line of [exit code, output, text on standard error].
+`--rows TABLE` prints a table's rows as JSON, without the columns that say which record a row is from.
 """
 
 import contextlib

@@ -19,7 +19,7 @@ def varint(number: int) -> bytes:
 
 
 def avro(values: Iterable[str | int | None]) -> bytes:
-    """A record's fields in order. A text or a number is a union ["null", …], as each field of the suite's schemas is."""
+    """Return a record's fields in order. A text or a number is a union ["null", …], as each field of the suite's schemas is."""
     found = b""
     for value in values:
         if value is None:
@@ -32,7 +32,7 @@ def avro(values: Iterable[str | int | None]) -> bytes:
 
 
 def avro_framed(schema_id: int, values: Iterable[str | int | None]) -> bytes:
-    """As Confluent's serializer frames it."""
+    """Frame a value as Confluent's serializer does."""
     return struct.pack(">bI", 0, schema_id) + avro(values)
 
 
@@ -41,7 +41,7 @@ def _tagged(number: int, data: bytes) -> bytes:
 
 
 def message(values: Sequence[str | int]) -> bytes:
-    """Fields 1, 2, … of a message; what is empty or 0 is left out, as proto3 does."""
+    """Return fields 1, 2, … of a message; what is empty or 0 is left out, as proto3 does."""
     found = b""
     for number, value in enumerate(values, 1):
         if isinstance(value, str):
@@ -52,12 +52,12 @@ def message(values: Sequence[str | int]) -> bytes:
 
 
 def message_framed(schema_id: int, values: Sequence[str | int]) -> bytes:
-    """Of the first message of its file: a list of indexes that is empty is one zero byte."""
+    """Frame a value of the first message of its file: an empty list of indexes is one zero byte."""
     return struct.pack(">bIb", 0, schema_id, 0) + message(values)
 
 
 def descriptor_set(package: str, name: str, fields: Iterable[tuple[str, int]]) -> bytes:
-    """What `protoc --descriptor_set_out` makes of a file with one message of these (name, type)."""
+    """Return `protoc --descriptor_set_out`'s output for a file with one message of these (name, type)."""
     made = _tagged(1, name.encode())
     for number, (field, kind) in enumerate(fields, 1):
         optional = varint(4 << 3) + varint(1)

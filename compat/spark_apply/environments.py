@@ -1,7 +1,7 @@
-"""What each table format needs: the newest Spark that its newest release supports, in an environment of its own, and the jars.
+"""The requirements of each table format: the newest Spark that its newest release supports, in an environment, and the jars.
 
-Both are fetched once and kept beside the other suites' downloads. An environment is a PySpark alone; everything else, Ottla
-too, it takes from the Python that the suite runs in.
+Both are downloaded once and kept with the other suites' downloads. An environment is a PySpark alone; it takes everything else,
+Ottla included, from the Python that the suite runs in.
 """
 
 import os
@@ -67,7 +67,7 @@ def environment(name: str) -> Environment:
 
 @fetches("maven")
 def format_jars(name: str, kind: Kind) -> list[Path]:
-    """Of Spark's functions for a format, `avro` or `protobuf`; none where they cannot be had."""
+    """Return the jars of Spark's functions for a format, `avro` or `protobuf`; empty if they cannot be downloaded."""
     return _copied(f"org.apache.spark:spark-{name}_2.13:{kind.formats}", f"spark-{name}-{kind.formats}")
 
 
@@ -77,7 +77,7 @@ def _jars(kind: Kind) -> list[Path]:
 
 
 def _copied(package: str, name: str) -> list[Path]:
-    """A package and what it needs, from the folder of this name in the cache, or fetched into it now."""
+    """Return a package and what it needs, from the folder of this name in the cache, or fetched into it now."""
     folder = cache_dir() / name
     if not (folder / "complete").exists():
         if not shutil.which("mvn"):
@@ -118,13 +118,13 @@ def _python(version: str) -> Path:
             raise NotRunError(f"pyspark {version}, from the package index")
         (folder / "complete").touch()
     (site,) = folder.glob("lib/python3*/site-packages")
-    # Its own PySpark comes first; the rest is of the Python that runs the suite, whichever checkout that is of.
+    # Its own PySpark comes first; the rest is from the Python that runs the suite, of any checkout.
     (site / "zz_of_the_suite.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
     return python
 
 
 def variables(of: Environment) -> dict[str, str]:
-    """Of a process of this environment."""
+    """Return the environment variables of a process of this environment."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "JAVA_HOME"))
     }

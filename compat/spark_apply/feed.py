@@ -1,7 +1,7 @@
-"""Two days of a change feed, and what a table must hold after any part of it.
+"""Two days of a change feed, and the expected table after any part of it.
 
-Every change follows from its number: customers come and go, some change often, one in seven changes is a deletion. The offset
-of a change is known before it is written, as one producer writes each partition in order.
+Every change follows from its number: customers are created and deleted, some change often, one in seven changes is a deletion.
+The offset of a change is known before it is written, as one producer writes each partition in order.
 """
 
 import json
@@ -71,6 +71,6 @@ def write(bootstrap: str, topic: str, changes: list[Change]) -> None:
 
 
 def table_after(changes: list[Change], offsets: Mapping[int, int]) -> dict[str, dict[str, Any]]:
-    """What a table must hold that has come to these offsets."""
+    """Return the expected contents of a table at these offsets."""
     newest = {each.key: each.row for each in changes if each.offset < offsets.get(each.partition, 0)}
     return {key: row for key, row in newest.items() if row is not None}

@@ -1,5 +1,7 @@
-"""Schemas end to end, as a user has them: JSON given and inferred, Avro and Protobuf with and without framing, a topic made anew or
-shortened, and what is asked for wrongly, a line each. From an empty directory, against the suite's broker.
+"""Schemas end to end, as a user has them: JSON, Avro and Protobuf, changed topics, and wrong requests.
+
+JSON schemas are given and inferred; Avro and Protobuf come with and without framing; a topic is recreated or truncated; each
+wrong request gets one line. The suite starts in an empty directory, against its own broker.
 """
 
 import json
@@ -205,7 +207,7 @@ COLUMNS = ["--value-schema", "n BIGINT"]
 
 
 def losses(suite: Suite, commands: Commands) -> None:
-    """Records that retention took before they were applied; here DeleteRecords does."""
+    """Check records that retention took before they were applied; here DeleteRecords does."""
     topic = commands.topic("lost")
     written(commands, "lost", ("a", {"n": 1}), ("b", {"n": 2}), cleanup_policy="delete")
     holds(
@@ -266,7 +268,7 @@ def made_anew(suite: Suite, commands: Commands) -> None:
 
 
 def created_again(suite: Suite, commands: Commands) -> None:
-    """A topic deleted and created again while `--every` stays: it ends, and of the new topic nothing is in the table."""
+    """Check a topic that is created again during `--every`: it ends, and the table has nothing of the new topic."""
     written(commands, "again", *((f"old-{n}", {"n": n}) for n in range(100)))
     running = commands.started("again", "--create", *COLUMNS, "--every", "1")
     said = iter(running.stderr or ())
@@ -376,7 +378,7 @@ def asked_wrongly(suite: Suite, commands: Commands) -> None:
 
 
 def stays(suite: Suite, commands: Commands) -> None:
-    """`--every`: it takes what comes until it is interrupted."""
+    """Check that `--every` processes new records until it is interrupted."""
     written(commands, "staying", ("a", {"n": 1}))
     running = commands.started("staying", "--create", *COLUMNS, "--every", "1")
     said = iter(running.stderr or ())

@@ -1,4 +1,4 @@
-"""A user of `ottla-spark apply`: topics with records, commands in an empty directory, what stands in tables, a registry."""
+"""A user of `ottla-spark apply`: topics with records, commands in an empty directory, the contents of tables, a registry."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from .command import CONFS, catalog, table_name
 from .environments import Environment, variables
 
 Rows: TypeAlias = dict[str, dict[str, Any]]
-"""By the column `key`."""
+"""Rows by the column `key`."""
 
 
 class Ran(NamedTuple):
@@ -30,7 +30,7 @@ class Ran(NamedTuple):
 
 
 class Commands:
-    """`commands.py`, one process for all; tables and files stand in its directory, which is empty at first."""
+    """The commands of `commands.py`, in one process; tables and files are in its directory, which is empty at first."""
 
     def __init__(self, suite: Suite, of: Environment, bootstrap: str, work: Path, jars: Sequence[Path]) -> None:
         self.suite, self.of, self.bootstrap, self.work = suite, of, bootstrap, work
@@ -58,11 +58,11 @@ class Commands:
         raise RuntimeError("the commands' process has ended; see schemas.log")
 
     def topic(self, name: str) -> str:
-        """Each format has topics of its own on the one broker."""
+        """Return the topic's name: each format has topics of its own on the one broker."""
         return f"{self.of.kind.name}-{name}"
 
     def table(self, name: str) -> str:
-        """As a user names it: in the catalog, or in the directory where the command is called."""
+        """Return the table's name for a user: in the catalog, or in the command's working directory."""
         return table_name(self.of.kind.name, Path(), name) if self.of.kind.name == "iceberg" else f"./{name}"
 
     def words(self, topic: str, table: str | None = None, *more: str) -> list[str]:
@@ -74,7 +74,7 @@ class Commands:
         return self.run(*self.words(topic, table, *more))
 
     def started(self, topic: str, *more: str) -> "subprocess.Popen[str]":
-        """A command in a process of its own."""
+        """Return a command in a process of its own."""
         words = [
             str(self.of.python),
             "-m",
@@ -92,7 +92,7 @@ class Commands:
         return subprocess.Popen(words, stderr=subprocess.PIPE, env=variables(self.of), text=True, cwd=self.work)
 
     def rows(self, table: str) -> Rows:
-        """The table's rows by their column `key`, without what says which record they are of."""
+        """Return the table's rows by their column `key`, without the columns that say which record a row is from."""
         return {row.pop("key"): row for row in self.rows_of(table)}
 
     def rows_of(self, table: str) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ class Commands:
 
 @contextmanager
 def registry(schemas: Mapping[int, str], subject: str) -> Iterator[str]:
-    """A registry over HTTP, whose newest schema of the one subject is that of the highest id; its address."""
+    """Serve a registry over HTTP, where the one subject's newest schema has the highest id; yield its address."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -136,7 +136,7 @@ def registry(schemas: Mapping[int, str], subject: str) -> Iterator[str]:
 def written(
     commands: Commands, name: str, *records: tuple[str | bytes | None, object], cleanup_policy: str = "compact"
 ) -> None:
-    """Records of a topic, which is made if need be: values as they are, or of JSON."""
+    """Write records to a topic, and create it if necessary: values as they are, or as JSON."""
     topic, refused_records = commands.topic(name), list[object]()
 
     def delivered(error: object, _: object) -> None:
@@ -162,7 +162,7 @@ def holds(suite: Suite, commands: Commands, what: str, ran: Ran, table: str, row
 
 
 def refused(suite: Suite, commands: Commands, what: str, ran: Ran, code: int, words: str) -> None:
-    """One line, with its exit code."""
+    """Check that a refusal is one line, with its exit code."""
     is_line = len(ran.refusal.splitlines()) == 1 and not ran.out
     right = ran.code == code and words in ran.refusal and is_line
     suite.check(f"{commands.of.kind.name}: {what} is one line", right, f"{ran.code} {ran.refusal[:400]}")

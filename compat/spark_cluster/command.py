@@ -33,7 +33,7 @@ CONFS = {
 
 
 class Done(NamedTuple):
-    """How a command ended."""
+    """The exit code of a command, and its output."""
 
     code: int
     out: str
@@ -41,18 +41,18 @@ class Done(NamedTuple):
 
     @property
     def refusal(self) -> str:
-        """The line that says why it failed; empty if there is none."""
+        """The line with the reason of a failure; empty if there is none."""
         return next((line for line in self.err.splitlines() if line.startswith("ottla-spark: ")), "")
 
 
 def console_command() -> list[str]:
-    """The command of the environment we run in; where it is not installed, the module that it calls."""
+    """Return the command of the environment we run in; where it is not installed, the module that it calls."""
     beside = Path(sys.executable).with_name("ottla-spark")
     return [str(beside)] if beside.exists() else [sys.executable, "-m", "ottla.pipeline.cli"]
 
 
 class Moments:
-    """The folder that `hooks/sitecustomize.py` tells of; empty again with every `clear`."""
+    """The folder of `hooks/sitecustomize.py`; emptied by every `clear`."""
 
     def __init__(self, work: Path) -> None:
         self.directory = work / "moments"
@@ -67,13 +67,13 @@ class Moments:
         self.directory.mkdir()
 
     def order(self, moment: str, *victims: str | int) -> None:
-        """Whoever reaches the moment first does away with these, as the hook says."""
+        """Have these victims killed by the first process that reaches the moment, as the hook describes."""
         unfinished = self.directory / "order"
         unfinished.write_text("\n".join(map(str, victims)))
         unfinished.rename(self.directory / f"order.{moment}")
 
     def reached(self) -> list[tuple[str, str]]:
-        """Each moment, and the working directory of the executor that reached it, in order."""
+        """Return each reached moment and the working directory of its executor, in order."""
         path = self.directory / "moments"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(name, place) for name, _, place in (line.partition(" ") for line in lines)]
@@ -82,7 +82,7 @@ class Moments:
         return len(list(self.directory.glob("obeyed.*")))
 
     def left(self) -> list[str]:
-        """Orders whose moment has not come."""
+        """Return the orders whose moment has not been reached."""
         return sorted(path.name.removeprefix("order.") for path in self.directory.glob("order.*"))
 
 
@@ -93,7 +93,7 @@ class Driver:
         self.cluster, self.moments, self.work = cluster, moments, work
 
     def run(self, *arguments: str, confs: Mapping[str, str] | None = None, **environment: str) -> Done:
-        """To its end."""
+        """Run a command to its end."""
         return self.end_of(self.start(*arguments, confs=confs, **environment))
 
     def start(
@@ -118,7 +118,7 @@ class Driver:
         )
 
     def submit(self, *arguments: str) -> Done:
-        """The same by spark-submit, which alone is told of the master."""
+        """Run the command with spark-submit, which is the only one to get the master's address."""
         spec = find_spec("pyspark")
         assert spec is not None and spec.origin is not None
         script = self.work / "nightly.py"
@@ -142,7 +142,7 @@ class Driver:
 
 
 def jvm_of(process: subprocess.Popen[str]) -> psutil.Process:
-    """The driver's JVM.
+    """Return the driver's JVM.
 
     Raises:
         RuntimeError: It has none after a while.
@@ -158,7 +158,7 @@ def jvm_of(process: subprocess.Popen[str]) -> psutil.Process:
 
 
 def run_here(*arguments: str) -> Done:
-    """A command that needs no cluster: `--master none`."""
+    """Return a command that needs no cluster: `--master none`."""
     done = subprocess.run(
         [*console_command(), *arguments, "--master", "none"],
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""What a record costs on a cluster: bytes through the shuffles, and CPU; of two sizes, so that start-up falls out.
+"""The cost of a record on a cluster: bytes through the shuffles, and CPU; from two sizes, so that start-up cancels out.
 
 Shuffled bytes and the JVMs' CPU come from Spark's event log, the CPU of the executors' Python from the processes.
 """
@@ -26,13 +26,12 @@ SMALL_BYTES, LARGE_BYTES = 64 << 20, 256 << 20
 SEGMENT_BYTES = 16 << 20
 LOOK_EVERY_S = 0.2
 ENTRY_BYTES, NUMBER_BYTES, BIT_BYTES = 16, 4, 2 / 8
-"""Of each key of a segment, through the first shuffle; of those that others supersede, through the second; of any record,
-through both."""
+"""Bytes of each key of a segment, in the first shuffle; of each superseded key, in the second; of each record, in both."""
 FRAME_BYTES = 1.0
-"""What blobs' frames and Arrow's padding may add a record, at these sizes."""
+"""The most bytes per record that blobs' frames and Arrow's padding may add at these sizes."""
 
 KEY_AND_FRAME_BYTES = 26
-"""Of a record besides its value."""
+"""The size of a record without its value."""
 ALL_UNIQUE, TEN_UPDATES = 1, 10
 SHAPES = (
     ("100 B records, all keys unique", 76, ALL_UNIQUE),
@@ -42,21 +41,21 @@ SHAPES = (
 
 
 class Cost(NamedTuple):
-    """Of one job."""
+    """The cost of one job."""
 
     log_bytes: int
     records: int
     fallen: int
-    """Of the entries: those that other segments supersede."""
+    """The number of entries that other segments supersede."""
     shuffled_bytes: tuple[int, ...]
     """Stage by stage; the last one shuffles nothing."""
     entries: int
-    """Keys that segments know, summed over segments: at most so many go through the first shuffle."""
+    """Keys of each segment, summed over segments: the most that go through the first shuffle."""
     jvm_s: float
     python_s: float
     written_bytes: int
     peak_bytes: int
-    """Of one Python worker, without what it shares with others."""
+    """The peak of one Python worker, without memory that it shares with others."""
     records_a_segment: int
 
     @property
@@ -134,7 +133,7 @@ def cost(driver: Driver, work: Path, value_bytes: int, updates: int, size_bytes:
 
 
 def event_log(work: Path) -> dict[str, str]:
-    """The settings that have a driver leave one in `work`."""
+    """Return the settings that have a driver leave one in `work`."""
     (work / "events").mkdir(parents=True)
     return {
         "spark.eventLog.enabled": "true",
@@ -145,14 +144,14 @@ def event_log(work: Path) -> dict[str, str]:
 
 
 def task_metrics(work: Path) -> list[tuple[int, dict[str, Any]]]:
-    """Stage and metrics of each task in the only event log of `work`."""
+    """Return stage and metrics of each task in the only event log of `work`."""
     (log,) = (work / "events").iterdir()
     events = map(json.loads, log.read_text().splitlines())
     return [(event["Stage ID"], event["Task Metrics"]) for event in events if event["Event"] == "SparkListenerTaskEnd"]
 
 
 def shuffled_bytes(tasks: list[tuple[int, dict[str, Any]]]) -> tuple[int, ...]:
-    """Stage by stage."""
+    """Return the shuffled bytes of each stage, in the order of stages."""
     stages: dict[int, int] = {}
     for stage, metrics in tasks:
         stages[stage] = stages.get(stage, 0) + metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]

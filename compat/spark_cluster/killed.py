@@ -29,35 +29,35 @@ def judge(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
 
 
 def one_executor(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
-    """The short variant: one dies before it renames the finished group."""
+    """Run the short variant: one executor dies before it renames the finished group."""
     compact_with(suite, driver, log, "an executor is killed", {operations(log)[3][8]: ("executor", "self")})
 
 
 def executors(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
-    """All in one job: in the first stage, in the second, and before each file operation of the third."""
+    """Kill executors in one job: in the first stage, in the second, and before each file operation of the third."""
     orders: dict[str, tuple[str, ...]] = {"scan.3": ("executor", "self"), "merge.1": ("executor", "self")}
     orders |= {operations(log)[number][number]: ("executor", "self") for number in range(OPERATIONS)}
     compact_with(suite, driver, log, f"{len(orders)} executors are killed, one in each stage and operation", orders)
 
 
 def workers(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
-    """One whole worker, and then the only executor that is left; the other worker has to make another."""
+    """Kill a whole worker, and then the only executor that is left; the other worker has to make another."""
     orders = {"merge.1": ("worker", "executor", "self"), operations(log)[2][5]: ("executor", "self")}
     compact_with(suite, driver, log, "a worker is killed, then the other worker's executor", orders)
     driver.cluster.start_missing_workers()
 
 
 def speculation(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
-    """A task that stops for ever in the middle of its file; Spark runs another, and kills it."""
+    """Check a task that stops for ever in the middle of its file; Spark runs another, and kills it."""
     orders: dict[str, tuple[str, ...]] = {operations(log)[4][5]: ("pause",)}
     compact_with(suite, driver, log, "with speculation, a task that does not end", orders, SPECULATION)
 
 
 def drivers(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
-    """Again and again, the same plan: each command goes on where the one before was killed.
+    """Kill drivers of the same plan again and again: each command continues where the one before was killed.
 
-    Every other time the task dies with the driver; else it goes on, beside those of the next command, and may finish what
-    that one was to be killed at.
+    Every other time the task dies with the driver. Otherwise it continues, next to those of the next command, and may finish
+    the operation at which that command was to be killed.
     """
     log.restore()
     codes, finished = list[int](), list[int]()
@@ -87,7 +87,7 @@ def drivers(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
 
 
 def jvm(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
-    """The driver's JVM alone: the command is there to say so."""
+    """Kill only the driver's JVM: the command must report that."""
     log.restore()
     driver.moments.clear()
     command = driver.start("compact", str(log.data), "--topic", TOPIC, "--quiet", "--no-verify")
@@ -108,7 +108,7 @@ def compact_with(
     orders: dict[str, tuple[str, ...]],
     confs: dict[str, str] | None = None,
 ) -> None:
-    """One command, during which these moments have these victims; it must not notice."""
+    """Run one command, during which these moments have these victims; it must succeed, with the same files."""
     log.restore()
     driver.moments.clear()
     for moment, victims in orders.items():
@@ -120,7 +120,7 @@ def compact_with(
 
 
 def judge_result(suite: Suite, log: LogUnderTest) -> None:
-    """What is staged, then what is installed, then what a consumer sees."""
+    """Judge the staged files, then the installed ones, then a consumer's view."""
     suite.equal("the files are what they must be", log.expected, log.staged())
     suite.equal("no attempt has left anything", [], log.parts())
     suite.check("the log is untouched", log.untouched())
@@ -131,7 +131,7 @@ def judge_result(suite: Suite, log: LogUnderTest) -> None:
 
 
 def operations(log: LogUnderTest) -> list[list[str]]:
-    """The names of stage 3's moments, group by group."""
+    """Return the names of stage 3's moments, group by group."""
     names = ("make_dir", "open", "open", "open", "sync_dir", "open", "rename", "sync_dir", "rename", "sync_dir")
     assert len(names) == OPERATIONS
     return [[f"{base}.{number}.{name}" for number, name in enumerate(names)] for base in log.bases]

@@ -1,4 +1,4 @@
-"""A data directory with a planned compaction beside it, what must come of it, and what a consumer must see."""
+"""A data directory with a planned compaction, the expected result, and a consumer's expected view."""
 
 import random
 import shutil
@@ -26,7 +26,7 @@ Digests = dict[str, tuple[int, int, int]]
 
 
 class LogUnderTest:
-    """`data`, and its staging beside it. `expected` and `values` are set by `prepare`."""
+    """A log under test: `data`, with its staging next to it. `prepare` sets `expected` and `values`."""
 
     def __init__(self, work: Path, *, size_bytes: int, segment_bytes: int) -> None:
         self.data = work / "data"
@@ -50,12 +50,12 @@ class LogUnderTest:
         write_big_log(self.data, TP, batches, records_a_batch=RECORDS_A_BATCH, segment_bytes=segment_bytes)
 
     def save(self) -> None:
-        """What `restore` goes back to. Hard links will do: nothing changes a file in place that was there before."""
+        """Save the state for `restore`. Hard links are enough: no process changes an existing file in place."""
         shutil.copytree(self.data, self._saved / "data")
         shutil.copytree(self.beside, self._saved / "beside")
 
     def restore(self) -> None:
-        """The log as it was, the plan, and nothing staged."""
+        """Restore the log and the plan, with nothing staged."""
         for saved, there in (("data", self.data), ("beside", self.beside)):
             shutil.rmtree(there, ignore_errors=True)
             shutil.copytree(self._saved / saved, there)
@@ -66,25 +66,25 @@ class LogUnderTest:
 
     @property
     def bases(self) -> list[str]:
-        """Of the groups, from what they became."""
+        """The base offsets of the groups, from their results."""
         return sorted(name.removesuffix(".log") for name in self.expected if name.endswith(".log"))
 
     def staged(self) -> Digests:
-        """The finished groups' files."""
+        """Return the finished groups' files."""
         return digests(path for group in self.staging.glob("[0-9]" * 20) for path in group.iterdir())
 
     def installed(self) -> Digests:
-        """The segments of the log but for the active one."""
+        """Return the segments of the log but for the active one."""
         active = max(path.name for path in self.partition.glob("*.log")).removesuffix(".log")
         return digests(path for path in self.partition.iterdir() if not path.name.startswith(active))
 
     def untouched(self) -> bool:
-        """Whether the log is what it was before."""
+        """Return whether the log is what it was before."""
         saved = {path.name: path.read_bytes() for path in (self._saved / "data" / str(TP)).iterdir()}
         return saved == {path.name: path.read_bytes() for path in self.partition.iterdir()}
 
     def parts(self) -> list[str]:
-        """What attempts have left."""
+        """Return the files that attempts have left."""
         return sorted(path.name for path in self.beside.rglob("*.part"))
 
     @property
@@ -92,7 +92,7 @@ class LogUnderTest:
         return self.data / str(TP)
 
     def cleaned_by_the_server(self, work: Path) -> Digests:
-        """What the server's own pass makes of a copy, with the plan's clock and a map that does not fill."""
+        """Return the result of the server's own pass over a copy, with the plan's clock and a map that does not fill."""
         from ottla.pipeline.compaction.staging import load_plan
         from ottla.pipeline.stores.store import Store
         from ottla.storage.cleaning.cleaner import Cleaner
@@ -122,7 +122,7 @@ class LogUnderTest:
         return found
 
     def served(self) -> dict[bytes, bytes]:
-        """What a consumer of a server on the directory ends with: the newest value of each key that has one."""
+        """Return the final values of a consumer of a server on the directory: the newest value of each key that has one."""
         values: dict[bytes, bytes] = {}
         with OttlaProcess(data=self.data, overrides={"log.cleaner.enable": "false"}) as broker:
             for message in read_messages(broker.bootstrap, [(TP.topic, TP.partition)]):
@@ -135,7 +135,7 @@ class LogUnderTest:
         return values
 
     def newest(self) -> dict[bytes, bytes]:
-        """The model: the same by a plain walk over the batches on disk, none of the pipeline's code."""
+        """Return the newest value of each key by a plain walk over the batches on disk, without the pipeline's code."""
         from ottla.storage.disk.os_files import OsFiles
         from ottla.storage.segment.segment import LogSegment
         from ottla.storage.topics.config import LogConfig

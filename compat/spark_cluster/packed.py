@@ -12,7 +12,7 @@ from .refused import python_without_ottla
 
 SPARK_FAILED = 6
 PACKED = ("pyarrow>=18", "pandas>=2.2,<3", "numpy>=1.26", "venv-pack", "setuptools")
-"""Beside ottla: workers have PySpark from their Spark. venv-pack asks setuptools which packages there are."""
+"""The packages besides ottla: workers have PySpark from their Spark. venv-pack reads the list of packages from setuptools."""
 SHIPPED = "ottla-environment"
 
 
@@ -39,7 +39,7 @@ def judge(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> None:
 
 
 def packed(suite: Suite, folder: Path) -> Path | None:
-    """An environment for the executors, as pipeline/README.md says how to make one."""
+    """Make an environment for the executors as pipeline/README.md describes it."""
     folder.mkdir()
     python = empty_environment(folder / "environment")
     done = pip(python, "install", copy_of_source(folder / "source"), *PACKED, cwd=folder)

@@ -1,4 +1,4 @@
-"""Workers that lack something. The command must say what, and leave the log alone."""
+"""Workers that lack something. The command must name it, and leave the log unchanged."""
 
 import sys
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ from .log_under_test import TOPIC, LogUnderTest
 
 SPARK_FAILED = 6
 NEEDED = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "dateutil", "pytz", "tzdata", "six")
-"""What PySpark's workers need, besides ottla and its dependencies."""
+"""The packages that PySpark's workers need, besides ottla and its dependencies."""
 
 
 def judge(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> None:
@@ -44,7 +44,7 @@ def judge(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> None:
 
 
 def python_without_ottla(work: Path) -> Path:
-    """The Python of this environment with PySpark's packages and nothing else."""
+    """Return the Python of this environment with PySpark's packages and nothing else."""
     packages = work / "packages-without-ottla"
     packages.mkdir(parents=True)
     for name in NEEDED:

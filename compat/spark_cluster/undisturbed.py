@@ -1,4 +1,4 @@
-"""Every command on the cluster, and what it says and leaves beside the same command without Spark."""
+"""Every command on the cluster: its output and results compared with those of the same command without Spark."""
 
 import json
 import shutil
@@ -72,7 +72,7 @@ def snapshots(suite: Suite, driver: Driver, log: LogUnderTest, work: Path) -> No
 
 
 def both_worked(suite: Suite, driver: Driver) -> None:
-    """From the executors' working directories, which lie in those of their workers."""
+    """Check the executors' working directories, which are inside those of their workers."""
     for stage in ("scan.", "0"):
         workers = {place.rpartition("/app-")[0] for name, place in driver.moments.reached() if name.startswith(stage)}
         what = "segments are scanned" if stage == "scan." else "groups are written"

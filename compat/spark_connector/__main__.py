@@ -44,7 +44,7 @@ def body(suite: Suite, options: Options) -> None:
 def parts_of(
     suite: Suite, spark: Connector, broker: BrokerProcess | RunningBroker, options: Options
 ) -> dict[str, Callable[[], None]]:
-    """In their order: the last two stop the broker, or wait for its cleaner."""
+    """Return the parts in their order: the last two stop the broker, or wait for its cleaner."""
     own = broker if isinstance(broker, BrokerProcess) else None
     quick = options.quick
     parts: dict[str, Callable[[], None]] = {

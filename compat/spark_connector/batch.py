@@ -16,7 +16,7 @@ LATER_MS = timestamp_ms(RECORDS)
 
 
 def times(first: int, second: int, third: int) -> str:
-    """The JSON form of the times of one offset a partition."""
+    """Return the JSON form of the times of one offset a partition."""
     return offsets(TOPIC, {0: timestamp_ms(first), 1: timestamp_ms(second), 2: timestamp_ms(third)})
 
 
@@ -98,7 +98,7 @@ def judge_columns(suite: Suite, spark: Connector) -> None:
 
 
 def judge_topics(suite: Suite, spark: Connector) -> None:
-    """The three ways to name topics; a pattern meets no internal topic."""
+    """Check the three ways to name topics; a pattern meets no internal topic."""
     bootstrap = spark.broker["kafka.bootstrap.servers"]
     other = create_and_fill(bootstrap, "events-2", 20)
     create_topic(bootstrap, "events-3")
@@ -113,7 +113,7 @@ def judge_topics(suite: Suite, spark: Connector) -> None:
 
 
 def judge_old_planning(suite: Suite, spark: Connector) -> None:
-    """Offsets found by a consumer instead of the admin client; only that one joins a group."""
+    """Check offsets found by a consumer instead of the admin client; only the consumer joins a group."""
     conf = spark.spark.conf
     name = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
     conf.set(name, "true")
@@ -142,10 +142,10 @@ def judge_codecs(suite: Suite, spark: Connector) -> None:
 
 
 def judge_pieces(suite: Suite, spark: Connector, *, quick: bool) -> None:
-    """How a query is cut into tasks: the largest share a task may have, and how many tasks there are then.
+    """Judge how a query is divided into tasks: the largest share of a task, and the number of tasks.
 
-    The connector rounds each partition's share of minPartitions, and looks at maxRecordsPerPartition only where it
-    knows both ends of a range before it asks the broker.
+    The connector rounds each partition's share of minPartitions. It applies maxRecordsPerPartition only if it
+    knows both ends of a range before it queries the broker.
     """
     ends = {
         "startingOffsets": offsets(TOPIC, dict.fromkeys(ALL, 0)),
@@ -165,8 +165,8 @@ def judge_pieces(suite: Suite, spark: Connector, *, quick: bool) -> None:
 
 
 def judge_groups(suite: Suite, bootstrap: str) -> None:
-    """After everything else: who reads without a subscription has left no group with members or offsets."""
-    client = admin(bootstrap)  # kept: its answers never come once it is collected
+    """Check that queries without a subscription have left no group with members or offsets. Runs last."""
+    client = admin(bootstrap)  # kept: a collected client never delivers its answers
     listed = client.list_consumer_groups().result(30).valid
     suite.equal(
         "no group is left that a query joined", [], [each.group_id for each in listed if "EMPTY" not in str(each.state)]

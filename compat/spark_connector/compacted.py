@@ -1,8 +1,8 @@
 """Compacted logs: offsets with gaps, and a tail of which the cleaner left no record.
 
-The connector counts in offsets. A task whose last offsets are gone asks for them, gets nothing, and is content only
-when its position has moved on; else it waits for `kafkaConsumer.pollTimeoutMs` and fails. So the broker must answer in
-a gap with the next batch, and keep a batch that ends where the log ends.
+The connector counts in offsets. A task whose last offsets were removed fetches them, gets no record, and succeeds only
+if its position has advanced; else it waits for `kafkaConsumer.pollTimeoutMs` and fails. So the broker must answer in
+a gap with the next batch, and keep a batch that ends at the end of the log.
 """
 
 from ..support.brokers.cleaning import wait_until_cleaned
@@ -87,7 +87,7 @@ def judge_gaps(suite: Suite, spark: Connector, broker: BrokerProcess, *, quick: 
 
 
 def judge_ranges(suite: Suite, spark: Connector, left: list[Row], active: int, *, quick: bool) -> None:
-    """Ranges with an end in the first gap of three offsets that has a record on either side."""
+    """Check ranges with an end in the first gap of three offsets that has a record on either side."""
     topic, count = left[0].topic, left[-1].offset + 1
     places = {each.offset for each in left}
     gap = next(
@@ -107,11 +107,11 @@ def judge_ranges(suite: Suite, spark: Connector, left: list[Row], active: int, *
 
 
 def judge_emptied_tail(suite: Suite, spark: Connector, broker: BrokerProcess, *, idempotent: bool, quick: bool) -> None:
-    """The end of a log, of which nothing is left but its last offset.
+    """Judge the end of a log of which only the last offset is left.
 
-    The active segment is never cleaned. So the next one is laid beside it, empty, as a roll before the next append
-    leaves it: the log is the same and may now be cleaned to its end. Tombstones go in the pass after the one that met
-    them first.
+    The active segment is never cleaned. So the next, empty one is added, as a roll before the next append
+    leaves it: the log is the same and may now be cleaned to its end. Tombstones are removed in the pass after the one that
+    first reached them.
     """
     kind = "an idempotent producer" if idempotent else "a producer without an id"
     topic = "tail-idempotent" if idempotent else "tail"
@@ -146,7 +146,7 @@ def judge_emptied_tail(suite: Suite, spark: Connector, broker: BrokerProcess, *,
 
 
 def clean_again(broker: BrokerProcess, topic: str) -> None:
-    """One more pass over all of it, as after the loss of the checkpoint."""
+    """Run one more pass over the whole log, as after the loss of the checkpoint."""
     broker.stop()
     (broker.data / "cleaner-offset-checkpoint").unlink()
     broker.start()
@@ -154,7 +154,7 @@ def clean_again(broker: BrokerProcess, topic: str) -> None:
 
 
 def survivors(broker: BrokerProcess, written: list[Row]) -> list[Row]:
-    """Those of the rows whose offsets librdkafka still finds; the rows of a partition from offset 0 on."""
+    """Return the rows whose offsets librdkafka still finds, from the rows of a partition from offset 0 on."""
     place = (written[0].topic, written[0].partition)
     return [written[record.offset] for record in read_partitions(broker.bootstrap, [place])[place]]
 

@@ -21,8 +21,8 @@ LIMIT_S = 90.0
 class Connector:
     """Format `kafka` of a session, with the broker's address and short waits.
 
-    The wait for records that a fetch should have brought is ten seconds instead of two minutes: a reader that hangs
-    then fails soon enough to be told.
+    The wait for records that a fetch should have returned is ten seconds instead of two minutes, so that a reader that hangs
+    fails soon enough to be reported.
     """
 
     def __init__(self, spark: "SparkSession", bootstrap: str, work: Path) -> None:
@@ -37,11 +37,11 @@ class Connector:
         return self.spark.read.format("kafka").options(**self.broker, **self.waits).options(**options).load()
 
     def read(self, **options: str) -> list[Row]:
-        """Rows of a batch query, sorted; headers only when asked for. Options whose names have dots: `kafka__acks`."""
+        """Return the rows of a batch query, sorted; headers only on request. Options whose names have dots: `kafka__acks`."""
         return to_rows(self.load(with_dots(options)))
 
     def metrics(self, **options: str) -> dict[str, int]:
-        """What the connector itself counted in a batch query, by name; Spark shows it of sources of its newer kind only."""
+        """Return the connector's own counts in a batch query, by name; Spark shows them only for sources of its newer kind."""
         name = "spark.sql.sources.useV1SourceList"
         self.spark.conf.set(name, "")
         try:
@@ -62,10 +62,10 @@ class Connector:
         return reader.options(**with_dots(options)).load()
 
     def start(self, frame: "DataFrame", name: str, *, available: bool = False, **options: str) -> "StreamingQuery":
-        """Start a query into `table(name)`; the same name goes on from its checkpoint.
+        """Start a query into `table(name)`; a query of the same name continues from its checkpoint.
 
         Args:
-            available: Take what is there in several triggers and end, instead of going on.
+            available: Read the existing records in several triggers and end, instead of running on.
             options: With a topic in it the sink is the connector's, else the files of the table.
         """
         writer = frame.writeStream.option("checkpointLocation", str(self.work / f"{name}.checkpoint"))
@@ -87,7 +87,7 @@ class Connector:
         return batches(query)
 
     def table(self, name: str) -> list[Row]:
-        """What queries of this name have written so far, with the transactions of the file sink."""
+        """Return the rows that queries of this name have written so far, according to the file sink's transactions."""
         if not (self.work / name / "_spark_metadata").exists():
             return []
         return to_rows(self.spark.read.schema(self.schemas[name]).parquet(str(self.work / name)))
@@ -117,13 +117,13 @@ def place(row: Row) -> tuple[str, int, int]:
 
 
 def batches(query: "StreamingQuery") -> list[dict[str, Any]]:
-    """The progress of each trigger that had something to do, as Spark's own JSON."""
+    """Return the progress of each trigger that had something to do, as Spark's own JSON."""
     progress = [json.loads(each.json) for each in query.recentProgress]
     return [each for each in progress if "addBatch" in each["durationMs"]]
 
 
 def wait_until(holds: Callable[[], bool], query: "StreamingQuery", limit_s: float = LIMIT_S) -> bool:
-    """Whether it came to hold while the query ran. Raises what the query died of."""
+    """Wait until the condition holds while the query runs; return whether it did. Raises the query's error."""
     deadline_s = time.monotonic() + limit_s
     while not holds():
         if error := query.exception():
@@ -135,7 +135,7 @@ def wait_until(holds: Callable[[], bool], query: "StreamingQuery", limit_s: floa
 
 
 def refused(suite: Suite, what: str, action: Callable[[], object], *words: str) -> None:
-    """Check that the action is refused, and that the chain of causes says one of these words."""
+    """Check that the action is refused, and that the chain of causes has one of these words."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -153,7 +153,7 @@ def refused(suite: Suite, what: str, action: Callable[[], object], *words: str) 
 
 
 def offsets(topic: str, positions: Mapping[int, int]) -> str:
-    """The JSON form of positions in a topic: {"topic": {"0": 23}}."""
+    """Return the JSON form of positions in a topic: {"topic": {"0": 23}}."""
     return json.dumps({topic: {str(partition): at for partition, at in positions.items()}})
 
 

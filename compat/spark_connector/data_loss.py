@@ -1,4 +1,4 @@
-"""Records that are gone before a query has read them: told with failOnDataLoss=true, passed over with false."""
+"""Records that are deleted before a query has read them: an error with failOnDataLoss=true, skipped with false."""
 
 from confluent_kafka import TopicPartition
 
@@ -18,14 +18,14 @@ def judge(suite: Suite, spark: Connector, *, quick: bool) -> None:
 
 
 def delete_records(spark: Connector, topic: str, before: int) -> None:
-    """The log of partition 0 starts here afterwards; -1 for its end."""
+    """Delete the records of partition 0 before this offset; -1 for its end."""
     client = admin(spark.broker["kafka.bootstrap.servers"])
     place = TopicPartition(topic, 0, before)
     client.delete_records([place])[place].result(30)
 
 
 def judge_moved_start(suite: Suite, spark: Connector) -> None:
-    """A query has read 30 of 100 records when the first 60 are deleted."""
+    """Check a query that has read 30 of 100 records when the first 60 are deleted."""
     bootstrap, topic = spark.broker["kafka.bootstrap.servers"], "moved-start"
     create_and_fill(bootstrap, topic, 30)
     spark.run(spark.stream(subscribe=topic, startingOffsets="earliest"), topic)
@@ -61,7 +61,7 @@ def judge_moved_start(suite: Suite, spark: Connector) -> None:
 
 
 def judge_emptied(suite: Suite, spark: Connector) -> None:
-    """All records are deleted; the end stays where it was."""
+    """Delete all records; the end offset stays."""
     bootstrap, topic = spark.broker["kafka.bootstrap.servers"], "emptied"
     create_and_fill(bootstrap, topic, 50)
     spark.run(spark.stream(subscribe=topic, startingOffsets="earliest"), topic)
@@ -75,7 +75,7 @@ def judge_emptied(suite: Suite, spark: Connector) -> None:
 
 
 def judge_new_topic(suite: Suite, spark: Connector) -> None:
-    """The topic is deleted and made anew, shorter than the checkpoint says."""
+    """Delete the topic and create it again, shorter than the checkpoint says."""
     bootstrap, topic = spark.broker["kafka.bootstrap.servers"], "made-anew"
     create_and_fill(bootstrap, topic, 50)
     spark.run(spark.stream(subscribe=topic, startingOffsets="earliest"), topic)

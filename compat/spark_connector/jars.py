@@ -1,7 +1,7 @@
-"""The connector's jars, which PySpark comes without: fetched once by Maven, kept beside the other suites' downloads.
+"""The connector's jars, which PySpark does not contain: downloaded once by Maven, kept with the other suites' downloads.
 
-The connector of PySpark's own release is taken where Maven Central has it, with its own token provider; else the newest
-that is known to work with it. kafka-clients and commons-pool2 are of the lines that it was tried with.
+The connector of PySpark's own release is used if Maven Central has it, with its own token provider; else the newest
+that is known to work with it. kafka-clients and commons-pool2 are of the lines that the suite was tested with.
 """
 
 import importlib.util
@@ -44,7 +44,7 @@ def connector_jars() -> list[Path]:
 
 
 def fetched(connector: str, tokens: str) -> list[Path]:
-    """The jars of these versions, from the cache or fetched now; empty when that is not possible."""
+    """Return the jars of these versions, from the cache or fetched now; empty when that is not possible."""
     folder = cache_dir() / f"spark-connector-{connector}"
     if not (folder / "complete").exists():
         if not shutil.which("mvn"):
@@ -60,5 +60,5 @@ def fetched(connector: str, tokens: str) -> list[Path]:
 
 
 def is_recent(path: Path) -> bool:
-    """Whether it was touched within a day: Maven Central is not asked for a release that is not there at every run."""
+    """Return whether the file was touched within a day, so that not every run asks Maven Central for a missing release."""
     return path.exists() and time.time() - path.stat().st_mtime < 24 * 3600

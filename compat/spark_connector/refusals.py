@@ -1,4 +1,4 @@
-"""What the connector itself refuses, so that nobody takes it for a broker's answer; and a topic that is not there."""
+"""The connector's own refusals, so that they are not mistaken for a broker's answers; and a topic that does not exist."""
 
 from functools import partial
 

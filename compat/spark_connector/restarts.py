@@ -1,4 +1,4 @@
-"""Queries and the broker stop and come back, in good order and by kill -9; checkpoints and logs agree afterwards."""
+"""Queries and the broker stop and restart, cleanly and by kill -9; checkpoints and logs agree afterwards."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ def judge(suite: Suite, spark: Connector, broker: BrokerProcess, *, quick: bool)
 
 
 def judge_query(suite: Suite, spark: Connector, broker: BrokerProcess) -> None:
-    """A query that is stopped at any moment, again and again."""
+    """Check a query that is stopped at any moment, again and again."""
     topic, count = "stopped-query", 600
     ranges = create_and_fill(broker.bootstrap, topic, count, partitions=2)
     frame = spark.stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="100")
@@ -42,7 +42,7 @@ def judge_query(suite: Suite, spark: Connector, broker: BrokerProcess) -> None:
 
 
 def judge_source(suite: Suite, spark: Connector, broker: BrokerProcess, *, kill: bool) -> None:
-    """The broker is restarted twice while a producer and a query are at work."""
+    """Check a producer and a query while the broker is restarted twice."""
     how = "kill -9" if kill else "restart"
     topic = "killed-broker" if kill else "restarted-broker"
     create_topic(broker.bootstrap, topic, partitions=2)
@@ -62,7 +62,7 @@ def judge_source(suite: Suite, spark: Connector, broker: BrokerProcess, *, kill:
 
 
 def has_rows(spark: Connector, table: str, at_least: int) -> bool:
-    """Whether a query has written so many."""
+    """Return whether a query has written at least this number of rows."""
     return len(spark.table(table)) >= at_least
 
 
@@ -91,7 +91,7 @@ def judge_checkpoint(suite: Suite, spark: Connector, broker: BrokerProcess) -> N
 
 
 def judge_sink(suite: Suite, spark: Connector, broker: BrokerProcess) -> None:
-    """The broker is killed while a query writes to it; the producer's retries bring no record twice."""
+    """Kill the broker while a query writes to it; the producer's retries duplicate no record."""
     source, topic, count = "to-killed-broker", "in-killed-broker", 400
     create_and_fill(broker.bootstrap, source, count, partitions=2)
     create_topic(broker.bootstrap, topic, partitions=2)
@@ -110,7 +110,7 @@ def judge_sink(suite: Suite, spark: Connector, broker: BrokerProcess) -> None:
 
 
 def judge_planning(suite: Suite, spark: Connector, broker: BrokerProcess) -> None:
-    """Offsets are asked for while the broker is away: fetchOffset.numRetries=1 gives up, a hundred wait for it."""
+    """Plan a query while the broker is away: fetchOffset.numRetries=1 gives up, a hundred retries wait for it."""
     topic = "planned-without"
     ranges = create_and_fill(broker.bootstrap, topic, 20)
     impatient = {"subscribe": topic, "kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "1000"}

@@ -20,7 +20,7 @@ CONFIGS = {
 
 @contextmanager
 def spark_session(jars: list[Path], work: Path) -> Iterator["SparkSession"]:
-    """A session with these jars; its files are below `work`."""
+    """Yield a session with these jars; its files are below `work`."""
     from ottla.pipeline.run.session import builder
 
     made = builder("ottla-compat", master="local[2]").config("spark.jars", ",".join(str(jar) for jar in jars))

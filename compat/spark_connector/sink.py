@@ -1,4 +1,4 @@
-"""The sink: what a DataFrame says goes into the topic, and librdkafka finds it there."""
+"""The sink: rows of a DataFrame are written to the topic, and librdkafka reads them."""
 
 from ..support.clients.steps import CODECS, ReadRecord, create_topic, read_partitions
 from ..support.suite import Suite
@@ -53,7 +53,7 @@ def judge_topic_column(suite: Suite, spark: Connector) -> None:
 
 
 def expected() -> list[list[tuple[bytes | None, bytes | None, object]]]:
-    """(key, value, headers) of each partition, in the order of the rows."""
+    """Return (key, value, headers) of each partition, in the order of the rows."""
     headers: object = (("h", b"1"), ("h", None))
     made = [
         (None if id % 10 == 7 else b"k%d" % (id % 25), None if id % 13 == 5 else b"v%d" % id, headers)

@@ -1,4 +1,4 @@
-"""Structured Streaming: where a query starts, how much it takes at a time, topics and partitions that come later."""
+"""Structured Streaming: the start of a query, the size of its batches, topics and partitions that are added later."""
 
 import time
 from dataclasses import replace
@@ -39,7 +39,7 @@ def judge_limits(suite: Suite, spark: Connector, ranges: Ranges) -> None:
 
 
 def judge_checkpoint(suite: Suite, spark: Connector) -> None:
-    """Three queries one after the other, each from where the one before ended."""
+    """Run three queries one after the other, each from the end of the one before."""
     topic = "checkpoint"
     bootstrap = spark.broker["kafka.bootstrap.servers"]
     create_and_fill(bootstrap, topic, 10, partitions=2)
@@ -93,7 +93,7 @@ def judge_starts(suite: Suite, spark: Connector, ranges: Ranges) -> None:
 
 
 def judge_pieces(suite: Suite, spark: Connector, ranges: Ranges) -> None:
-    """The tasks of one batch, by the most records that each may have."""
+    """Check the tasks of one batch, by the most records that each may have."""
     frame = spark.stream(subscribe="stream", startingOffsets="earliest", maxRecordsPerPartition="40")
     spark.run(frame.selectExpr("*", "spark_partition_id() AS task"), "pieces")
     same(suite, "stream, maxRecordsPerPartition=40: every row once", rows("stream", ranges), spark.table("pieces"))
@@ -103,7 +103,7 @@ def judge_pieces(suite: Suite, spark: Connector, ranges: Ranges) -> None:
 
 
 def judge_waiting(suite: Suite, spark: Connector) -> None:
-    """A query that starts at latest, waits for enough records, and does not wait for ever."""
+    """Check that a query starts at latest, waits for enough records, and does not wait for ever."""
     bootstrap = spark.broker["kafka.bootstrap.servers"]
     topic, start = "waiting", 20
     create_and_fill(bootstrap, topic, start)
@@ -131,7 +131,7 @@ def judge_waiting(suite: Suite, spark: Connector) -> None:
 
 
 def judge_growth(suite: Suite, spark: Connector) -> None:
-    """A topic that a pattern meets later, and a partition that is added: both are read from their beginning."""
+    """Check that a topic that a pattern meets later, and an added partition, are read from their beginning."""
     bootstrap = spark.broker["kafka.bootstrap.servers"]
     first = create_and_fill(bootstrap, "growth-1", 10)
     query = spark.start(spark.stream(subscribePattern="growth-.*", startingOffsets="earliest"), "growth")
@@ -149,7 +149,7 @@ def judge_growth(suite: Suite, spark: Connector) -> None:
 
 
 def judge_copy(suite: Suite, spark: Connector) -> None:
-    """From the connector's source to its sink: keys, values, headers, partitions, and each partition's order."""
+    """Copy from the connector's source to its sink: keys, values, headers, partitions, and each partition's order."""
     bootstrap = spark.broker["kafka.bootstrap.servers"]
     create_and_fill(bootstrap, "copy-from", 40, partitions=2)
     create_topic(bootstrap, "copy-to", partitions=2)
@@ -167,5 +167,5 @@ def judge_copy(suite: Suite, spark: Connector) -> None:
 
 
 def content(row: Row) -> Row:
-    """The row but for its topic and time."""
+    """Return the row but for its topic and time."""
     return replace(row, topic="", timestamp_ms=0)

@@ -1,4 +1,4 @@
-"""Topics that the suite fills itself, so that it knows every row before anyone has read it."""
+"""Topics that the suite fills itself, so that it knows every row before a reader does."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ def timestamp_ms(offset: int) -> int:
 
 
 def row(topic: str, partition: int, offset: int, *, headers: bool = False) -> Row:
-    """What `fill` puts there: every tenth key and every thirteenth value is null, headers repeat and may be null."""
+    """Return the row that `fill` writes: every tenth key and every thirteenth value is null, headers repeat and may be null."""
     key = None if offset % 10 == 7 else b"key-%d" % (offset % 25)
     value = None if offset % 13 == 5 else b"%s-%d-%d" % (topic.encode(), partition, offset)
     with_headers = (("origin", b"%d" % partition), ("twice", b"1"), ("twice", None), ("", b""))[: offset % 5]
@@ -44,7 +44,7 @@ def row(topic: str, partition: int, offset: int, *, headers: bool = False) -> Ro
 
 
 def rows(topic: str, ranges: Ranges, *, headers: bool = False) -> list[Row]:
-    """The rows of `fill` in these ranges, sorted."""
+    """Return the rows of `fill` in these ranges, sorted."""
     every = ([row(topic, number, at, headers=headers) for at in range(*span)] for number, span in ranges.items())
     return sorted(chain.from_iterable(every))
 

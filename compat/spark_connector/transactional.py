@@ -24,7 +24,7 @@ TOPIC = "transactions"
 
 
 class Transactions:
-    """A producer whose transactions go into partition 0 of one topic, with `make(offset)` at each offset."""
+    """A producer that writes transactions to partition 0 of one topic, with `make(offset)` at each offset."""
 
     def __init__(self, bootstrap: str, topic: str, make: Callable[[int], Row] | None = None) -> None:
         self.make = make or (lambda at: row(topic, 0, at, headers=True))
@@ -121,7 +121,7 @@ def judge_nothing_visible(suite: Suite, spark: Connector) -> None:
 
 
 def judge_cleaned(suite: Suite, spark: Connector, broker: BrokerProcess) -> None:
-    """Committed and aborted transactions in a log that the cleaner has gone over."""
+    """Judge committed and aborted transactions in a cleaned log."""
     topic, size = "transactions-cleaned", 50
     create_topic(broker.bootstrap, topic, configs=CONFIGS)
 

@@ -1,4 +1,4 @@
-"""What the pipeline on Spark makes of a log, and what the server's cleaner makes of it, byte for byte."""
+"""The Spark pipeline's compaction of a log compared with the server cleaner's, byte for byte."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""1 000 random histories and a log of 2 GB: the pipeline's output must be the server cleaner's, byte for byte.
+"""1 000 random histories and a log of 2 GB: the pipeline's output must equal the server cleaner's, byte for byte.
 
-Every pass of a history is done on copies of its disk, by the server and by the pipeline's stages in one process; some of
-the plans are run by Spark as well. The large log is compacted by Spark, then cleaned by the server. Other histories
-every day: their seed is the date, unless given. `verify` must pass on all of it, and must find damage that is planted.
+Every pass of a history runs on copies of its disk, by the server and by the pipeline's stages in one process; Spark also
+runs some of the plans. The large log is compacted by Spark, then cleaned by the server. Histories differ every day:
+their seed is the date, unless given. `verify` must pass on all of it, and must find planted damage.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def histories(suite: Suite, seed: str, count: int) -> None:
 
 
 def run_block(names: list[str]) -> tuple[list[str], Counter[str]]:
-    """The names of the histories that fail, and what was met in the others."""
+    """Return the names of the failing histories, and counts of what the others contained."""
     from support.cleaner.cleaner_history import random_history
     from support.pipeline.verified_pair import VerifiedPair
 
@@ -85,13 +85,13 @@ def run_block(names: list[str]) -> tuple[list[str], Counter[str]]:
     for name in names:
         try:
             met += random_history(name).run(VerifiedPair).met
-        except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
+        except Exception:  # noqa: BLE001 -- any exception is the finding
             failed.append(name)
     return failed, met
 
 
 def damage(suite: Suite) -> None:
-    """Every kind of damage that is planted in a small log is found, and named with its place."""
+    """Check that every kind of planted damage in a small log is found, and named with its position."""
     from support.pipeline.damaged_log import CASES, found_as_expected
 
     wrong = {case.what: found for case in CASES if (found := found_as_expected(case))}
@@ -183,7 +183,7 @@ def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
 
 
 def compare_files(suite: Suite, plan: Any) -> None:
-    """What is staged, and what the server has made in place."""
+    """Compare the staged files with those that the server has made in place."""
     from ottla.pipeline.compaction.staging import group_directory
     from ottla.storage.logs.staged_segment import MANIFEST_FILE
 
@@ -202,7 +202,7 @@ def compare_files(suite: Suite, plan: Any) -> None:
 
 
 def clean_in_place(store: Any, secret: bytes) -> float:
-    """The server's pass, with a map that does not fill, and its checkpoint; returns its seconds."""
+    """Run the server's clean pass, with a map large enough, and write its checkpoint; return the pass's seconds."""
     from ottla.storage.cleaning.cleaner import Cleaner
     from ottla.storage.cleaning.dirtiness import measure
     from ottla.storage.disk import paths
@@ -235,7 +235,7 @@ def clean_in_place(store: Any, secret: bytes) -> float:
 
 
 def is_same(one: Path, other: Path) -> bool:
-    """Whether two files have the same bytes and the same age."""
+    """Return whether two files have the same bytes and the same age."""
     if not other.exists() or one.stat().st_mtime_ns // 10**6 != other.stat().st_mtime_ns // 10**6:
         return False
     return one.stat().st_size == other.stat().st_size and all(

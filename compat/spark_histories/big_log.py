@@ -1,4 +1,4 @@
-"""A log of any size with updates, tombstones and two codecs, and what a snapshot of it must hold."""
+"""A log of any size with updates, tombstones and two codecs, and the expected contents of a snapshot."""
 
 import random
 from array import array
@@ -20,13 +20,13 @@ LZ4_IN = 10
 
 
 class BigLog:
-    """What was written: of each key its newest offset, of each batch its value."""
+    """The contents of the log: the newest offset of each key, the value of each batch."""
 
     def __init__(self, keys: int, seed: int = 1) -> None:
         self.newest = array("q", [-1]) * keys
         """Offset of the key's newest record; -1 if it has none."""
         self.values: list[bytes] = []
-        """Of each batch, whose records all have it; empty for tombstones."""
+        """The value of each batch, which all its records have; empty for tombstones."""
         self._keys = keys
         self._rng = random.Random(seed)
 
@@ -43,11 +43,11 @@ class BigLog:
         write_big_log(data_dir, TP, batches, records_a_batch=RECORDS_A_BATCH, segment_bytes=segment_bytes)
 
     def living(self) -> int:
-        """Keys that have a value."""
+        """Return the number of keys that have a value."""
         return sum(offset >= 0 and bool(self.values[offset // RECORDS_A_BATCH]) for offset in self.newest)
 
     def snapshot_faults(self, out: Path) -> tuple[int, list[str]]:
-        """How many keys there are, and what is wrong with them; a key that is there twice is."""
+        """Return the number of keys, and the errors, e.g. a key that exists twice."""
         seen, rows, faults = bytearray(self._keys), 0, list[str]()
         for batch in ds.dataset(out, format="parquet").to_batches(columns=["key", "value", "offset"]):
             for key, value, offset in zip(*(column.to_pylist() for column in batch.columns), strict=True):

@@ -1,4 +1,4 @@
-"""Damage in a large compacted log, a kind in each of several segments; all of it must be found in one run."""
+"""Damage in a large compacted log, a kind in each of several segments; one run must find all of it."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,11 +13,11 @@ from .big_log import TP
 
 
 class Planted(NamedTuple):
-    """What is to be found."""
+    """A planted error to find."""
 
     what: str
     rule: str
-    """The beginning of it."""
+    """The beginning of the rule's name."""
     offset: int
 
 
@@ -41,7 +41,7 @@ def planted(data_dir: Path, before: Path, damaged: Path) -> list[Planted]:
         path = next(logs)
         offset, changed_data = plant(path.read_bytes(), before / str(TP) / path.name)
         _replace(path, changed_data)
-        for kind in (".index", ".timeindex"):  # made anew by any server, so what is planted is in the log alone
+        for kind in (".index", ".timeindex"):  # Any server rebuilds these, so the error is in the log alone
             path.with_suffix(kind).unlink()
         found.append(Planted(what, rule, offset))
     return found
@@ -73,7 +73,7 @@ def _first_record_changed(data: bytes, _: Path) -> tuple[int, bytes]:
 
 
 def _superseded_left(data: bytes, before: Path) -> tuple[int, bytes]:
-    """The original of a batch that has lost its first record comes back."""
+    """Restore the original of a batch that has lost its first record."""
     chosen = _middle(data)
     kept = {record.offset for record in chosen.records()}
     original = next(each for each in batches_of(before.read_bytes()) if each.base_offset == chosen.base_offset)
@@ -89,11 +89,11 @@ _KINDS: tuple[tuple[str, str, Callable[[bytes, Path], tuple[int, bytes]]], ...] 
     ("another producer", "a batch without a producer", _changed_by(header(producer_epoch=3))),
     ("a superseded value left", "a superseded record is gone", _superseded_left),
 )
-"""In the order in which they are planted: the last one makes more findings than a report names."""
+"""The kinds in the order in which they are planted: the last one makes more findings than a report names."""
 
 
 def _middle(data: bytes) -> RecordBatch:
-    """A batch behind the middle, with records that have values, some of which are gone."""
+    """Return a batch after the middle, with records that have values, some of which were compacted away."""
     return next(_candidates(data))
 
 
@@ -105,6 +105,6 @@ def _candidates(data: bytes) -> Iterator[RecordBatch]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """As another file: the bytes of this one may be shared."""
+    """Write another file: the bytes of the old one may be shared."""
     path.unlink()
     path.write_bytes(data)

@@ -1,8 +1,8 @@
 """30 million distinct keys, where the server's map has 16 MiB: planned, compacted, verified, installed, snapshotted.
 
-Every step is a run of `ottla-spark` with local[2] and a JVM heap of 1 GiB (the quick form has one JVM for all). The peak memory of each of its processes is read
-from /proc and held against what the modules promise; so is that of a log with a quarter of the keys. What comes out is
-held against arithmetic: where the newest record of each key is, is known.
+Every step is a run of `ottla-spark` with local[2] and a JVM heap of 1 GiB (the quick form has one JVM for all). The peak memory
+of each of its processes is read from /proc and compared with the documented bounds of the modules; so is that of a log with a
+quarter of the keys. The results are compared with arithmetic: the position of each key's newest record is known.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def body(suite: Suite, options: Options) -> None:
 
 @dataclass
 class Run:
-    """What a log came to."""
+    """The results of a log."""
 
     keys: int
     bounds: dict[str, int]
@@ -77,11 +77,11 @@ class Run:
 
 
 def judge(suite: Suite, directory: Path, keys: int, segment_bytes: int, session: Any, *, plans: bool) -> Run:
-    """Everything about a log of so many keys.
+    """Judge everything about a log of `keys` keys.
 
     Args:
         session: An OneSession to run the commands on; None for a process each.
-        plans: By a command of its own first; else `compact` does it.
+        plans: Whether a command of its own makes the plan first; otherwise `compact` does.
     """
     from .bounds import worker_bounds
     from .keys_log import TP, living, make_keys_log, record_count, snapshot_faults
@@ -120,7 +120,7 @@ def judge(suite: Suite, directory: Path, keys: int, segment_bytes: int, session:
     suite.check(
         f"{what}: the snapshot has the newest record of each, once", rows == living(keys) and not faults, faults[:3]
     )
-    if session is not None:  # its processes go on from command to command, and so do their peaks
+    if session is not None:  # its processes, and their peaks, last from command to command
         run.bounds = {"all commands": max(bounds.values())}
         judge_memory(suite, run, "all commands", session.watch)
     shutil.rmtree(directory, ignore_errors=True)
@@ -132,7 +132,7 @@ def outcome(report: dict[str, Any]) -> tuple[bool, int]:
 
 
 def judge_server(suite: Suite, what: str, data_dir: Path, copy: Path, keys: int, segment_bytes: int) -> None:
-    """A pass of the server's own comes only so far, unless there are fewer keys than fit."""
+    """Check that the server's own pass covers only a part of the log, unless all keys fit its map."""
     from ottla.storage.cleaning.cleaner import Cleaner
     from ottla.storage.cleaning.dirtiness import measure
     from ottla.storage.disk.os_files import OsFiles
@@ -191,7 +191,7 @@ def ottla_spark(suite: Suite, run: Run, command: str, *arguments: str) -> dict[s
 
 
 def judge_memory(suite: Suite, run: Run, command: str, watch: Any, took: str = "") -> None:
-    """Say what the processes took at most; judge it, if there was a JVM among them."""
+    """Report the peak memory of the processes; judge it, if a JVM was among them."""
     from .memory import DRIVER, JVM, WORKER
 
     highest, kinds = watch.highest(), (WORKER, JVM, DRIVER)
@@ -215,7 +215,7 @@ NOISE_BYTES = 64 << 20
 
 
 def judge_growth(suite: Suite, quarter: Run, whole: Run) -> None:
-    """Four times the keys take no more than what is promised: nothing, as soon as tasks are as large as they get."""
+    """Check that four times the keys take no more memory than documented: none, once tasks have their largest size."""
     for command, bytes_of_quarter in quarter.workers.items():
         grown = whole.workers[command] - bytes_of_quarter
         allowed = whole.bounds[command] - quarter.bounds[command] + NOISE_BYTES

@@ -1,4 +1,4 @@
-"""What the pipeline's modules say that a Python worker needs, as numbers."""
+"""The memory bounds of a Python worker that the pipeline's modules document, as numbers."""
 
 from ottla.pipeline.compaction import exchange
 from ottla.pipeline.records import key_hashes
@@ -11,7 +11,7 @@ MIB = 1 << 20
 BASE_BYTES = 170 * MIB
 """Python with PySpark, pyarrow and NumPy."""
 TRANSIT_BYTES = 64 * MIB
-"""What Spark hands over at once (spark.sql.execution.arrow.maxBytesPerBatch)."""
+"""The most that Spark passes at once (spark.sql.execution.arrow.maxBytesPerBatch)."""
 WINDOWS_BYTES = 96 * MIB
 """A window of 8 MiB on each side, its records as columns, and their strings."""
 
@@ -26,11 +26,11 @@ CHOOSE_ROW_BYTES = 130
 WRITE_KEY_BYTES = 24
 """`snapshot`, for each key of a part."""
 RECORD_BYTES = 62
-"""Of our records in a log file."""
+"""The size of one of this suite's records in a log file."""
 
 
 def worker_bounds(records: int, *, records_a_segment: int) -> dict[str, int]:
-    """Command -> the most that a worker may need for a log of so many records."""
+    """Return command -> the most memory that a worker may need for a log of this number of records."""
     entries = min(records, exchange.BUCKET_BYTES // BYTES_PER_SLOT)
     compact = max((SCAN_RECORD_BYTES + SCAN_KEY_BYTES) * records_a_segment, MERGE_ENTRY_BYTES * entries)
     verified = VERIFY_ROW_BYTES * max(

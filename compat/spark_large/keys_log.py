@@ -24,7 +24,7 @@ from ..support.logs.big_log import write_big_log
 TP = TopicPartition("large", 0)
 RECORDS_A_BATCH = 1_024
 UNIT = 16 * RECORDS_A_BATCH
-"""Numbers of keys are multiples of it."""
+"""The unit of the numbers of keys."""
 LZ4, LZ4_IN = 3, 10
 TAIL = b" a value of forty bytes."
 
@@ -39,12 +39,12 @@ def record_count(keys: int) -> int:
 
 
 def living(keys: int) -> int:
-    """Keys that have a value at the end."""
+    """Return the number of keys that have a value at the end."""
     return keys - keys // 16
 
 
 def newest_offsets(keys: int, numbers: Numbers) -> Numbers:
-    """Of these keys, of which none is deleted."""
+    """Return the newest offsets of these keys, none of which is deleted."""
     return np.where(numbers % 16 == 8, keys + numbers // 16, numbers)
 
 
@@ -54,7 +54,7 @@ def make_keys_log(data_dir: Path, keys: int, *, segment_bytes: int) -> None:
 
 
 def snapshot_faults(out: Path, keys: int) -> tuple[int, list[str]]:
-    """How many rows there are, and what is wrong with them."""
+    """Return the number of rows, and the errors."""
     seen, rows, faults = np.zeros(keys, np.bool_), 0, list[str]()
     for batch in ds.dataset(out, format="parquet").to_batches(columns=["key", "value", "partition", "offset"]):
         if not batch.num_rows:
@@ -127,7 +127,7 @@ def _digits(numbers: Numbers) -> NDArray[np.uint8]:
 
 
 def _numbers(column: pa.Array, length: int) -> Numbers:
-    """What the first 16 digits of each value say; all values are of this length."""
+    """Return the numbers in the first 16 digits of the values, which all have this length."""
     text = np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(-1, length)[:, :16]
     digits = np.where(text >= ord("a"), text - ord("a") + 10, text - ord("0")).astype(np.uint64)
     numbers: Numbers = (digits << _SHIFTS).sum(axis=1, dtype=np.uint64)

@@ -19,7 +19,7 @@ PSS_EVERY = 5
 
 JVM, WORKER, DRIVER, LAUNCHER = "JVM", "Python worker", "driver", "launcher"
 _KINDS = (
-    ("-Xmx128m -cp", LAUNCHER),  # of spark-submit: it works the command line out and is gone
+    ("-Xmx128m -cp", LAUNCHER),  # of spark-submit: it builds the command line and ends
     ("java", JVM),
     ("pyspark.daemon", WORKER),
     ("pyspark.sql.worker", WORKER),
@@ -28,7 +28,7 @@ _KINDS = (
 
 @dataclass
 class Peak:
-    """Of one process, in bytes."""
+    """The peak memory of one process, in bytes."""
 
     kind: str
     rss: int = 0
@@ -36,7 +36,7 @@ class Peak:
 
 
 class MemoryWatch:
-    """A context manager: looks at a process and its descendants from another thread until it is left."""
+    """A context manager that samples a process and its descendants from another thread."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -53,7 +53,7 @@ class MemoryWatch:
         self._thread.join()
 
     def highest(self) -> dict[str, Peak]:
-        """Kind -> the highest RSS and the highest PSS of any one process of it."""
+        """Return kind -> the highest RSS and the highest PSS of any one process of the kind."""
         found: dict[str, Peak] = {}
         for peak in list(self._peaks.values()):
             most = found.setdefault(peak.kind, Peak(peak.kind))
@@ -79,7 +79,7 @@ class MemoryWatch:
     def _look(self, process: psutil.Process, *, with_pss: bool) -> None:
         command = " ".join(process.cmdline())
         kind = next((kind for part, kind in _KINDS if part in command), DRIVER)
-        if process.pid != self._pid and kind == DRIVER:  # bash that starts the JVM, or what is about to become another
+        if process.pid != self._pid and kind == DRIVER:  # bash that starts the JVM, or a process before its exec
             return
         peak = self._peaks.setdefault((process.pid, process.create_time()), Peak(kind))
         peak.kind = kind

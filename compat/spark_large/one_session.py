@@ -39,7 +39,7 @@ class OneSession:
         self.watch.__exit__()
 
     def run(self, *arguments: str) -> dict[str, Any]:
-        """What a command prints as JSON. RuntimeError with what it says if it fails."""
+        """Return a command's JSON output. RuntimeError with its message if it fails."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(arguments) + "\n")
         self._process.stdin.flush()

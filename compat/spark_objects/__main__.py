@@ -1,4 +1,4 @@
-"""Copies of data directories in an S3 server: read, verified and snapshotted as the directories are, whatever goes wrong between.
+"""Copies of data directories in an S3 server: read, verified and snapshotted like the directories, with faults in between.
 
 python -m compat.spark_objects [--quick] [--part equal|gs|faults|refused|many|costs]
 """
@@ -36,7 +36,7 @@ BIG_BYTES, QUICK_BIG_BYTES = 256 << 20, 16 << 20
 STARTS, NOT_STARTED = 5, "Python worker failed to connect back"
 """Spark waits ten seconds for the Python that plans a stream, which imports PySpark first: on a busy machine it takes longer."""
 SECONDS_MAX = 15.0
-"""More for a refusal than for what is not refused: most of either is the start of Python."""
+"""The time limit of a refusal, most of which is the start of Python."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +98,7 @@ class Judge:
     # Parts
 
     def equal(self, _server: S3Server, proxy: FaultyProxy) -> None:
-        """What comes of a copy is what comes of the directory."""
+        """Check that a copy gives the same results as the directory."""
         from ottla.pipeline import jobs, latest, read, read_snapshot
 
         with _session() as spark:
@@ -209,7 +209,7 @@ class Judge:
         self.suite.note(f"faults of the last run: {happened}")
 
     def refused(self, server: S3Server, proxy: FaultyProxy) -> None:
-        """What a user mistypes is one line, within seconds."""
+        """Check that a user's mistake gets one line, within seconds."""
         proxy.region = REGION
         there, good = f"s3://{BUCKET}/small", _fs(proxy)
         away = {**good, "s3.endpoint_override": "http://127.0.0.1:1"}
@@ -278,7 +278,7 @@ class Judge:
         proxy.region = None
 
     def many(self, _server: S3Server, proxy: FaultyProxy) -> None:
-        """A log of 10 000 segments is planned from its listings."""
+        """Check that a log of 10 000 segments is planned from its listings."""
         from ottla.pipeline.objects.addresses import parse_fs_options
         from ottla.pipeline.source.reading import opened
         from ottla.pipeline.stores.reading_files import ReadingFiles
@@ -296,7 +296,7 @@ class Judge:
         )
 
     def costs(self, _server: S3Server, proxy: FaultyProxy) -> None:
-        """Requests and bytes for a GB of log."""
+        """Count the requests and bytes for a GB of log."""
         from ottla.pipeline.cli import main
 
         size_bytes = sum(path.stat().st_size for path in (self.big / "big-0").glob("*.log"))
@@ -400,7 +400,7 @@ def _write_big(data_dir: Path, size_bytes: int) -> None:
 
 
 def _write_many(small: Path, data_dir: Path, count: int) -> None:
-    """So many segments, each the first batch of the small log: a base offset is not among what a CRC covers."""
+    """Write `count` segments, each the first batch of the small log: the CRC does not cover the base offset."""
     from ottla.storage.disk import paths
     from ottla.storage.disk.checkpoints import OffsetCheckpoint
     from ottla.storage.disk.os_files import OsFiles

@@ -1,13 +1,13 @@
-"""A proxy before an S3 server that lets some requests fail, and counts them all.
+"""A proxy in front of an S3 server that makes some requests fail, and counts all.
 
     error        500 InternalError, and the request never reaches the server
-    slow down    503 SlowDown, likewise
+    slow down    503 SlowDown, without reaching the server
     reset        half of the body, then the connection is reset
     cut          half of the body, then the connection ends as if that were all
     slow         the body in small pieces, with pauses
     stall        half of the body, and then nothing for a while
 
-What fails is drawn by a seeded source of chance, so that a run can be repeated as far as threads allow.
+A seeded random generator selects the failures, so that a run can be repeated, apart from the order of threads.
 """
 
 import http.client
@@ -30,7 +30,10 @@ _HOP = ("connection", "keep-alive", "transfer-encoding", "content-length", "expe
 
 
 class FaultyProxy:
-    """Runs from `start` to `stop`. `faults` may be set anew at any time: name -> share of the requests, from 0 to 1."""
+    """A proxy that runs from `start` to `stop`.
+
+    `faults` may be replaced at any time: name -> share of the requests, from 0 to 1.
+    """
 
     def __init__(self, upstream: tuple[str, int], seed: int = 1) -> None:
         self.upstream = upstream
@@ -40,9 +43,9 @@ class FaultyProxy:
         None: they are not."""
         self.happened: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
-        """By kind: GET, HEAD, LIST, PUT, POST, DELETE."""
+        """Requests by kind: GET, HEAD, LIST, PUT, POST, DELETE."""
         self.bytes_out = 0
-        """Of bodies, to the client."""
+        """Bytes of bodies sent to the client."""
         self._chance = random.Random(seed)
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -71,7 +74,7 @@ class FaultyProxy:
             self.bytes_out = 0
 
     def drawn(self, kind: str) -> str | None:
-        """Counts a request; which fault it has."""
+        """Count a request, and return its fault, if any."""
         with self._lock:
             self.requests[kind] += 1
             at = self._chance.random()
@@ -94,7 +97,7 @@ class _Server(ThreadingHTTPServer):
     proxy: FaultyProxy
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone is no news."""
+        """Ignore the error of a client that has disconnected."""
 
 
 class _Handler(BaseHTTPRequestHandler):

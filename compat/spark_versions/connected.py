@@ -1,6 +1,6 @@
-"""What pipeline/README.md promises for Spark Connect, over a session of it with a server in this process: `connected.py FOLDER`.
+"""The features that pipeline/README.md promises for Spark Connect, with a server in this process: `connected.py FOLDER`.
 
-Prints a line of JSON for each thing looked at: [what, whether it holds, more]. The folder is empty at first.
+Prints a line of JSON for each check: [what, whether it holds, more]. The folder is empty at first.
 """
 
 import json
@@ -41,7 +41,7 @@ def main() -> None:
     os.environ["JAVA_HOME"] = str(java_home())
     session = SparkSession.builder.remote("local[2]").getOrCreate()
     say("the session is one of Connect", "connect" in type(session).__module__, f"Spark {session.version}")
-    session.conf.set(PUSHDOWN_CONF, "true")  # the option `pushdown` wants it, on any session that is not ours
+    session.conf.set(PUSHDOWN_CONF, "true")  # the option `pushdown` needs it on any session of a user
     register(session)
     register(session)
     say("register, twice", True)
@@ -76,7 +76,7 @@ def main() -> None:
         except UsageError as error:
             said = str(error)
             say(f"jobs.{name} says in a line what it needs", "Connect" in said and "\n" not in said, said)
-        except Exception as error:  # noqa: BLE001 - whatever else it says is no line of ours
+        except Exception as error:  # noqa: BLE001 - any other error has no line of Ottla
             say(f"jobs.{name} says in a line what it needs", False, f"{type(error).__name__}: {error}"[:300])
         else:
             say(f"jobs.{name} says in a line what it needs", False, "it went on")

@@ -1,7 +1,7 @@
 """`ottla-spark verify --bootstrap`: topics over the wire, on Spark's own Kafka connector.
 
-Right topics pass, and each planted fault is found and named with its key and offsets; what is asked wrongly is one line, soon.
-Spark runs in this process and its JVM, with two threads; the commands run on it as a user's would.
+Correct topics pass, and each planted error is found and named with its key and offsets; a wrong request gets one line, soon.
+Spark runs in this process and its JVM, with two threads; the commands run on it like a user's.
 """
 
 import os
@@ -46,11 +46,11 @@ SASL = (
     "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=u password=p;",
 )
 SOON_S = 60.0
-"""For a refusal; clients wait twenty seconds for an answer, and the machine may be busy."""
+"""The time limit of a refusal; clients wait twenty seconds for an answer, and the machine may be busy."""
 
 
 class Wire:
-    """The command, asked about one broker."""
+    """The command, for one broker."""
 
     def __init__(self, suite: Suite, bootstrap: str) -> None:
         self.suite, self.bootstrap = suite, bootstrap

@@ -1,4 +1,4 @@
-"""Topics with planted faults, and their neighbours without: written by librdkafka, which knows nothing of what judges them."""
+"""Topics with planted errors, and correct ones: written by librdkafka, which shares no code with the verifier."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from ..support.clients.steps import create_topic, produce_all, set_topic_configs
 
 HELD = {"cleanup.policy": "compact", "min.compaction.lag.ms": "9000000000000"}
-"""A compacted topic to which the broker's cleaner never comes."""
+"""The configs of a compacted topic that the broker's cleaner never cleans."""
 CLEANED = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.01"}
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -40,7 +40,7 @@ def left_below(bootstrap: str, topic: str) -> None:
 
 
 def in_transactions(bootstrap: str, topic: str) -> None:
-    """A marker at offset 2, behind a key that is there twice."""
+    """Write a marker at offset 2, after a key that exists twice."""
     create_topic(bootstrap, topic, configs=HELD)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-writer"})
     producer.init_transactions(30)
@@ -52,14 +52,14 @@ def in_transactions(bootstrap: str, topic: str) -> None:
 
 
 def without_keys(bootstrap: str, topic: str) -> None:
-    """Records without a key at 0 and 2, in a topic that is compacted since."""
+    """Write records without a key at offsets 0 and 2; only then set the topic to compact."""
     create_topic(bootstrap, topic)
     write(bootstrap, topic, [(None, "1"), ("a", "1"), (None, "2"), ("b", "1")])
     set_topic_configs(bootstrap, topic, cleanup_policy="compact")
 
 
 def grown_old(bootstrap: str, topic: str, *, faulty: bool) -> None:
-    """Five days of a topic, ten days ago; faulty with a key that is there twice (0, 1) and a tombstone (2) that nothing took."""
+    """Write five days of a topic, ten days ago; if faulty, with a duplicate key (0, 1) and a tombstone (2) that stayed."""
     create_topic(bootstrap, topic, configs=HELD, segment_ms=str(HOUR_MS), delete_retention_ms=str(DAY_MS))
     begin_ms = time.time_ns() // 1_000_000 - 10 * DAY_MS
     old: list[Record] = [("a", "1"), ("a", "2"), ("b", None)] if faulty else [("a", "2"), ("c", "1"), ("d", "1")]
@@ -83,7 +83,7 @@ MIRROR: Sequence[Record] = [
     ("same", "1", {"headers": [("h", b"2")]}),
     ("deleted", None),
 ]
-"""As a mirror may be: other offsets, superseded records and tombstones gone. A header differs."""
+"""A possible mirror: other offsets, superseded records and tombstones are gone. A header differs."""
 
 FAULTY: Mapping[str, tuple[Sequence[str | None], Sequence[str | None], str, str]] = {
     "missing there": (("1",), (), "a key is on both sides", "no record of it"),
@@ -93,16 +93,16 @@ FAULTY: Mapping[str, tuple[Sequence[str | None], Sequence[str | None], str, str]
     "lags there": (("1", "2"), ("1",), "the newest value of a key is the same on both sides", "a newer one"),
     "order": (("1", "2"), ("2", "1"), "the versions of a key have the same order on both sides", "in another order"),
 }
-"""Key -> its values here, there; the rule and what is said."""
+"""Key -> its values here and there, the rule and the message."""
 OF_VERSIONS: Mapping[str, tuple[Sequence[str | None], Sequence[str | None], str, str]] = {
     "order before": (("1", "2", "3"), ("2", "1", "3"), FAULTY["order"][2], "the same versions in another order"),
     "once too few": (("1", "2", "3"), ("1", "3"), "a key has as many versions on both sides", "is not on the other side"),
 }  # fmt: skip
-"""What only --every-version finds."""
+"""Errors that only --every-version finds."""
 
 
 def pair(bootstrap: str, here: str, there: str, keys: Mapping[str, tuple[Any, ...]]) -> None:
-    """Two topics of two partitions with these keys in the second, and one more that is the same on both sides."""
+    """Fill two topics of two partitions: these keys in the second partition, one more key that both sides have in the first."""
     for side, topic in enumerate((here, there)):
         create_topic(bootstrap, topic, partitions=2, configs=HELD)
         records: list[Record] = [("same", "1")] * (1 + side)

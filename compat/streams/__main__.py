@@ -1,8 +1,8 @@
 """A Kafka Streams application on the streams protocol (KIP-1071), exactly once, while its instances and the broker are killed.
 
 Two instances of two threads each (Application.java, Apache Kafka 4.3.1's own library) count words and join orders with a table,
-with standbys, in transactions. While they work, instances and the broker are killed with kill -9, and their changelogs are
-compacted. Then every word must have its count and every order its customer, once; no count may have come twice.
+with standbys, in transactions. During that instances and the broker are killed with kill -9, and their changelogs are
+compacted. In the end every word must have its count and every order its customer, once; no count may be repeated.
 """
 
 import random
@@ -77,7 +77,7 @@ class Run:
         self.produce("customers", [(f"k{n}", f"C{n}") for n in range(CUSTOMERS)])
         for number in range(INSTANCES):
             self.start(number)
-        # An order that overtook its customer would find nobody to be joined with.
+        # An order that is processed before its customer would find no customer to join with.
         self.until("the table is read", lambda: self.lag(("customers",)) == 0)
         victims = ["instance"] * self.kills + ["broker"] * (self.kills // 2)
         self.chance.shuffle(victims)
@@ -121,7 +121,7 @@ class Run:
         produce_all(self.broker.bootstrap, topic, ({"key": key, "value": value} for key, value in records))
 
     def lag(self, topics: tuple[str, ...]) -> int:
-        """How much of these topics the group has not committed yet."""
+        """Return the number of records of these topics that the group has not committed yet."""
         client = admin(self.broker.bootstrap)
         (answer,) = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(APPLICATION)]).values()
         committed = {(one.topic, one.partition): one.offset for one in answer.result(30).topic_partitions}
@@ -166,7 +166,7 @@ class Run:
         self.suite.equal("changelog after compaction", dict(self.words), kept)
 
     def changes(self) -> int:
-        """Each word that was read changed its count once."""
+        """Return the number of changes: each word that was read changed its count once."""
         return sum(self.words.values())
 
     def kept_of_changelog(self) -> int:

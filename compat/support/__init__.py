@@ -1,1 +1,1 @@
-"""What the suites share: the suite itself, others' test suites; brokers, clients and logs in folders of their own."""
+"""Shared code of the suites: the suite itself, other projects' test suites; brokers, clients and logs in folders."""

@@ -26,13 +26,13 @@ class Certificates:
         self.stranger = self.written("stranger", Authority(self.now_ms).issue("client"))
 
     def written(self, name: str, identity: Identity) -> Path:
-        """A file with key and certificate."""
+        """Return a file with key and certificate."""
         path = self.directory / f"{name}.pem"
         path.write_text(identity.key + identity.certificate)
         return path
 
     def broker_options(self, client_auth: str = "none") -> dict[str, str]:
-        """Of Ottla and Apache Kafka alike."""
+        """Return the TLS options, which Ottla and Apache Kafka have in common."""
         return {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.server),
@@ -42,6 +42,6 @@ class Certificates:
         }
 
     def librdkafka(self, client: Path | None = None) -> dict[str, str]:
-        """Client properties; `client` is the file to show."""
+        """Return client properties; `client` is the file to show."""
         shown = {} if client is None else {"ssl.certificate.location": str(client), "ssl.key.location": str(client)}
         return {"security.protocol": "SSL", "ssl.ca.location": str(self.ca), **shown}

@@ -1,4 +1,4 @@
-"""What became of the records of a share group: who received them when, what was said of them, and whether that goes together."""
+"""The deliveries of a share group's records: to which member, when, how acknowledged, and whether that is consistent."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -11,25 +11,25 @@ from .suite import Suite
 Place = tuple[int, int]
 """Partition and offset."""
 RECEIVED, ACCEPTED, REJECTED, RELEASED = "R", "A", "J", "X"
-"""The latter three: and told so."""
+"""Kinds of events. The last three are acknowledgements that the broker confirmed."""
 LOST, FAILED = "L", "F"
-"""What was said of it was refused; it failed, and may have been taken."""
+"""The acknowledgement was refused; it failed, and the broker may have accepted it."""
 FINAL = (ACCEPTED, REJECTED)
 SHOWN = 3
 
 
 class Event(NamedTuple):
-    """Something that was done with a record, or told of it."""
+    """An event of a record: a delivery or an acknowledgement."""
 
     nanoseconds: int
-    """Of the machine's monotonic clock."""
+    """The time by the machine's monotonic clock."""
     kind: str
     member: str
     """A name that no other member has, before or after it."""
     more: str
-    """How often it was delivered, or why it was refused."""
+    """The number of deliveries, or the reason of a refusal."""
     asked_ns: int | None = None
-    """Of what was received, when that was asked for, if it is known."""
+    """For a delivery, the time of the request, if known."""
 
     @property
     def since_ns(self) -> int:
@@ -42,21 +42,23 @@ class Deliveries:
     """All events of one group and topic.
 
     Args:
-        lock_ms: How long a record stays with who received it.
-        count_limit: After so many deliveries the broker gives a record up.
+        lock_ms: How long a record stays locked by its receiver.
+        count_limit: The number of deliveries after which the broker archives a record.
     """
 
     lock_ms: int
     count_limit: int
     events: defaultdict[Place, list[Event]] = field(default_factory=lambda: defaultdict(list))
     ended_ns: dict[str, int] = field(default_factory=dict)
-    """Since when a member may be gone that has not said so."""
+    """Member -> the time after which it may have ended, if it has not reported that."""
     away_ns: list[tuple[int, int]] = field(default_factory=list)
-    """From when to when the broker may have been away."""
+    """The times between which the broker may have been away."""
 
     def judge(self, suite: Suite, ends: Mapping[int, int]) -> None:
-        """Every record up to these offsets (exclusive) by partition was accepted or rejected by somebody, none came again after
-        that, and none twice without a reason."""
+        """Check every record up to these offsets (exclusive) by partition.
+
+        Each was accepted or rejected by a member, none was delivered again after that, and none twice without a reason.
+        """
         events = {place: sorted(found) for place, found in self.events.items()}
         places = [(partition, offset) for partition, end in ends.items() for offset in range(end)]
         suite.equal("records that were never received", [], [each for each in places if each not in events][:5])
@@ -88,7 +90,7 @@ class Deliveries:
         )
 
     def may_be_ended(self, found: Iterable[Event]) -> bool:
-        """Whether who received it last may have been told, and been gone before it could say so; or its answer was lost."""
+        """Return whether the last receiver may have acknowledged the record: it ended before its report, or lost its answer."""
         received = [each for each in found if each.kind == RECEIVED]
         if not received or int(received[-1].more) >= self.count_limit:
             return False
@@ -97,8 +99,8 @@ class Deliveries:
         return (not told and last.member in self.ended_ns) or any(each.kind == FAILED for each in told)
 
     def cause(self, found: list[Event], one: Event, following: Event) -> str | None:
-        """Why a record came a second time."""
-        # Who released it is told so when somebody else may have it already.
+        """Return the reason of a record's second delivery."""
+        # The answer to a release may arrive when another member already has the record.
         told = [each for each in found if each.member == one.member and each.nanoseconds > one.nanoseconds]
         told = told[: next((at for at, each in enumerate(told) if each.kind == RECEIVED), len(told))]
         if any(each.kind == RELEASED for each in told):
@@ -114,7 +116,7 @@ class Deliveries:
         return None
 
     def came_after_its_end(self, found: list[Event]) -> bool:
-        """Whether a record was received again after it was accepted or rejected."""
+        """Return whether a record was received again after it was accepted or rejected."""
         end = next((each for each in found if each.kind in FINAL), None)
         if end is None:
             return False
@@ -122,7 +124,7 @@ class Deliveries:
         return any(not self.may_be_fetched_before(end, each, found) for each in again)
 
     def may_be_fetched_before(self, end: Event, again: Event, found: list[Event]) -> bool:
-        """Whether a member may have fetched the second copy of a record before the broker accepted the first.
+        """Return whether a member may have fetched the second copy of a record before the broker accepted the first.
 
         A member that has records of a broker which is killed fetches from the next one before it acknowledges: so it has them a
         second time, and that broker takes its acknowledgement. The Java client keeps either copy for a later poll.

@@ -19,7 +19,7 @@ def run(command: list[str | Path], cwd: Path, env: dict[str, str] | None = None)
 
 
 def empty_environment(folder: Path) -> Path:
-    """A virtual environment with pip alone; returns its Python."""
+    """Create a virtual environment with pip alone; return its Python."""
     venv.create(folder, with_pip=True)
     return folder / "bin" / "python"
 
@@ -37,6 +37,6 @@ def need_package_index(python: Path, folder: Path) -> None:
 
 
 def copy_of_source(folder: Path) -> Path:
-    """The source tree as it is delivered; a build leaves nothing in the checkout."""
+    """Copy the source tree as it is delivered, so that a build leaves no files in the checkout."""
     shutil.copytree(ROOT, folder, symlinks=True, ignore=NOT_SOURCE)
     return folder

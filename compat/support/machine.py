@@ -1,4 +1,4 @@
-"""Whether other programs computed meanwhile: what a wall time says only if they did not."""
+"""Whether other programs used the processors during a measurement: only if not, a wall time is meaningful."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from pathlib import Path
 import psutil
 
 QUIET_PART = 0.1
-"""Of all processors' time. The kernel counts in hundredths of a second: over less than a quarter of a second this is its grain."""
+"""A share of all processors' time.
+
+The kernel counts in hundredths of a second, so over less than a quarter of a second this is the resolution.
+"""
 TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
 class Machine:
-    """From when it is made: how much of the processors somebody else had, by /proc/stat; a hypervisor's other guests, too.
+    """The other programs' share of the processors since this object was made, by /proc/stat; a hypervisor's other guests count.
 
-    Ours is what this process, those it started and those they started used, if they have not ended unseen.
+    The rest is the CPU time of this process, its children and their children, unless they ended unnoticed.
     """
 
     def __init__(self) -> None:
         self._begun = time.monotonic(), _busy_s(), _ours_s()
 
     def others_part(self) -> float | None:
-        """Of all processors' time since then; None where the system does not tell."""
+        """Return the others' share of all processors' time since then; None if the system does not report it."""
         begun_s, busy_s, ours_s = self._begun
         now = _busy_s()
         if now is None or busy_s is None:
@@ -32,13 +35,13 @@ class Machine:
         return max(0.0, others_s) / ((time.monotonic() - begun_s) * (os.cpu_count() or 1))
 
     def is_quiet(self) -> bool:
-        """Whether others had hardly anything."""
+        """Return whether other programs had hardly any CPU time."""
         part = self.others_part()
         return part is not None and part <= QUIET_PART
 
 
 def _busy_s() -> float | None:
-    """What all processors did other than to idle or to wait for a disk: user, nice, system, irq, softirq, steal."""
+    """Return the time that all processors were neither idle nor waiting for a disk: user, nice, system, irq, softirq, steal."""
     file = Path("/proc/stat")
     if not file.exists():
         return None

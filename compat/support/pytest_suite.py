@@ -1,4 +1,4 @@
-"""Somebody's own pytest suite as checks of ours: run in a tree of its own, held to a list of expected failures.
+"""The pytest suite of another project as checks: run in a tree of its own, against a list of expected failures.
 
 A list has lines `FILE::TEST  reason`, the test without its parameters; an entry that no longer fails fails the suite.
 """
@@ -64,14 +64,14 @@ def _outcome(case: ElementTree.Element) -> Outcome:
 
 
 def entries_of(file: Path) -> dict[str, str]:
-    """`FILE::TEST` -> reason."""
+    """Return `FILE::TEST` -> reason."""
     lines = file.read_text().splitlines()
     entries = [line.split(None, 1) for line in lines if line and not line.startswith("#")]
     return {name: reason.strip() for name, reason in entries}
 
 
 def judge(suite: Suite, name: str, outcomes: list[Outcome], expected: dict[str, str]) -> None:
-    """One check a test of the file `name`; a test of `expected` may fail, and must."""
+    """Note one check a test of the file `name`; a test of `expected` may fail, and must."""
     failed_as_expected = set()
     for test, status, message in outcomes:
         entry = f"{name}::{test.partition('[')[0]}"

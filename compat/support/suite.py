@@ -1,8 +1,8 @@
-"""One suite: its arguments, its checks, its last line.
+"""One suite: its arguments, its checks, its summary line.
 
-Every suite prints `ok` or `FAIL` for each thing it looked at and ends with the line
+Every suite prints `ok` or `FAIL` for each check and ends with the line
 `N passed, N failed, N skipped`, which `compat.run` reads. Exit codes: 0 all passed, 1 something
-failed, 77 not run (the last line then says `not run: needs X`).
+failed, 77 not run (the last line is then `not run: needs X`).
 """
 
 import argparse
@@ -16,12 +16,12 @@ NOT_RUN = 77
 
 
 class NotRunError(Exception):
-    """This machine lacks something that the suite needs; the text says what."""
+    """This machine lacks something that the suite needs; the text names it."""
 
 
 @dataclass
 class Options:
-    """What the caller asked for.
+    """The caller's options.
 
     broker: HOST:PORT of a running broker, or None to start one.
     against: which broker to start, `ottla` or `apache-kafka`.
@@ -65,7 +65,7 @@ class Suite:
         self._print(f"skip {what}: {reason}")
 
     def note(self, text: str) -> None:
-        """A line for the reader that is not a check."""
+        """Print a line for the reader that is not a check."""
         self._print(f"     {text}")
 
     def _print(self, line: str) -> None:
@@ -85,9 +85,9 @@ def run_suite(
     doc: str | None = None,
     more_arguments: Callable[[argparse.ArgumentParser], None] | None = None,
 ) -> int:
-    """Parse arguments, run `body`, turn its outcome into an exit code.
+    """Parse arguments, run `body`, and return the exit code of its outcome.
 
-    An exception out of `body` is one more failed check; NotRunError says that nothing was judged.
+    An exception out of `body` is one more failed check; NotRunError means that nothing was judged.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m compat.{name}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter

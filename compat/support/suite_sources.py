@@ -1,6 +1,6 @@
-"""Others' test suites that no package index holds: the user says where their sources are.
+"""Test suites of other projects that no package index has: the user names their sources.
 
-`SUITE_SRC_<NAME>` names one checkout. `SUITE_SRC` is one too, or a folder of several, each under its repository's name.
+`SUITE_SRC_<NAME>` names one checkout. `SUITE_SRC` is one as well, or a folder of several, each under its repository's name.
 """
 
 import os
@@ -10,7 +10,7 @@ from .suite import NotRunError
 
 
 def suite_sources(name: str, repository: str, marker: str) -> Path:
-    """The folder of the checkout of `repository` (OWNER/NAME), told by the file `marker` that it holds.
+    """Return the folder of a checkout of `repository` (OWNER/NAME), recognised by the file `marker` in it.
 
     Raises:
         NotRunError: Neither `SUITE_SRC_<NAME>` nor `SUITE_SRC` leads to it.

@@ -1,7 +1,7 @@
-"""50 000 damaged handshakes and records of TLS, slow handshakes, renegotiation and wrong certificates: the broker serves on.
+"""50 000 damaged TLS handshakes and records, slow handshakes, renegotiation and wrong certificates: the broker stays up.
 
-Nothing of them is held or leaked: connections, descriptors and memory are afterwards what they were, no error of our own is in the
-log, and clients on a plain listener of the same broker wait for nobody.
+None of them leaks resources: connections, descriptors and memory are the same afterwards. The log has no internal error, and
+clients on a plain listener of the same broker are not delayed.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 class Look:
-    """At one broker, whose TLS listener is at `address`."""
+    """The checks of one broker, whose TLS listener is at `address`."""
 
     def __init__(
         self, suite: Suite, broker: OttlaProcess, address: tuple[str, int], certificates: Certificates
@@ -86,7 +86,7 @@ class Look:
         self.process = psutil.Process(broker.process.pid)
 
     def is_served(self, client: Path | None) -> bool:
-        """Whether an ordinary producer with this certificate gets a record through."""
+        """Return whether an ordinary producer with this certificate gets a record through."""
         context = ssl.create_default_context(cafile=str(self.certificates.ca))
         if client is not None:
             context.load_cert_chain(client)
@@ -123,11 +123,11 @@ class Look:
         self.suite.check("renegotiation is refused", "no renegotiation" in told.lower(), told[-200:].strip())
 
     def held(self) -> int:
-        """Descriptors of the broker."""
+        """Return the number of the broker's descriptors."""
         return int(self.process.num_fds())
 
     def settled(self, before: int) -> int:
-        """The same, once connections that were closed on our side have gone there, too."""
+        """Return the broker's descriptors after it has closed the connections that the client has closed."""
         until_s = time.monotonic() + 15
         while (held := self.held()) > before and time.monotonic() < until_s:
             time.sleep(0.2)
@@ -160,7 +160,7 @@ class Look:
             self.suite.note(f"the longest wait of somebody else: {told}")
 
     def handshakes_are_slow(self) -> None:
-        """Clients that say nothing, or a byte now and then, are gone after ten seconds, and keep nobody."""
+        """Check that clients that send little or nothing are closed after ten seconds and delay no other client."""
         hello = _hello()
         with ExitStack() as open_ones:
             started_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""A client of TLS that comes to terms with a listener up to some point, and damages what it says then."""
+"""A TLS client that completes the handshake up to some point, and then damages its data."""
 
 import random
 import socket
@@ -8,7 +8,7 @@ from pathlib import Path
 from .damage import damaged
 
 PATIENCE_S = 0.01
-"""For what may rightly be waited for."""
+"""The time to wait for an answer that may rightly be missing."""
 VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 FLIGHTS = 4
 """The hello, the end of the handshake, and requests."""
@@ -17,7 +17,7 @@ REQUESTS = b"\0\0\0\x0a\0\x12\0\0\0\0\0\1\xff\xff" * 2
 
 
 class Attacker:
-    """Everything that it does comes from `rng`, but for the random numbers of TLS itself."""
+    """A client whose every choice comes from `rng`, except TLS's own random numbers."""
 
     def __init__(self, rng: random.Random, address: tuple[str, int], ca: Path, client: Path) -> None:
         self._rng = rng
@@ -25,7 +25,7 @@ class Attacker:
         self._contexts = [_context(version, ca, client) for version in VERSIONS]
 
     def attack(self) -> str:
-        """One connection; what became of it: `refused`, `closed`, `answered`, or `left waiting`."""
+        """Open one connection and return its outcome: `refused`, `closed`, `answered`, or `left waiting`."""
         rng = self._rng
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = rng.choice(self._contexts).wrap_bio(incoming, outgoing, server_hostname="localhost")
@@ -49,7 +49,7 @@ class Attacker:
                         if is_damaged:
                             sock.settimeout(PATIENCE_S)
                     if is_secured and (flight < damaged_flight or not said):
-                        continue  # it is our turn again
+                        continue  # it is the client's turn again
                     data = sock.recv(1 << 16)
                     if not data:
                         return "closed"

@@ -8,7 +8,7 @@ BYTES_MAX = 64 << 10
 
 
 def records(data: bytes) -> list[bytes]:
-    """The records that `data` consists of; what is cut short at its end is one, too."""
+    """Return the records in `data`; a record that is cut short at the end counts as one."""
     found = []
     while data:
         size = HEADER_BYTES + int.from_bytes(data[3:5], "big")
@@ -115,7 +115,7 @@ DAMAGES: tuple[Callable[[random.Random, bytes], bytes], ...] = (
 
 
 def damaged(rng: random.Random, data: bytes) -> bytes:
-    """`data`, changed in one or two ways; at most BYTES_MAX of it."""
+    """Return `data`, changed in one or two ways; at most BYTES_MAX of it."""
     for _ in range(rng.choice((1, 1, 2))):
         if data:
             data = rng.choice(DAMAGES)(rng, data)

@@ -1,8 +1,9 @@
-"""The source distribution and the wheel built from it, in empty environments: what is in them, what they bring along, and that
-it serves, by `pip`, `uvx` and `pipx run`. The same without a compiler, where the cleaner's kernel runs interpreted.
+"""The source distribution and the wheel built from it, in empty environments: their files, dependencies, and a running broker.
 
-Builds from a copy of the source tree, so the checkout stays clean, and installs with nothing but the package index. The clients
-run in our own environment, the broker in the empty one.
+The suite installs them by `pip`, `uvx` and `pipx run`, and also without a compiler, when the cleaner's kernel runs interpreted.
+
+It builds from a copy of the source tree, so the checkout stays clean, and installs only from the package index. The clients
+run in the suite's environment, the broker in the empty one.
 """
 
 import os
@@ -35,7 +36,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def build_sdist(suite: Suite, folder: Path) -> Path | None:
-    """The source distribution, by the backend in an environment of its own."""
+    """Return the source distribution, by the backend in an environment of its own."""
     source = copy_of_source(folder / "source")
     done = run([sys.executable, "-m", "build", "--sdist", "--outdir", folder, source], cwd=folder)
     if not suite.check("a source distribution is built", done.returncode == 0, done.stderr[-300:]):
@@ -47,7 +48,7 @@ def build_sdist(suite: Suite, folder: Path) -> Path | None:
 
 
 def build_wheel(suite: Suite, python: Path, sdist: Path, folder: Path) -> Path | None:
-    """What pip makes of the source distribution alone."""
+    """Build a wheel with pip from the source distribution alone."""
     done = pip(python, "wheel", "--no-deps", "-w", folder, sdist, cwd=folder)
     wheel = next(folder.glob("ottla-*-cp311-abi3-*.whl"), None)
     if (
@@ -94,7 +95,7 @@ def without_installing(suite: Suite, wheel: Path, folder: Path) -> None:
 
 
 def without_compiler(suite: Suite, sdist: Path, folder: Path) -> None:
-    """As on a machine where no wheel fits and no compiler is."""
+    """Install as on a machine without a compiler that no wheel fits."""
     python = empty_environment(folder / "venv-slow")
     done = pip(python, "install", "--no-cache-dir", sdist, cwd=folder, env=NO_COMPILER)
     suite.check("pip installs it from source without a compiler", done.returncode == 0, done.stderr[-300:])

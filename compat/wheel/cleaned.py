@@ -1,4 +1,4 @@
-"""A log is written, cleaned and read by the Ottla of this Python: exit code 0 if each newest value is there.
+"""Writes, cleans and reads a log with the Ottla of this Python: exit code 0 if each newest value exists.
 
 It imports nothing else, so that it runs wherever Ottla is installed.
 """

@@ -1,4 +1,4 @@
-"""What has to work with an installed Ottla, wherever it is installed: steps that the suites of this folder share."""
+"""The steps that must work with an installed Ottla, wherever it is installed; the suites of this folder share them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ class Dev(InstalledOttla):
 def works(
     suite: Suite, where: str, python: Sequence[str | Path], ottla: Sequence[str | Path], kind: str, cwd: Path
 ) -> None:
-    """A kernel of this kind; a log that it cleans in a thread; and `ottla serve`, with librdkafka of our own environment."""
+    """Check a kernel of this kind, a log that it cleans in a thread, and `ottla serve` with this environment's librdkafka."""
     version = run([*ottla, "--version"], cwd)
     suite.check(f"{where}: its kernel is {kind}", f"({kind} " in version.stdout, version.stdout + version.stderr[-500:])
     done = run([*python, CLEANED], cwd)

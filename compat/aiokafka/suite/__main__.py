@@ -1,6 +1,6 @@
-"""aiokafka's own tests that talk to a broker, from a checkout that the user names (`SUITE_SRC`).
+"""aiokafka's own tests that need a broker, from a checkout that the user names (`SUITE_SRC`).
 
-They are held to `expected_failures.txt`. What is not run, and why, stands in README.md.
+`expected_failures.txt` lists the failures that are accepted. README.md says which tests are not run, and why.
 """
 
 import shutil
@@ -79,9 +79,9 @@ def body(suite: Suite, options: Options) -> None:
 
 @contextmanager
 def started(options: Options, certificates: Path) -> Iterator[tuple[BrokerProcess | RunningBroker, str, str]]:
-    """A broker, and the addresses of its listeners with TLS and with SASL; none of one that runs already.
+    """Start a broker, and return the addresses of its TLS and SASL listeners; none for a running broker.
 
-    Those for TLS come into the new folder `certificates`.
+    The new folder `certificates` gets the files for TLS.
     """
     if options.broker:
         yield RunningBroker(options.broker), "", ""

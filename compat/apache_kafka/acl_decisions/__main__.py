@@ -1,8 +1,8 @@
-"""Decisions of Ottla's authorizer beside those of Apache Kafka 4.3.1's own class, on random entries.
+"""Decisions of Ottla's authorizer compared with those of Apache Kafka 4.3.1's own class, on random ACLs.
 
-Each set of entries is small and its names, principals and hosts are few, so that they meet: prefixes of one another, `*` in
-each of its meanings, denials under what is allowed. Of each set some decisions are asked, among them those about any resource
-of a type (`authorizeByResourceType`), super users and brokers that allow what no entry speaks of included.
+Each set of ACLs is small and has few names, principals and hosts, so that they overlap: prefixes of one another, `*` in each of
+its meanings, denials within allowed names. For each set some decisions are compared, among them those about any resource of a
+type (`authorizeByResourceType`). Super users are included, and brokers that allow operations without ACLs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ JAVA = Path(__file__).parent / "Decisions.java"
 TYPES = [ResourceType.TOPIC, ResourceType.TOPIC, ResourceType.GROUP, ResourceType.USER]
 NAMES = ["*", "**", "a", "ab", "abc", "abd", "b", "h", "hardcode", "hard", "a*", "é", "éa", "User:alice", "-", "zz"]
 ASKED_FOR = [each for each in NAMES if each == "*" or not each.startswith("*")]
-"""Not names that begin with a star: there Apache Kafka passes over the entries for every name, denials included."""
+"""Without names that begin with a star: for these Apache Kafka ignores the ACLs for every name, denials included."""
 PRINCIPALS = ["User:alice", "User:bob", "User:*", "Group:alice", "User:a:b", "User:root"]
 ASKING = ["User:alice", "User:bob", "User:a:b", "User:root", "Group:alice"]
 HOSTS = ["*", "*", "10.0.0.1", "10.0.0.2", "0:0:0:0:0:0:0:1", "::1"]
@@ -39,7 +39,7 @@ OPERATIONS = [each for each in AclOperation if each > AclOperation.ANY]
 ASKED = [each for each in OPERATIONS if each is not AclOperation.ALL]
 
 Asked: TypeAlias = tuple[list[str], bool]
-"""A line to Apache Kafka, and what Ottla says to it."""
+"""A line to Apache Kafka, and Ottla's decision for it."""
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -73,7 +73,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def conversation(rng: random.Random) -> Iterator[tuple[list[str], bool | None]]:
-    """A set of entries and decisions about them: lines, and what Ottla says to those that ask."""
+    """Yield a set of ACLs and decisions about them: lines, and Ottla's decisions for those that ask."""
     super_users = ["User:root"] if rng.random() < 0.2 else []
     default = rng.random() < 0.2
     ottla = Authorizer(super_users, allow_if_no_acl=default)
@@ -122,7 +122,7 @@ def conversation(rng: random.Random) -> Iterator[tuple[list[str], bool | None]]:
 
 
 def decisions(lines: list[list[str]]) -> list[bool]:
-    """What Apache Kafka says to the lines that ask."""
+    """Return Apache Kafka's decisions for the lines that ask."""
     command = ["java", "-Xmx512m", "-cp", f"{jars()}/*", str(JAVA)]
     told = "".join("\t".join(line) + "\n" for line in lines)
     done = subprocess.run(command, input=told.encode(), capture_output=True, check=False)
@@ -132,7 +132,7 @@ def decisions(lines: list[list[str]]) -> list[bool]:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--sets", type=int, default=5_000, help="so many sets of entries")
+    parser.add_argument("--sets", type=int, default=5_000, help="number of sets of ACLs")
     parser.add_argument("--seed", type=int, default=1)
 
 

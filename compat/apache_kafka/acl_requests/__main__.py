@@ -1,6 +1,6 @@
 """Requests about ACLs and delegation tokens, good and bad ones, to Ottla and to Apache Kafka 4.3.1: equal answers.
 
-Both have the same users, who log in by SASL PLAIN, and take whoever comes over the plain listener for a super user.
+Both have the same users, who log in by SASL PLAIN. Both treat every client of the plain listener as a super user.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OWNER, RENEWER, OTHER = NAMES[:3]
 HOUR_MS = 3_600_000
 MIN, MAX = -(2**63), 2**63 - 1
 HOLDS_S = 2.0
-"""Until Apache Kafka's broker knows what its controller was told."""
+"""The time until Apache Kafka's broker has the controller's update."""
 
 CREATIONS: dict[str, list[dict[str, Any]]] = {
     "one": [{}],
@@ -126,7 +126,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def asked(kind: type[BrokerProcess]) -> Answers:
-    """What a broker of this kind answers to everything here, by the question."""
+    """Return the answers of a broker of this kind to all questions, by question."""
     with broker(kind) as (plain, sasl):
         return dict([*_of_acls(plain), *_of_tokens(plain, sasl)])
 

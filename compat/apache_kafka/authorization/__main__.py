@@ -1,9 +1,9 @@
-"""Which right opens what: every API in every version, asked by users with no right, one right and a few, at Apache Kafka
-4.3.1 and at Ottla.
+"""The requests that ACL operations allow: every API in every version, at Apache Kafka 4.3.1 and at Ottla.
 
-`--record` writes what Apache Kafka answers to `tests/support/authorization/apache_kafka.json`. Without it Ottla is asked the
-same over the wire, with users that have logged in, and each difference is a failure unless it is named. All are asked while the feature
-`share.version` is 0; with `--share` those about share groups while it is 1.
+The users have no right, one right or a few. `--record` writes Apache Kafka's answers to
+`tests/support/authorization/apache_kafka.json`. Without it the same requests are sent to Ottla by authenticated users, and each
+difference is a failure unless it is listed. The feature `share.version` is 0; with `--share` requests about share groups are
+sent while it is 1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .asking import LoggedIn, grant, options
 
 PAUSE_S = 0.02
 GRANTED_S = 2.0
-"""Until every right that was given holds, with time to spare."""
+"""The time until every granted right is in effect, with a margin."""
 CLOSED = "closed"
 UNSAFE_DOWNGRADE = 3
 DIFFERENCES_SHOWN = 40
@@ -65,7 +65,7 @@ def body(suite: Suite, options_: Options) -> None:
 
 @contextmanager
 def broker(kind: type[BrokerProcess], share_version: int = 0) -> Iterator[tuple[str, str]]:
-    """Its plain address, at which everybody is a super user, and the one where users log in."""
+    """Yield the plain address, at which everybody is a super user, and the one where users log in."""
     sasl = f"127.0.0.1:{free_port()}"
     process: BrokerProcess
     if kind is OttlaProcess:
@@ -86,7 +86,7 @@ def broker(kind: type[BrokerProcess], share_version: int = 0) -> Iterator[tuple[
 
 
 def _lower(bootstrap: str) -> None:
-    """Have share groups refused, as by Apache Kafka when it was asked."""
+    """Disable share groups, as they were at Apache Kafka during the recording."""
     update = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=UNSAFE_DOWNGRADE)
     client = Client(*_address(bootstrap), timeout_s=60)
     answer = client.ask(UpdateFeaturesRequest(feature_updates=(update,)), 2)
@@ -96,7 +96,7 @@ def _lower(bootstrap: str) -> None:
 
 
 async def ask_all(plain: str, sasl: str, users: list[str], questions: list[Question]) -> dict[Asked, Any]:
-    """Every answer, reduced to what is compared."""
+    """Return every answer, reduced to the compared parts."""
     admin = Client(*_address(plain), timeout_s=60)
 
     async def ask(request: Any, version: int) -> Any:
@@ -146,8 +146,10 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _more(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--record", action="store_true", help="write down what Apache Kafka answers")
-    parser.add_argument("--share", action="store_true", help="only what is about share groups, while they are served")
+    parser.add_argument("--record", action="store_true", help="record Apache Kafka's answers")
+    parser.add_argument(
+        "--share", action="store_true", help="only requests about share groups, with the feature enabled"
+    )
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class LoggedIn(Client):
 
 
 def options() -> dict[str, str]:
-    """Options of a broker that knows all users, and takes whoever comes over its plain listener for a super user."""
+    """Return the options of a broker that knows all users and treats every client of its plain listener as a super user."""
     users = " ".join(f'user_{name}="{PASSWORD}"' for name in USERS)
     return {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

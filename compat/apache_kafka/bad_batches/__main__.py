@@ -1,8 +1,8 @@
-"""Batches that no client should send: what Apache Kafka 4.3.1 answers, and what it stores; and what Ottla does.
+"""Invalid batches: Apache Kafka 4.3.1's answers and stored headers, compared with Ottla's.
 
-The table is sent over a bare socket, each batch on its own. Apache Kafka's answers are recorded (`--record`) in
-`tests/storage/data/bad_batches.json`, which `tests/storage/produce/test_bad_batches.py` goes through without a socket. Where
-Ottla is meant to differ stands in `bad_batches_meant.json` beside it, with the reason.
+The batches of the table are sent over a bare socket, each on its own. Apache Kafka's answers are recorded (`--record`) in
+`tests/storage/data/bad_batches.json`, which `tests/storage/produce/test_bad_batches.py` checks without a socket. Intended
+differences of Ottla are in `bad_batches_meant.json` next to it, with their reasons.
 """
 
 import argparse
@@ -59,12 +59,12 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def differences() -> dict[str, str]:
-    """Name of a batch that Ottla alone refuses with INVALID_RECORD -> why."""
+    """Return the name of a batch that Ottla alone refuses with INVALID_RECORD -> why."""
     return {name: entry["why"] for entry in json.loads(MEANT.read_text()) for name in entry["batches"]}
 
 
 def send_all(broker: BrokerProcess, now_ms: int) -> dict[str, Any]:
-    """Name -> error code, indexes of the records named, and of an accepted batch the fields that may have changed."""
+    """Return name -> error code, indexes of the records named, and of an accepted batch the fields that may have changed."""
     for topic, configs in TOPICS.items():
         create_topic(broker.bootstrap, topic)
         if configs:
@@ -82,7 +82,7 @@ def send_all(broker: BrokerProcess, now_ms: int) -> dict[str, Any]:
 
 
 def answer_of(response: bytes, topic: str) -> tuple[int, list[int]]:
-    """Error code and the indexes of the records named, of the only partition in a Produce v8 response."""
+    """Return error code and the indexes of the records named, of the only partition in a Produce v8 response."""
     at = 4 + 2 + len(topic) + 4
     _, code, _, _, _, count = struct.unpack_from(">ihqqqi", response, at)
     at += 34
@@ -95,7 +95,7 @@ def answer_of(response: bytes, topic: str) -> tuple[int, list[int]]:
 
 
 def stored_header(broker: BrokerProcess, topic: str, now_ms: int) -> dict[str, int]:
-    """Of the newest batch on the disk."""
+    """Return the header of the newest batch on the disk."""
     *_, last = batch_headers(segments(broker.partition_dir(topic))[-1])
     newest = last.max_timestamp - now_ms if abs(last.max_timestamp - now_ms) < 1 << 40 else last.max_timestamp
     return {
@@ -107,7 +107,7 @@ def stored_header(broker: BrokerProcess, topic: str, now_ms: int) -> dict[str, i
 
 
 def more_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--record", action="store_true", help="with --against apache-kafka: write down what it answers")
+    parser.add_argument("--record", action="store_true", help="with --against apache-kafka: record its answers")
 
 
 if __name__ == "__main__":

@@ -50,22 +50,22 @@ def block(rows: list[Row]) -> bytes:
 
 @dataclass(frozen=True)
 class Case:
-    """One batch and where it goes; all that is not given is as it should be."""
+    """One batch and its topic; every value that is not given is valid."""
 
     records: bytes
     count: int = 3
     topic: str = "plain"
-    """Which of `TOPICS`."""
+    """The topic's name in `TOPICS`."""
     behind_ms: int = 0
-    """How long ago the base timestamp was."""
+    """The age of the base timestamp."""
     base_timestamp: int | None = None
     max_timestamp_delta: int = 5
     attributes: int = 0
     is_packed: bool = False
-    """The records are what is sent, not what is to be packed."""
+    """`records` are the bytes to send, without compression."""
 
     def batch(self, codec: int, now_ms: int) -> bytes:
-        """The batch as it goes over the wire, with a right CRC."""
+        """Return the batch as sent, with a correct CRC."""
         payload = gzip.compress(self.records, mtime=0) if codec and not self.is_packed else self.records
         base = now_ms - self.behind_ms if self.base_timestamp is None else self.base_timestamp
         newest = base + self.max_timestamp_delta
@@ -86,13 +86,13 @@ TOPICS: dict[str, dict[str, str]] = {
 
 
 def _with(at: int, what: bytes, *, instead_of: int = 1) -> bytes:
-    """The first record of ROWS with other bytes at `at`, its own length not counted, then the others."""
+    """Return the records of ROWS with other bytes at `at` in the first one; its length prefix does not count for `at`."""
     first = record(ROWS[0])
     return first[: at + RECORD_LENGTH] + what + first[at + RECORD_LENGTH + instead_of :] + block(ROWS[1:])
 
 
 def _refitted(at: int, what: bytes, *, instead_of: int) -> bytes:
-    """The same, with a length that is right again."""
+    """Return the records of ROWS with `what` in the first one, like `_with`, and with its length corrected."""
     body = record(ROWS[0])[RECORD_LENGTH:]
     body = body[:at] + what + body[at + instead_of :]
     return varint(len(body)) + body + block(ROWS[1:])
@@ -188,7 +188,7 @@ Builder = Callable[[int], bytes]
 
 
 def table() -> dict[str, tuple[str, Builder]]:
-    """Name -> (topic, from the time now to the batch), every case in every codec."""
+    """Return name -> (topic, from the time now to the batch), every case in every codec."""
     return {
         f"{name} ({codec_name})": (case.topic, partial(case.batch, codec))
         for name, case in CASES.items()

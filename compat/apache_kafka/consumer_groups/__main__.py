@@ -1,9 +1,9 @@
-"""Consumer groups of Ottla and of Apache Kafka 4.3.1, asked the same: random lives of groups.
+"""Consumer groups of Ottla and of Apache Kafka 4.3.1, with the same random requests over the life of each group.
 
-Both brokers get each request and their answers are compared: ConsumerGroupHeartbeat of dynamic and static members that
-join, stay, give up partitions, leave, come back, name wrong epochs or own what is not theirs; subscriptions by name and
-by regular expression; topics that come, grow and go; ConsumerGroupDescribe, DescribeGroups, ListGroups, DeleteGroups;
-OffsetCommit, OffsetFetch and OffsetDelete. The assignor is `range`, as for `uniform` the two break ties otherwise.
+Both brokers get each request and their answers are compared: ConsumerGroupHeartbeat of dynamic and static members that join,
+stay, give up partitions, leave, rejoin, send wrong epochs or claim partitions of others; subscriptions by name and by regular
+expression; topics that are created, expanded and deleted; ConsumerGroupDescribe, DescribeGroups, ListGroups, DeleteGroups;
+OffsetCommit, OffsetFetch and OffsetDelete. The assignor is `range`, as with `uniform` the two break ties differently.
 """
 
 import random
@@ -59,7 +59,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def life(suite: Suite, number: int, counts: dict[str, int], ottla: Side, kafka: Side) -> bool:
-    """One group from its first member on; ends at the first difference."""
+    """Run one group from its first member on, up to the first difference."""
     world = World(random.Random(number), f"g{number}", counts)
     done: list[Step] = []
     for _ in range(STEPS):
@@ -153,7 +153,7 @@ class World:
         return self._subscribed(beat)._replace(version=1 if self._may_use_regexes else rng.randrange(2))
 
     def _subscribed(self, beat: Beat) -> Beat:
-        """With names of topics, an expression, or both."""
+        """Return the heartbeat with names of topics, an expression, or both."""
         rng = self.rng
         topics = tuple(rng.sample(TOPICS, rng.randint(1, 3)))
         if self._may_use_regexes and rng.random() < 0.5:

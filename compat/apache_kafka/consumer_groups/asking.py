@@ -1,4 +1,4 @@
-"""Requests about consumer groups as plain tuples, and one broker that is asked them.
+"""Requests about consumer groups as plain tuples, and one broker that gets them.
 
 Topic ids differ between brokers: in steps and answers topics have their names.
 """
@@ -40,7 +40,7 @@ from ottla.protocol.messages.offset_fetch import (
 from ottla.server.client.connection import Client
 
 PAUSE_S = 0.01
-# How long a change of topics takes, on a busy machine, until Apache Kafka's coordinator knows of it.
+# The time of a topic change, on a busy machine, until Apache Kafka's coordinator knows of it.
 TOPICS_CHANGE_S = 1.0
 
 Places = tuple[tuple[str, tuple[int, ...]], ...]
@@ -260,7 +260,7 @@ class Side:
 
 
 def _said(message: str | None) -> str | None:
-    """An error message; Apache Kafka names what it supports in any order, and two kinds of missing groups alike."""
+    """Return an error message without what differs: the order of assignors, and "Consumer group" or "Group"."""
     if message is None:
         return None
     return message.partition(" Supported assignors:")[0].replace("Consumer group", "Group")

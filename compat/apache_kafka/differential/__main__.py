@@ -1,7 +1,7 @@
-"""The cleaner beside Apache Kafka 4.3.1's, batch for batch: histories that both played must leave the same logs.
+"""The cleaner compared with Apache Kafka 4.3.1's, batch for batch: the same history must leave the same log.
 
-Kafka's side is recorded (`recorded/`, made by `record`), so nothing but Ottla is needed here. With --live it is recorded
-anew first, which needs java and Maven, and some minutes.
+Kafka's side is recorded (`recorded/`, made by `record`), so only Ottla is needed here. With --live it is recorded
+again first, which needs java and Maven, and some minutes.
 """
 
 import argparse
@@ -29,7 +29,7 @@ Replay = Callable[[History, Findings], None]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--live", action="store_true", help="record Apache Kafka's side anew, and compare with that")
+    parser.add_argument("--live", action="store_true", help="record Apache Kafka's side again, and compare with that")
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -83,7 +83,7 @@ def played(recorded: History, replay: Replay) -> Findings:
 
 
 def judge_comparison(suite: Suite, histories: Sequence[History]) -> None:
-    """A history that is not what Kafka played must differ: a pass one millisecond later, a batch left out."""
+    """Check that a history that Kafka did not play differs: a pass one millisecond later, a batch left out."""
     recorded = next(each for each in histories if each.theme == "tombstones_before_horizon")
     later = copy.deepcopy(recorded)
     next(step for step in later.steps if step["do"] == "pass")["now"] += 1
@@ -94,7 +94,7 @@ def judge_comparison(suite: Suite, histories: Sequence[History]) -> None:
 
 
 def judge_transactional_comparison(suite: Suite, histories: Sequence[History]) -> None:
-    """The same, over the wire: producers of another seed, or a broker that speaks another transaction version."""
+    """Check that the comparison over the wire notices producers of another seed, and another transaction version."""
     other_seed = copy.deepcopy(histories[0])
     other_seed.seed += 1
     suite.check("other transactions are told", bool(played(other_seed, replay_transactions.replay).differences))

@@ -65,7 +65,7 @@ class Batch:
     leader_epoch: int
     attributes: int
     base_timestamp: int
-    """Or the delete horizon."""
+    """The base timestamp, or the delete horizon."""
     max_timestamp: int
     producer_id: int
     producer_epoch: int
@@ -98,7 +98,7 @@ def encode(
     transactional: bool = False,
     base_timestamp: int | None = None,
 ) -> bytes:
-    """A batch as a producer sends it, with base offset 0. `base_timestamp` is the first record's unless given."""
+    """Return a batch as a producer sends it, with base offset 0. `base_timestamp` is the first record's unless given."""
     first = records[0].timestamp if base_timestamp is None else base_timestamp
     body = b"".join(_encode_record(at, record, first) for at, record in enumerate(records))
     if codec != "none":
@@ -127,7 +127,7 @@ def encode(
 
 
 def decode(log: bytes) -> Iterator[Batch]:
-    """The batches of a log. ValueError where one is damaged: cut off, wrong CRC, records that do not fill it."""
+    """Yield the batches of a log. ValueError where one is damaged: cut off, wrong CRC, records that do not fill it."""
     at = 0
     while at < len(log):
         (
@@ -201,7 +201,7 @@ def _decode_records(body: bytes, count: int, base: int, first: int, stamp: int |
 
 
 def _varint(number: int) -> bytes:
-    """Zigzag, seven bits a byte, lowest first."""
+    """Encode a number as a zigzag varint, seven bits a byte, lowest first."""
     rest = (number << 1) ^ (number >> 63)
     rest &= (1 << 64) - 1
     found = bytearray()

@@ -43,7 +43,7 @@ class Findings:
 
 
 def compare_dumps(findings: Findings, kafka: Dump, ottla: Dump) -> None:
-    """Two dumps as `look.dump` makes them."""
+    """Compare two dumps as `look.dump` makes them."""
     findings.dumps += 1
     for name in kafka:
         if name != "log":
@@ -52,7 +52,7 @@ def compare_dumps(findings: Findings, kafka: Dump, ottla: Dump) -> None:
 
 
 def compare_logs(findings: Findings, kafka: bytes, ottla: bytes) -> None:
-    """Logs as bytes; where no codec is in the way, every byte counts."""
+    """Compare logs as bytes; where no codec is used, every byte counts."""
     compare_batches(findings, list(decode(kafka)), list(decode(ottla)))
 
 

@@ -1,4 +1,4 @@
-"""What both replays of a transactional history compare in each round: producer snapshots, segments, transaction indexes."""
+"""The comparisons of each round of a transactional history: producer snapshots, segments, transaction indexes."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ SNAPSHOT_PREFIX_BYTES, SNAPSHOT_ENTRY_BYTES = 2 + 4 + 4, 46
 
 
 def compare_producers(findings: Findings, step: Step, folder: Path) -> None:
-    """The snapshots that Kafka had before the pass and that are in our folder, too."""
+    """Compare the producer snapshots that Kafka had before the pass with those of the same offset in Ottla's folder."""
     for offset, theirs in step["producers"].items():
         ours = folder / f"{int(offset):020d}.snapshot"
         if ours.exists():
@@ -21,13 +21,13 @@ def compare_producers(findings: Findings, step: Step, folder: Path) -> None:
 
 
 def _snapshot_entries(snapshot: bytes) -> list[bytes]:
-    """The producers of a snapshot, whatever their order."""
+    """Return the producers of a snapshot, whatever their order."""
     body = snapshot[SNAPSHOT_PREFIX_BYTES:]
     return sorted(body[at : at + SNAPSHOT_ENTRY_BYTES] for at in range(0, len(body), SNAPSHOT_ENTRY_BYTES))
 
 
 def compare_left(findings: Findings, step: Step, folder: Path, aborted: list[list[list[int]]]) -> None:
-    """What the pass left: every batch of every segment, and the transaction indexes."""
+    """Compare the result of the pass: every batch of every segment, and the transaction indexes."""
     findings.dumps += 1
     ours = {base_offset(path): path.read_bytes() for path in segments(folder)}
     findings.equal("segments", [base for base, _ in step["segments"]], list(ours))
@@ -37,7 +37,7 @@ def compare_left(findings: Findings, step: Step, folder: Path, aborted: list[lis
 
 
 def aborted_in(log: Log) -> list[list[list[int]]]:
-    """The transaction index of each segment."""
+    """Return the transaction index of each segment."""
     return [
         [
             [txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset]

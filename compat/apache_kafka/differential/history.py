@@ -1,8 +1,8 @@
-"""What a history is: a topic's configs and the steps that clients took, with what Apache Kafka answered and left.
+"""A history: a topic's configs and the steps of its clients, with Apache Kafka's answers and the resulting log.
 
-A generator makes the steps, the recorder fills in the answers, the replay asks Ottla for the same and compares. All is
-JSON, so that a recording needs no code to be read; bytes stand as hexadecimal digits, in which the compressor finds
-what repeats from dump to dump.
+A generator makes the steps, the recorder fills in the answers, and the replay sends the same to Ottla and compares. All is
+JSON, so that a recording can be read without code. Bytes are hexadecimal digits, in which the compressor finds
+repetitions between dumps.
 
     step        made by the generator              filled in by the recorder
     produce     batch, wait_ms                     answer: error, base offset, append time, log start
@@ -11,7 +11,7 @@ what repeats from dump to dump.
     rounds                                         dump
     pass        set, expect (`live.EXPECTED`)      now, passes: [first dirty, end] each; dump
 
-Every step gets `at`, the wall clock before it. A dump is all of the log as a client sees it, and what lies behind it:
+Every step gets `at`, the wall clock before it. A dump is the whole log as a client sees it, and the state behind it:
 `log`, `log_start`, `high_watermark`, `last_stable`, `offsets` (of ListOffsets by time), `segments` (base offsets) and
 `checkpoint` (the cleaner's).
 """
@@ -43,7 +43,7 @@ class History:
 
 
 def save(path: Path, histories: list[History]) -> int:
-    """Returns the file's size."""
+    """Save the history, and return the file's size."""
     text = json.dumps([asdict(each) for each in histories], separators=(",", ":"))
     path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
     return path.stat().st_size

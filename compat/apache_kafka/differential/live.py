@@ -1,4 +1,4 @@
-"""A live Apache Kafka whose cleaner is held back and let go; see `record` for how."""
+"""A live Apache Kafka whose cleaner is blocked and released; `record` describes how."""
 
 import re
 import time
@@ -24,11 +24,11 @@ EXPECTED: dict[str, Callable[[int], bool]] = {
     "any": lambda passes: passes <= 1,
     "some": lambda passes: True,
 }
-"""How many passes a step wants."""
+"""A step's expectation -> whether a number of passes meets it."""
 
 
 class UnluckyError(Exception):
-    """A pass came when none was to, or none when one was; another try may do better."""
+    """A pass ran against the plan, or a planned one did not; another try may succeed."""
 
 
 def now_ms() -> int:
@@ -44,7 +44,7 @@ class LiveKafka:
         self.map_entries: int | None = None
 
     def wait_for_transactions(self) -> None:
-        """Until the transaction log is there: it is made when it is first asked for."""
+        """Wait until the transaction log exists: it is created by the first request for it."""
         deadline_s = time.monotonic() + 30
         while code := self.wire.find_transaction_coordinator("first") or self.wire.init_producer_id("first")[0]:
             if time.monotonic() > deadline_s:
@@ -75,18 +75,18 @@ class LiveKafka:
             time.sleep(0.01)
 
     def passes(self, topic: str) -> list[list[int]]:
-        """First dirty and end offset of each pass over a topic so far."""
+        """Return first dirty and end offset of each pass over a topic so far."""
         text = self.process.output_path.read_text(errors="replace")
         return [[int(first), int(end)] for name, first, end in CLEANED.findall(text) if name == f"{topic}-0"]
 
     def beginnings(self, topic: str) -> list[int]:
-        """When those passes began, by the broker's log, in Unix ms."""
+        """Return the starts of those passes, by the broker's log, in Unix ms."""
         text = self.process.output_path.read_text(errors="replace")
         found = [when for when, name in BEGAN.findall(text) if name == f"{topic}-0"]
         return [round(datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f").timestamp() * 1_000) for when in found]
 
     def bound_map(self, entries: int | None) -> None:
-        """Let the cleaner's map take so many keys; None for all that it has room for."""
+        """Limit the cleaner's map to this number of keys; None for its full size."""
         if entries != self.map_entries:
             factor = 0.9 if entries is None else (entries + 0.5) / (DEDUPE_BYTES // SLOT_BYTES)
             self.wire.set_configs(BROKER, "0", {LOAD_FACTOR: f"{factor:.9f}"})
@@ -104,7 +104,7 @@ class LiveKafka:
         time.sleep(0.05)
 
     def let_pass(self, topic: str, configs: dict[str, str], expect: str) -> list[list[int]]:
-        """Set configs that let the cleaner go, wait for what comes of it, hold it back. The passes."""
+        """Set configs that release the cleaner, wait for its passes, block it again, and return the passes."""
         before = len(self.passes(topic))
         self.wire.set_configs(TOPIC, topic, configs)
         deadline_s = time.monotonic() + (PASS_TIMEOUT_S if expect in ("one", "many") else 1.0)
@@ -121,7 +121,7 @@ class LiveKafka:
         return found
 
     def wait_for_rounds(self, topic: str) -> None:
-        """Until the cleaner's rounds delete no more segments of a topic."""
+        """Wait until the cleaner's rounds delete no more segments of a topic."""
         folder, seen = self.process.partition_dir(topic), None
         while (now := [base_offset(path) for path in segments(folder)]) != seen:
             seen = now
@@ -129,10 +129,10 @@ class LiveKafka:
 
 
 def exact_times(logged_ms: list[int], log: bytes, retention_ms: int, known: set[int]) -> list[int]:
-    """The times that passes went by, of which the broker's log shows when they had begun.
+    """Return the times that passes used; the broker's log only has their starts.
 
-    `log` is what they left: each delete horizon that is not among the `known` ones (it is added to them) tells the
-    time of its pass to the millisecond. Of a pass that set none only the broker's log tells.
+    `log` is their result. Each delete horizon that is not among the `known` ones (and is added to them) gives the time of its
+    pass to the millisecond. For a pass that set none only the broker's log has a time.
     """
     found = {batch.horizon for batch in decode(log) if batch.horizon is not None}
     fresh = {horizon - retention_ms for horizon in found - known}

@@ -1,4 +1,4 @@
-"""What a broker shows of a topic, and what lies on its disk: taken the same way from both."""
+"""The visible state of a topic at a broker, and its files: read in the same way from both brokers."""
 
 import os
 from pathlib import Path
@@ -14,12 +14,12 @@ MEMORY = Path("/dev/shm")
 
 
 def scratch_folder() -> TemporaryDirectory[str]:
-    """A folder for a log, in memory where that can be had: nothing here is about what survives a power loss."""
+    """Return a folder for a log, in memory if possible: no test here is about a power loss."""
     return TemporaryDirectory(prefix="compat-differential-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
 
 
 def times_to_ask(log: bytes, before_ms: int) -> list[int]:
-    """Timestamps for ListOffsets: of some records, around them, and beyond all, but none from `before_ms` on.
+    """Return timestamps for ListOffsets: of some records, around them, and beyond all, but none from `before_ms` on.
 
     A segment without records answers for the times up to its file's modification, which is another one at each broker.
     """

@@ -1,15 +1,15 @@
-"""Plays the histories on Apache Kafka 4.3.1 and writes down what it did: `python -m compat.apache_kafka.differential.record`.
+"""Plays the histories on Apache Kafka 4.3.1 and records the result: `python -m compat.apache_kafka.differential.record`.
 
-Needs java and Maven; takes some minutes. A pass of a live Kafka is made to come exactly once, at a known moment:
+Needs java and Maven; takes some minutes. A live Kafka is made to run a pass exactly once, at a known moment:
 
-- `min.cleanable.dirty.ratio=1.0` holds passes back, for a wholly dirty log is not above it;
+- `min.cleanable.dirty.ratio=1.0` blocks passes, as a wholly dirty log is not above it;
 - the last record of the dirty part goes to a segment of its own, which seals all before it;
-- the ratio is set to 0, the broker's log tells of the pass, the cleaner's checkpoint of its end, and the ratio is set
-  back before anything else is written;
+- the ratio is set to 0, the broker's log reports the pass, the cleaner's checkpoint its end, and the ratio is set
+  back before the next write;
 - with `log.cleaner.backoff.ms=100` all that takes less than half a second.
 
-The time of a pass is read from a delete horizon that it wrote, which is exact; from the broker's log where it wrote
-none, and then nothing that it left depends on the millisecond. A history whose passes came otherwise than it wants is
+The time of a pass is read from a delete horizon that it wrote, which is exact. If it wrote none, it is read from the broker's
+log, and then no part of its result depends on the millisecond. A history whose passes happened differently from its plan is
 recorded again.
 """
 
@@ -69,7 +69,7 @@ def record_wire(live: LiveKafka, made: History, topic: str) -> None:
 
 
 def lucky(live: LiveKafka, name: str, play: Callable[[str], History]) -> History:
-    """What `play` makes of a topic, tried again with another topic until its passes came as they were to."""
+    """Return the history that `play` makes of a topic. Retried with another topic until the passes happen as planned."""
     for attempt in range(TRIES):
         topic = f"{name}-{attempt}"
         try:
@@ -84,7 +84,7 @@ def lucky(live: LiveKafka, name: str, play: Callable[[str], History]) -> History
 
 
 def record_all_wire(live: LiveKafka) -> list[History]:
-    """Those with a small map come last: to change it starts Kafka's cleaner anew."""
+    """Record all histories. Those with a small map come last, since a change of the map restarts Kafka's cleaner."""
     recorded = []
     for seed in sorted(range(WIRE_HISTORIES), key=lambda each: history(each, now_ms()).map_entries or 0):
 
@@ -98,7 +98,7 @@ def record_all_wire(live: LiveKafka) -> list[History]:
 
 
 def record_all_transactions(live: LiveKafka, version: int) -> list[History]:
-    """All styles that a broker with this `transaction.version` finalized can play, all themes of each."""
+    """Record all styles that a broker with this `transaction.version` finalized can play, with all themes."""
     recorded = []
     for number, (theme, style) in enumerate(product(transactions.THEMES, transactions.TRANSACTION_VERSIONS)):
         if transactions.TRANSACTION_VERSIONS[style] == version:

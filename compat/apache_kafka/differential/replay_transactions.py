@@ -1,14 +1,14 @@
-"""Plays a recorded transactional history on Ottla, by transactional producers over the wire, and compares what it leaves.
+"""Plays a recorded transactional history on Ottla, by transactional producers over the wire, and compares the resulting log.
 
-The seed makes the same requests as on Apache Kafka, in the same order; the recording tells at which time each marker was
-written and each pass came, and Ottla's clock goes by that. So all that the brokers decide themselves is compared:
-offsets, producer epochs, markers, where segments begin, what is stable, and what a pass leaves.
+The seed makes the same requests as on Apache Kafka, in the same order. The recording has the time of each marker and of each
+pass, and Ottla's clock follows it. So everything that the brokers decide themselves is compared: offsets, producer epochs,
+markers, segment boundaries, the last stable offset, and the result of a pass.
 
-Producer ids and coordinator epochs had been moved on by other histories, so they are moved on here too: by producers that
-are given ids and never heard of again, and by restarts.
+Other histories had already used producer ids and coordinator epochs, so both are advanced here too: by producers that only get
+an id, and by restarts.
 
-Left out are histories with a full map: a cleaner that has cleaned goes on at once, so the second pass of a round cannot
-be given a time of its own.
+Histories with a full map are left out: a cleaner continues at once after a pass, so the second pass of a round cannot get a
+time of its own.
 """
 
 from ottla.storage.disk.paths import TopicPartition
@@ -39,7 +39,7 @@ class LiveOttla:
         self.wire = Wire(ottla.broker.bootstrap)
 
     def restart(self, topic: str = "") -> None:
-        """Stop the node and start it: as with Apache Kafka's, all leader epochs go up by two."""
+        """Stop and start the node: as with Apache Kafka's, all leader epochs increase by two."""
         self.wire.close()
         self.ottla.broker.stop_node(0)
         self.ottla.broker.start_node(0)
@@ -81,7 +81,8 @@ class ComparingPlayer(Player):
         self.findings.at(f"{self.recorded.name} {self.recorded.theme}, over the wire, round {self.round}")
         self.round += 1
         self.compare_before(step)
-        # What the cleaner saw while the clock moved lies behind it, so it takes up the log at the pass's own time.
+        # Wait for a full round: what the cleaner saw while the clock moved is then done, and it takes the log at the pass's own
+        # time.
         self.ottla.rounds()
         self.live.wire.set_configs(TOPIC, self.topic, LET_GO | {"delete.retention.ms": str(retention_ms)})
         for _, end, pass_ms in step["passes"]:
@@ -107,7 +108,7 @@ class ComparingPlayer(Player):
         return b"".join(path.read_bytes() for path in segments(self.folder))
 
     def aborted(self) -> list[list[list[int]]]:
-        """The transaction indexes, which may be in memory yet."""
+        """Return the transaction indexes, which may be in memory yet."""
         return self.ottla.broker.run(self._aborted)
 
     async def _aborted(self) -> list[list[list[int]]]:

@@ -1,7 +1,7 @@
-"""Plays a recorded history on Ottla, over the wire, by Kafka's clock, and compares what it answers and leaves.
+"""Plays a recorded history on Ottla, over the wire, by Kafka's clock, and compares its answers and the resulting log.
 
-The broker runs in this process with a clock that stands still but for the history's own times, so a pass goes by exactly
-the millisecond that Kafka's went by, and whatever depends on time can be compared as it is.
+The broker runs in this process with a clock that moves only to the history's own times. So a pass uses exactly the millisecond
+of Kafka's pass, and values that depend on time can be compared unchanged.
 """
 
 import time
@@ -30,7 +30,7 @@ IO_BUFFERS_BYTES = (524_288, 1_024)
 
 
 class StillClock(Clock):
-    """Stands still unless it is moved, and knows whether the cleaner rests: between two of its rounds it sleeps."""
+    """A clock that moves only on request, and knows whether the cleaner sleeps between two of its rounds."""
 
     def __init__(self, now_ms: int) -> None:
         super().__init__(lambda: now_ms, lambda: now_ms)
@@ -38,7 +38,7 @@ class StillClock(Clock):
 
     @property
     def is_cleaner_resting(self) -> bool:
-        """Whether the cleaner has gone all round, and will not again before the clock is moved."""
+        """Whether the cleaner has completed a round, and will not start another before the clock moves."""
         return self._cleaner_due_ms > self.elapsed_ms()
 
     async def sleep(self, for_ms: int) -> None:
@@ -57,7 +57,7 @@ class OttlaAtKafkasTime:
         self.now_ms = recorded.start_ms
         self.data = data
         overrides = {
-            # Nobody looks at these; the defaults would make a hundred partitions for each history.
+            # These topics are not compared; the defaults would make a hundred partitions for each history.
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
             "log.cleaner.backoff.ms": str(BACKOFF_MS),
@@ -79,7 +79,7 @@ class OttlaAtKafkasTime:
 
     def at(self, now_ms: int) -> None:
         if now_ms > self.now_ms:
-            # A round that goes on while the clock moves would rest beyond the next one.
+            # A round that continues while the clock moves would sleep beyond the next one.
             self.broker.run(self._cleaner_rests)
             self.broker.run(self._pass, now_ms - self.now_ms)
             self.now_ms = now_ms
@@ -89,7 +89,7 @@ class OttlaAtKafkasTime:
         self._clock.advance(by_ms)
 
     def rounds(self) -> None:
-        """Until the cleaner has gone all round, and has deleted what it deletes."""
+        """Wait until the cleaner has completed a round and its deletions."""
         for _ in range(2):
             self.at(self.now_ms + BACKOFF_MS)
             self.broker.run(self._cleaner_rests)
@@ -100,7 +100,7 @@ class OttlaAtKafkasTime:
                 await trio.sleep(0.0005)
 
     def wait_for_checkpoint(self, topic: str, offset: int) -> None:
-        """Until the cleaner got there, or it is clear that it does not."""
+        """Wait until the cleaner's checkpoint reaches the offset, or it is clear that it will not."""
         deadline_s = time.monotonic() + PASS_TIMEOUT_S
         while cleaner_checkpoint(self.data, topic) != offset and time.monotonic() < deadline_s:
             time.sleep(0.002)

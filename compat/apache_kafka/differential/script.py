@@ -1,4 +1,4 @@
-"""What the histories' generators write with: steps, records, batches, and a producer that numbers its batches."""
+"""Tools of the histories' generators: steps, records, batches, and a producer that numbers its batches."""
 
 from dataclasses import dataclass
 from random import Random
@@ -23,7 +23,7 @@ class Script:
         self.written = 0
 
     def configure(self, **configs: object) -> None:
-        """Configs to create the topic with."""
+        """Set configs with which the topic is created."""
         self.history.configs |= {name.replace("_", "."): str(value) for name, value in configs.items()}
 
     def step(self, do: str, **fields: Any) -> None:
@@ -43,7 +43,10 @@ class Script:
         self.now_ms += 2 * ROLL_MS
 
     def record(self, *, tombstones: float = 0.0, headers: float = 0.0, odd: float = 0.0, keyless: float = 0.0) -> Sent:
-        """A record of one of the keys; the others are chances. `odd` ones have an empty key or an empty value."""
+        """Return a record of one of the keys; the arguments are probabilities.
+
+        `odd` records have an empty key or an empty value.
+        """
         rng = self.rng
         self.written += 1
         self.now_ms += rng.randrange(500)
@@ -83,13 +86,13 @@ class Script:
             self.batch(codec=self.rng.choice(codecs), chances=chances)
 
     def seal(self) -> None:
-        """A record in a new segment, so that all before it may be cleaned."""
+        """Append a record in a new segment, so that all before it may be cleaned."""
         self.jump()
         self.written += 1
         self.send(encode([Sent(b"seal", b"%d" % self.written, self.now_ms)]))
 
     def clean(self, expect: str = "one", **configs: object) -> None:
-        """One pass; `configs` are set together with what lets it go, and stay set."""
+        """Add one pass; `configs` are set together with those that release the cleaner, and stay set."""
         settings = {name.replace("_", "."): str(value) for name, value in configs.items()}
         self.step("pass", set=LET_GO | settings, expect=expect)
 

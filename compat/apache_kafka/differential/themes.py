@@ -30,7 +30,7 @@ def codecs(script: Script) -> None:
 
 
 def topic_codec(script: Script) -> None:
-    """The broker packs anew at produce; the cleaner keeps each batch's own codec, whatever the topic says by then."""
+    """The broker recompresses at produce; the cleaner keeps each batch's own codec, whatever the topic's config is by then."""
     script.configure(compression_type=script.rng.choice(["zstd", "gzip", "uncompressed", "lz4", "snappy"]))
     script.batches(5, codecs=CODECS)
     script.seal_and_clean(compression_type=script.rng.choice(["producer", "lz4", "uncompressed"]))
@@ -98,7 +98,7 @@ def min_lag(script: Script) -> None:
 
 
 def max_lag(script: Script) -> None:
-    """The ratio never lets go; a lag that is over does."""
+    """Test max lag: the ratio never allows a pass; an expired lag does."""
     held = {"min.cleanable.dirty.ratio": "1.0"}
     script.batches(5, rolls=0.4)
     script.seal()
@@ -153,7 +153,7 @@ def compact_delete_by_time(script: Script) -> None:
 
 
 def groups_by_size(script: Script) -> None:
-    """Small segments: several go into one, as many as `segment.bytes` takes; a batch may fill a segment alone."""
+    """Write small segments: several go into one, as many as `segment.bytes` allows; a batch may fill a segment alone."""
     script.configure(internal_segment_bytes=script.rng.randrange(500, 2_000), delete_retention_ms=0)
     script.keys = [b"k%d" % n for n in range(script.rng.randrange(6, 40))]
     for _ in range(4):
@@ -162,9 +162,9 @@ def groups_by_size(script: Script) -> None:
 
 
 def groups_by_index(script: Script) -> None:
-    """An index entry for (almost) every batch, and room for few of them.
+    """Write an index entry for (almost) every batch, with room for few of them.
 
-    While time stands still the offset index fills up alone; otherwise the time index, with its longer entries, is first.
+    If time does not move only the offset index fills up; otherwise the time index, with its longer entries, is full first.
     """
     script.configure(
         index_interval_bytes=script.rng.choice([0, 1, 200]), segment_index_bytes=script.rng.choice([24, 48, 60, 96])
@@ -199,7 +199,7 @@ def log_append_time(script: Script) -> None:
 
 
 def log_append_time_begins(script: Script) -> None:
-    """Both kinds of timestamps in one log."""
+    """Write both kinds of timestamps to one log."""
     script.batches(4, tombstones=0.2)
     script.seal_and_clean()
     script.set(message_timestamp_type="LogAppendTime", delete_retention_ms=0)
@@ -367,7 +367,7 @@ THEMES: tuple[Theme, ...] = (
 
 
 def history(seed: int, start_ms: int) -> History:
-    """The history of one seed; its theme is that of `seed` modulo their number."""
+    """Return the history of one seed; its theme is that of `seed` modulo their number."""
     theme = THEMES[seed % len(THEMES)]
     configs = HELD_BACK | {
         "cleanup.policy": "compact",

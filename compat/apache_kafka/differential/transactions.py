@@ -1,9 +1,9 @@
-"""Transactional histories, played by raw requests as they are made, and what Apache Kafka wrote down of them.
+"""Transactional histories, played by raw requests as they are made, and the files that Apache Kafka wrote.
 
-Producer ids, epochs and markers come from the broker, so here making and recording are one. What is recorded are files:
-before each pass what was appended since the last, and where segments begin; after it every segment, whole, with its
-transaction index. `replay_storage` needs nothing else. `replay_transactions` plays a history anew: the seed makes the
-same requests, and the recording tells when.
+Producer ids, epochs and markers come from the broker, so making and recording are one step here. Files are recorded:
+before each pass, the batches since the last pass and the segment boundaries; after it, every whole segment with its
+transaction index. `replay_storage` needs nothing else. `replay_transactions` plays a history again: the seed makes the
+same requests, and the recording gives their times.
 
     style   finalized transaction.version   clients
     old     0                               AddPartitionsToTxn, Produce 8, EndTxn 2: markers in the data's epoch
@@ -51,7 +51,7 @@ class Theme:
     producers: int = 3
     rounds: int = 4
     acts: tuple[int, int] = (5, 14)
-    """How many actions a round has, from and below."""
+    """The number of actions in a round: from the first, below the second."""
     restarts: bool = False
     """The broker is stopped and started every other round, which begins a leader epoch."""
     retention_ms: tuple[int, ...] = (0,)
@@ -83,13 +83,13 @@ THEMES = {
 
 @dataclass
 class Round:
-    """What was written, then one pass (several with a full map)."""
+    """Writes, then one pass (several with a full map)."""
 
     configs: dict[str, str]
-    """All that hold during the pass."""
+    """All configs during the pass."""
     appended: str
     bases: list[int]
-    """Where segments begin, before the pass."""
+    """The base offsets of the segments before the pass."""
     last_stable: int
     aborted_before: list[list[list[int]]]
     """Per segment the entries of its transaction index: producer id, first, last and last stable offset."""
@@ -179,14 +179,14 @@ class Live(Protocol):
     wire: Wire
 
     def restart(self, topic: str) -> None:
-        """Let the broker go and come back, and wait until it leads the topic again."""
+        """Stop and start the broker, and wait until it leads the topic again."""
 
 
 class Player(ABC):
-    """Plays one history on a broker; what a pass is, and what is done about it, is for subclasses to say.
+    """A player of one history on a broker; subclasses define a pass, and what happens after it.
 
     Args:
-        folder: The partition's, on the broker's disk.
+        folder: The partition's directory on the broker's disk.
     """
 
     def __init__(self, live: Live, topic: str, folder: Path, script: Script, style: str, theme: Theme) -> None:
@@ -198,7 +198,7 @@ class Player(ABC):
 
     @abstractmethod
     def clean(self, retention_ms: int) -> None:
-        """Let one pass come, and look at what it left."""
+        """Let one pass run, and inspect its result."""
 
     def marker_comes(self) -> None:  # noqa: B027 - a recorder need not know before
         """The next request ends a transaction."""
@@ -271,7 +271,7 @@ class RecordingPlayer(Player):
         super().__init__(live, topic, live.process.partition_dir(topic), script, style, theme)
 
     def clean(self, retention_ms: int) -> None:
-        """Write down what there is, let one pass come, write down what it left."""
+        """Record the log, let one pass run, and record its result."""
         changes = LET_GO | {"delete.retention.ms": str(retention_ms)}
         self.configs |= changes
         end = self.log_end()
@@ -297,7 +297,7 @@ class RecordingPlayer(Player):
         self.recorded_end = end
 
     def appended(self) -> bytes:
-        """All batches from the end of the last dump on."""
+        """Return all batches since the end of the last dump."""
         log = b"".join(path.read_bytes() for path in segments(self.folder))
         at = 0
         while at < len(log):
@@ -317,7 +317,7 @@ class RecordingPlayer(Player):
 
 
 def configs_of(theme: Theme) -> dict[str, str]:
-    """What the topic is created with."""
+    """Return the configs that the topic is created with."""
     configs = HELD_BACK | {
         "cleanup.policy": "compact",
         "segment.ms": str(ROLL_MS),
@@ -329,8 +329,10 @@ def configs_of(theme: Theme) -> dict[str, str]:
 
 
 def script_of(history: History) -> Script:
-    """What makes the history's records; their time is above the markers', which carry the wall clock, so that those roll
-    no segment."""
+    """Return the script that makes the history's records.
+
+    Their time is later than the markers', which carry the wall clock, so that markers roll no segment.
+    """
     script = Script(history, Random(history.seed))
     script.now_ms = history.start_ms + HOUR_MS
     return script

@@ -79,7 +79,7 @@ def array(items: Iterable[bytes]) -> bytes:
 
 
 def compact(data: bytes | None) -> bytes:
-    """A compact string or bytes field."""
+    """Return a compact string or bytes field."""
     if data is None:
         return b"\0"
     rest, size = len(data) + 1, bytearray()
@@ -103,7 +103,7 @@ class Wire:
         return Reader(self.connection.request(api_key, version, body))
 
     def _ask_flexible(self, api_key: int, version: int, body: bytes) -> Reader:
-        """Request header v2 and response header v1: as the older ones, with tags behind."""
+        """Send a request with header v2, and read response header v1: the older ones followed by tags."""
         answer = self._ask(api_key, version, b"\0" + body + b"\0")
         answer.skip_tags()
         return answer
@@ -143,7 +143,7 @@ class Wire:
             key = answer.string()
             found[key or ""] = answer.string()
             answer.bytes(3)  # read only, source, sensitive
-            answer.take("i")  # no synonyms were asked for
+            answer.take("i")  # no synonyms were requested
         return found
 
     # Records
@@ -157,7 +157,7 @@ class Wire:
         return [answer.take("h"), answer.take("q"), answer.take("q"), answer.take("q")]
 
     def fetch(self, topic: str, offset: int) -> tuple[int, Fetched]:
-        """Fetch v5, read_uncommitted; the error code and what came."""
+        """Send Fetch v5, read_uncommitted; return the error code and the result."""
         asked = struct.pack(">iqqi", 0, offset, 0, 64 << 20)
         body = struct.pack(">iiiib", -1, 0, 0, 64 << 20, 0) + array([string(topic) + array([asked])])
         answer = self._ask(1, 5, body)
@@ -169,7 +169,7 @@ class Wire:
         return code, Fetched(records, log_start, high_watermark, last_stable)
 
     def dump(self, topic: str) -> Fetched:
-        """Every batch of the log, whole, from offset 0 (or the log start) to the high watermark."""
+        """Fetch every batch of the log, whole, from offset 0 (or the log start) to the high watermark."""
         offset, parts = 0, bytearray()
         code, found = self.fetch(topic, offset)
         if code == OFFSET_OUT_OF_RANGE:
@@ -193,7 +193,7 @@ class Wire:
         return Fetched(bytes(parts), found.log_start, found.high_watermark, found.last_stable)
 
     def offset_at(self, topic: str, timestamp: int) -> list[int]:
-        """ListOffsets v1; the timestamp and offset found. -2 asks for the log start, -1 for the end."""
+        """Send ListOffsets v1; return the timestamp and offset. -2 asks for the log start, -1 for the end."""
         asked = struct.pack(">iq", 0, timestamp)
         answer = self._ask(2, 1, struct.pack(">i", -1) + array([string(topic) + array([asked])]))
         answer.take("i"), answer.string(), answer.take("i"), answer.take("i")
@@ -202,7 +202,7 @@ class Wire:
         return [answer.take("q"), answer.take("q")]
 
     def delete_records(self, topic: str, offset: int) -> list[int]:
-        """DeleteRecords v1; the low watermark and the error code."""
+        """Send DeleteRecords v1; return the low watermark and the error code."""
         asked = struct.pack(">iq", 0, offset)
         answer = self._ask(21, 1, array([string(topic) + array([asked])]) + struct.pack(">i", 30_000))
         answer.take("i"), answer.take("i"), answer.string(), answer.take("i"), answer.take("i")
@@ -252,7 +252,7 @@ class Wire:
         return [answer.take("h"), answer.take("q"), answer.take("q"), answer.take("q")]
 
     def end_txn_v5(self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool) -> tuple[int, int, int]:
-        """EndTxn v5; error code, and the producer id and epoch to go on with."""
+        """Send EndTxn v5; return the error code, and the producer id and epoch to continue with."""
         body = compact(transactional_id.encode()) + struct.pack(">qh?", producer_id, epoch, commit)
         answer = self._ask_flexible(26, 5, body)
         answer.take("i")

@@ -1,8 +1,8 @@
 """Fetches of Ottla and of Apache Kafka 4.3.1: the same records, the same answers, after the same time.
 
-Both brokers hold the same batches in the same segments and are asked at the same moment. Compared are error codes, marks,
-aborted transactions and the bytes of whole batches of every partition, and how long it took: a difference of more than 20 ms
-is asked about again, and the median counts.
+Both brokers have the same batches in the same segments and get the requests at the same moment. The suite compares error codes,
+offsets, aborted transactions, the bytes of whole batches of every partition, and the time: a difference of more than 20 ms is
+measured again, and the median counts.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def both_brokers() -> Iterator[tuple[Side, Side, Both]]:
 
 
 def compare(suite: Suite, name: str, asks: Iterable[Ask], both: Both) -> None:
-    """Every ask once, and again where the times differ."""
+    """Compare every fetch once, and again if the times differ."""
     count: Counter[str] = Counter()
     differences_ms: list[float] = []
     for ask in asks:
@@ -130,7 +130,10 @@ def spread(differences_ms: list[float]) -> str:
 
 
 def sessions(suite: Suite, rng: random.Random, count: int, ottla: Side, kafka: Side, both: Both) -> None:
-    """A session goes on, so nothing in it can be asked again: here it counts whether both waited."""
+    """Compare sessions.
+
+    A session changes with each fetch, so no fetch can be repeated: only whether both waited is compared.
+    """
     different = other_times = asked = 0
     differences_ms: list[float] = []
     for _ in range(count):
@@ -155,7 +158,7 @@ def sessions(suite: Suite, rng: random.Random, count: int, ottla: Side, kafka: S
 
 
 def while_waiting(suite: Suite, rounds: int, both: Both) -> None:
-    """Each event `rounds` times, and again where the times differ."""
+    """Compare each event `rounds` times, and again if the times differ."""
     for number, (name, event) in enumerate(events.EVENTS.items()):
         ours_ms: list[float] = []
         theirs_ms: list[float] = []
@@ -173,8 +176,7 @@ def while_waiting(suite: Suite, rounds: int, both: Both) -> None:
 
 
 def alike(ours_ms: list[float], theirs_ms: list[float]) -> bool:
-    """Whether the event moved both or neither, and Ottla not later: what Apache Kafka does behind its answers takes it
-    longer."""
+    """Return whether the event ended both waits or neither, and Ottla's not later: Apache Kafka works on after its answers."""
     our_ms, their_ms = statistics.median(ours_ms), statistics.median(theirs_ms)
     return our_ms - their_ms <= MAX_DIFFERENCE_MS and (our_ms >= events.IN_VAIN_MS) == (their_ms >= events.IN_VAIN_MS)
 

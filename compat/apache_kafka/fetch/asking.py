@@ -1,4 +1,4 @@
-"""Fetches as plain tuples, and one broker that is asked them."""
+"""Fetches as plain tuples, and one broker that gets them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Ask(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What was answered of one partition; bytes are those of whole batches."""
+    """The answer for one partition; bytes are those of whole batches."""
 
     topic: str
     partition: int
@@ -89,12 +89,12 @@ class Side:
         self._producers: dict[str, tuple[int, int]] = {}
         self._sequences: dict[tuple[str, str], int] = {}
         self.session: tuple[int, int] = (0, -1)
-        """Session id and the epoch that comes next; without a session every fetch is a full one."""
+        """The session id and the next epoch; without a session every fetch is a full one."""
 
     # Fetching
 
     def ask(self, ask: Ask) -> tuple[Answer, float]:
-        """The answer, and the milliseconds that it took."""
+        """Return the answer, and the milliseconds that it took."""
         begun_s = time.perf_counter()
         self.send(ask)
         answer = self.receive(ask)
@@ -129,7 +129,7 @@ class Side:
         return Answer(ErrorCode(answer.error_code).name, tuple(sorted(rows)))
 
     def open_session(self) -> None:
-        """The next fetch opens one."""
+        """Have the next fetch open a session."""
         self.session = (0, 0)
 
     def leave_session(self) -> None:
@@ -178,7 +178,7 @@ class Side:
         self._others.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name=topic),), timeout_ms=10_000))
 
     def produce(self, topic: str, sizes: Iterable[int], *, partition: int = 0, timestamps: Iterable[int] = ()) -> None:
-        """A batch of one record for each value size, with these times, or now."""
+        """Produce a batch of one record for each value size, with these times, or now."""
         times = iter(timestamps)
         for size in sizes:
             now_ms = int(time.time() * 1000)
@@ -209,7 +209,7 @@ class Side:
             time.sleep(PAUSE_S)
 
     def produce_in(self, transactional_id: str, topic: str, sizes: Iterable[int]) -> None:
-        """Batches of the open transaction."""
+        """Produce batches in the open transaction."""
         producer_id, epoch = self._producers[transactional_id]
         for size in sizes:
             sequence = self._sequences[transactional_id, topic]
@@ -224,7 +224,7 @@ class Side:
             self._sequences[transactional_id, topic] = sequence + 1
 
     def end(self, transactional_id: str, *, commit: bool) -> None:
-        """End the transaction. Apache Kafka writes the markers behind its answer."""
+        """End the transaction. Apache Kafka writes the markers after its answer."""
         producer_id, epoch = self._producers[transactional_id]
         request = EndTxnRequest(
             transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=commit
@@ -251,8 +251,10 @@ class Side:
 
 
 def given(topic: str, row: PartitionData) -> Given:
-    """Without what Apache Kafka gives beyond whole batches: a part of the one that a limit cuts, and the aborted
-    transactions as far as its index is sure of."""
+    """Return the answer for one partition, without Apache Kafka's data beyond whole batches.
+
+    That is a part of the batch that a limit cuts, and aborted transactions after the last whole batch.
+    """
     records = row.records or b""
     assert isinstance(records, bytes | memoryview)
     end = end_offset = 0

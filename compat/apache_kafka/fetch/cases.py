@@ -1,4 +1,4 @@
-"""The topics, and what is asked of them."""
+"""The topics, and the fetches of them."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def wait_for_marker(side: Side, topic: str, end: int) -> None:
 
 
 def differs_on_purpose(ask: Ask) -> bool:
-    """Behind the last stable offset a reader of committed records waits; Apache Kafka lets it ask in a loop."""
+    """Return whether a difference is intended: above the last stable offset Ottla waits, and Apache Kafka answers at once."""
     return ask.committed and any(
         STABLE.get(want.topic, 1 << 60) < want.offset <= ENDS[want.topic] for want in ask.wants
     )
 
 
 def one_partition() -> Iterator[Ask]:
-    """Offsets by min_bytes by limits by isolation."""
+    """Yield every combination of offset, `min_bytes`, limits and isolation level."""
     offsets = {
         "segments": (0, 5, 9, 10, 29, 30, 33, 34, 35, 36),
         "one_segment": (0, 10, 19, 20),
@@ -81,14 +81,14 @@ def one_partition() -> Iterator[Ask]:
 
 
 def limits() -> Iterator[Ask]:
-    """What bounds the whole answer, waiting or not, in every version."""
+    """Yield limits of the whole answer, waiting or not, in every version."""
     for version, max_bytes, least, wait_ms in product(VERSIONS, (0, 1, 250_000, LIMIT), (1, 300_000, LIMIT), (0, 250)):
         wants = Want("one_segment", 3, 1 << 20), Want("small", 0, 1 << 20)
         yield Ask(wants, min_bytes=least, max_bytes=max_bytes, version=version, wait_ms=wait_ms)
 
 
 def errors() -> Iterator[Ask]:
-    """One partition with something wrong, beside another that has records, too few, or none."""
+    """Yield fetches of one partition with an error, alone or with another partition that has records, not enough, or none."""
     wrongs = (
         Want("nowhere", 0, LIMIT),
         Want("small", 0, LIMIT, partition=7),
@@ -105,7 +105,7 @@ def errors() -> Iterator[Ask]:
 
 
 def several(rng: random.Random) -> Iterator[Ask]:
-    """Any partitions together, without end."""
+    """Yield fetches of random partitions, without end."""
     while True:
         topics = rng.sample([*ENDS], rng.randint(2, 5))
         yield Ask(
@@ -121,7 +121,7 @@ def several(rng: random.Random) -> Iterator[Ask]:
 
 
 def session(rng: random.Random, steps: int) -> Iterator[Ask]:
-    """The fetches of one session: all partitions first, then what moves, comes or is forgotten, often nothing."""
+    """Yield the fetches of one session: all partitions first, then changes, additions and removals, often none."""
     version, committed = rng.choice(VERSIONS[1:]), rng.random() < 0.5
     present = rng.sample([*ENDS], 4)
 

@@ -1,4 +1,4 @@
-"""What happens while a fetch waits."""
+"""Events while a fetch waits."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .cases import BATCH, LIMIT, SEGMENT
 
 WAIT_MS = 1_000
 IN_VAIN_MS = 500
-"""Who answers so long after the event was not moved by it."""
+"""An answer this long after the event was not caused by it."""
 EVENT_AFTER_S = 0.1
 
 
 class Event(NamedTuple):
-    """A topic of its own, a fetch of it that waits, and what happens then."""
+    """A topic of its own, a waiting fetch of it, and an event."""
 
     prepare: Callable[[Side, str], None]
     wants: tuple[tuple[int, int, int], ...]
@@ -74,7 +74,7 @@ EVENTS = {
 
 
 def run(side: Side, event: Event, topic: str) -> tuple[Answer, float]:
-    """The answer with the topic's name taken out, and the milliseconds from the end of the event to it."""
+    """Return the answer with the topic's name taken out, and the milliseconds from the end of the event to it."""
     event.prepare(side, topic)
     wants = tuple(Want(topic, offset, max_bytes, partition) for partition, offset, max_bytes in event.wants)
     ask = Ask(wants, min_bytes=event.min_bytes, committed=event.committed, wait_ms=WAIT_MS)

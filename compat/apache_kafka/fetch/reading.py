@@ -1,4 +1,4 @@
-"""How long librdkafka takes to read a topic, with limits at which a broker may make it wait."""
+"""The time that librdkafka takes to read a topic, with limits at which a broker may make it wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Reading(NamedTuple):
     topic: str
     batches: int
     fetch_bytes: int
-    """Of fetch.min.bytes and max.partition.fetch.bytes."""
+    """The value of fetch.min.bytes and max.partition.fetch.bytes."""
     max_wait_ms: int
 
 
@@ -37,7 +37,7 @@ def fill(side: Side) -> None:
 
 
 def seconds(bootstrap: str, reading: Reading) -> float:
-    """Until the last record is there, from the first request on."""
+    """Return the time from the first request to the last record."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

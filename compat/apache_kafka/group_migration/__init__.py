@@ -1,1 +1,1 @@
-"""Groups of both protocols, request by request beside Apache Kafka."""
+"""Groups of both protocols, compared with Apache Kafka request by request."""

@@ -1,10 +1,10 @@
-"""A group with members of both protocols, in Ottla and in Apache Kafka 4.3.1, asked the same: random requests.
+"""A group with members of both protocols, in Ottla and in Apache Kafka 4.3.1, with the same random requests.
 
-Both brokers get each request and their answers are compared: heartbeats of the consumer protocol and JoinGroup,
-SyncGroup, Heartbeat and LeaveGroup of the classic one, commits and fetches with all kinds of epochs, what
-administrators see; from members that are current, behind, ahead, static, fenced or strangers. Every 200 requests all
-leave and the group begins anew: as a consumer group, or as a classic one that is upgraded; the last classic members may
-see it downgraded. The assignor is `range`, which has no ties to break.
+Both brokers get each request and their answers are compared: heartbeats of the consumer protocol; JoinGroup,
+SyncGroup, Heartbeat and LeaveGroup of the classic one; commits and fetches with all kinds of epochs; and admin
+requests. Members are current, behind, ahead, static, fenced or unknown. Every 200 requests all members leave and the
+group starts again, as a consumer group or as a classic one that is upgraded. The last classic members may see it
+downgraded. The assignor is `range`, which has no ties to break.
 """
 
 import random
@@ -34,7 +34,7 @@ OVERRIDES = {
 
 @dataclass
 class Known:
-    """What a client knows of itself."""
+    """A client's knowledge of its own membership."""
 
     member: str
     is_classic: bool
@@ -154,7 +154,7 @@ class Life:
         return Beat(member.member, 0, member.instance, member.topics, (), is_full=True)
 
     def claim(self, member: Known) -> Places:
-        """Mostly what it has, or less of it."""
+        """Return the partitions that the member claims: mostly those that it has, or fewer."""
         if self.rng.random() < 0.8:
             return member.owns
         return tuple(place for place in member.owns if self.rng.random() < 0.5)
@@ -179,12 +179,12 @@ class Life:
         return Beat(member.member, member.epoch, member.instance, topics, owns, is_full)
 
     def odd(self, member: Known) -> Step:
-        """A request with something wrong."""
+        """Return a request with something wrong."""
         rng = self.rng
         step = self.going_on(member)
         assert isinstance(step, Join | Beat | Sync | Alive)
         if isinstance(step, Join) or (isinstance(step, Beat) and not step.epoch):
-            # A member that joins under somebody else's name: Apache Kafka then knows it under both.
+            # A member that joins under another member's name: Apache Kafka then knows it under both.
             return Leave((("nobody", None), ("", rng.choice(["x", "y"])), (member.member, "x")))
         epoch = rng.choice([*member.past[-3:], member.epoch + 1, member.epoch - 1, 0])
         match rng.randrange(4):
@@ -222,7 +222,7 @@ class Life:
         return Commit(name, epoch, rng.choice([None, member.instance]), places, rng.choice([8, 9, 9, 10]))
 
     def learn(self, step: Step, answer: Answer) -> None:
-        """What the member that sent this knows now."""
+        """Update what the member that sent this step knows."""
         by_name = {member.member: member for member in self.members}
         match step, answer:
             case Beat(name, epoch), ("NONE", _, new_epoch, given) if epoch >= 0 and name in by_name:

@@ -1,7 +1,7 @@
-"""One broker that is asked `steps`, and its answers as plain tuples.
+"""One broker that gets `steps`, and its answers as plain tuples.
 
-Member ids that a broker makes differ between brokers, so in steps and answers they are numbered in the order in which
-each broker first gave them: `#0`, `#1`, …
+Member ids from a broker differ between brokers, so in steps and answers they are numbered in the order in which
+each broker first returned them: `#0`, `#1`, …
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .steps import Alive, Beat, Commit, Delete, Describe, Fetch, Join, Leave, Pl
 
 GROUP = "g"
 TIMEOUT_MS = 600_000
-"""Session and rebalance time-outs: nobody is given up while the requests run."""
+"""Session and rebalance time-outs: no member expires while the requests run."""
 PATIENCE_S = 20.0
 PAUSE_S = 0.05
 SUBSCRIPTION_VERSION = 3

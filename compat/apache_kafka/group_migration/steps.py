@@ -9,7 +9,7 @@ Places = tuple[Place, ...]
 
 
 class Beat(NamedTuple):
-    """ConsumerGroupHeartbeat; None where it says nothing."""
+    """ConsumerGroupHeartbeat; a field without a value is None."""
 
     member: str
     epoch: int
@@ -17,7 +17,7 @@ class Beat(NamedTuple):
     topics: tuple[str, ...] | None = None
     owns: Places | None = None
     is_full: bool = False
-    """It names its rebalance time-out."""
+    """Whether the heartbeat has a rebalance time-out."""
 
 
 class Join(NamedTuple):
@@ -35,7 +35,7 @@ class Sync(NamedTuple):
     instance: str | None
     protocol: str | None = "range"
     gives: Places = ()
-    """What the leader, its only member, gives itself."""
+    """The assignment that the leader, the group's only member, gives itself."""
 
 
 class Alive(NamedTuple):
@@ -68,7 +68,7 @@ class Delete(NamedTuple):
 
 
 class Describe(NamedTuple):
-    """All that administrators see."""
+    """All requests of an administrator about the group."""
 
 
 Step = Beat | Join | Sync | Alive | Leave | Commit | Fetch | Delete | Describe

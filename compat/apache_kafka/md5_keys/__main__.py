@@ -1,8 +1,8 @@
 """Different keys with one MD5 digest, over the wire: Ottla keeps the newest value of each, Apache Kafka 4.3.1 does not.
 
-Apache Kafka's cleaner tells keys apart by their MD5 digests alone. Three published pairs, and more of them made by
-suffixes, are written to compacted topics in every codec; once all in one batch, once in segments of their own. What
-Apache Kafka keeps stands in `apache_kafka.json`, written by `--record`; where there is java, a live one is looked at too.
+Apache Kafka's cleaner distinguishes keys by their MD5 digests alone. Three published pairs, and more made by adding
+suffixes, are written to compacted topics in every codec: once all in one batch, once in segments of their own. Apache
+Kafka's result is in `apache_kafka.json`, written by `--record`. If java is installed, a live broker is checked as well.
 """
 
 import argparse
@@ -38,7 +38,7 @@ Write = tuple[bytes, bytes]
 
 
 def pairs() -> list[tuple[bytes, bytes]]:
-    """The pairs as published, and those of whole MD5 blocks with suffixes."""
+    """Return the pairs as published, and those of whole MD5 blocks with suffixes."""
     lines = PAIRS_FILE.read_text().splitlines()
     keys = [bytes.fromhex(line) for line in lines if line and line[0] != "#"]
     plain = list(zip(keys[::2], keys[1::2], strict=True))
@@ -75,7 +75,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def judged(broker: BrokerProcess, all_pairs: list[tuple[bytes, bytes]]) -> dict[str, tuple[int, int]]:
-    """Topic -> (keys whose newest value is gone, superseded values that are there), when its cleaner is done."""
+    """Return topic -> (keys without their newest value, remaining superseded values), when its cleaner is done."""
     old = [(key, b"old") for pair in all_pairs for key in pair]
     new = [(key, b"new") for pair in all_pairs for key in pair]
     firsts, seconds = new[::2], new[1::2]
@@ -94,7 +94,7 @@ def judged(broker: BrokerProcess, all_pairs: list[tuple[bytes, bytes]]) -> dict[
 
 
 def write(broker: BrokerProcess, topic: str, codec: str, batches: list[list[Write]]) -> None:
-    """One batch a segment, and one more to seal the last. Times an hour apart make segments end."""
+    """Write one batch a segment, and one more to seal the last. Times an hour apart make segments end."""
     create_topic(
         broker.bootstrap, topic, cleanup_policy="compact", segment_ms=str(HOUR_MS // 2), min_cleanable_dirty_ratio="0"
     )
@@ -103,7 +103,7 @@ def write(broker: BrokerProcess, topic: str, codec: str, batches: list[list[Writ
             body = produce_body(topic, 0, one_batch(writes, codec, TIMESTAMP_MS + number * HOUR_MS))
             deadline = time.monotonic() + 10
             while code := produce_result(connection.request(PRODUCE, PRODUCE_VERSION, body), topic)[0]:
-                # Apache Kafka tells of a new topic before its leader knows of it.
+                # Apache Kafka reports a new topic before its leader knows of it.
                 assert code in NOT_LED_YET and time.monotonic() < deadline, f"{topic}: error {code}"
                 time.sleep(0.05)
 

@@ -1,1 +1,1 @@
-"""Groups of both protocols, request by request beside Apache Kafka."""
+"""Quotas, compared with Apache Kafka request by request."""

@@ -20,10 +20,10 @@ REQUESTS, REQUESTS_QUICK = 4_000, 200
 PER_CHECK = 200
 TRIES = 20
 TOLD_TOLERANCE, TOLD_TOLERANCE_MS = 0.1, 250
-"""Throttle times may differ by a tenth, or by that much: samples begin when requests come, and these take their time."""
+"""The allowed difference of throttle times, as a share and in ms: samples begin when requests arrive."""
 MUTE_SLACK_MS = 30
 PRODUCED_A_SECOND = 20_700
-"""So that the first request beyond it is so by far: what each takes of a sample differs from run to run."""
+"""A rate that the first request above the quota exceeds by far: its share of a sample differs from run to run."""
 OVERRIDES = {"auto.create.topics.enable": "false"}
 
 
@@ -66,7 +66,7 @@ def answers(suite: Suite, sides: list[Side], requests: int) -> None:
 
 
 def waits(suite: Suite, sides: list[Throttling], *, quick: bool) -> None:
-    """Both sides at once, as they do little but wait."""
+    """Run both sides at once, as they mostly wait."""
 
     def each(wanted: Callable[[Throttling], Seen]) -> tuple[Seen, Seen]:
         with ThreadPoolExecutor(len(sides)) as threads:

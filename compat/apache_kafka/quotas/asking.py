@@ -32,7 +32,7 @@ Answer = Any
 
 
 def alteration(rng: random.Random) -> AlterClientQuotasRequest:
-    """What has at most one thing wrong in an entity: Apache Kafka looks at the keys in the order of its hash tables."""
+    """Return a request with at most one error per entity: Apache Kafka checks the keys in the order of its hash tables."""
     entries = [_entry(rng) for _ in range(rng.choice([1, 1, 1, 2, 3, 5]))]
     if rng.random() < 0.1:
         entries.append(EntryData(entity=rng.choice(entries).entity, ops=_ops(rng, CLIENT_KEYS, odd=False)))
@@ -143,7 +143,7 @@ def _entity(parts: Iterable[Any]) -> list[tuple[str, str | None]]:
 
 
 def _message(text: str | None) -> str | None:
-    """Entities in messages are in the order of a hash table where there are types that Kafka does not know."""
+    """Sort the entities of a message: Kafka lists them in a hash table's order where it does not know a type."""
     found = re.search(r"entries=\{(.*)\}", text or "")
     return text if text is None or found is None else text.replace(found[1], ", ".join(sorted(found[1].split(", "))))
 

@@ -30,12 +30,12 @@ BATCH_BYTES = len(batch())
 
 @dataclass
 class Seen:
-    """Throttle times that answers told, in ms, and how long each request took, in ms, as the connection was mute before it."""
+    """Throttle times in answers, in ms, and the duration of each request, in ms, as the connection was mute before it."""
 
     told: list[int] = field(default_factory=list)
     took: list[float] = field(default_factory=list)
     other: list[Any] = field(default_factory=list)
-    """What else is to be equal."""
+    """Other parts of the answers that must be equal."""
 
 
 class Throttling:
@@ -57,11 +57,11 @@ class Throttling:
                 time.sleep(0.05)
 
     def reach(self, port: int, security: Security) -> None:
-        """Whoever produces or fetches from now on comes by this way."""
+        """Use this listener for all produces and fetches from now on."""
         self._address, self._security = (self._plain[0], port), security
 
     def admin(self) -> Client:
-        """Over the plain listener."""
+        """Return an admin client on the plain listener."""
         return Client(*self._plain, client_id="admin", timeout_s=60)
 
     def client(self, client_id: str | None) -> Client:
@@ -76,7 +76,10 @@ class Throttling:
         return partition.offset if partition.error_code == 0 else None
 
     def set(self, client_id: str, **quotas: float | None) -> None:
-        """Quotas of a client id; None removes one. Returns when they hold: Apache Kafka tells its brokers a moment later."""
+        """Set quotas of a client id; None removes one.
+
+        Returns when they apply: Apache Kafka's brokers learn of them a moment later.
+        """
         entry = EntryData(
             entity=(EntityData(entity_type="client-id", entity_name=client_id),),
             ops=tuple(OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()),
@@ -87,7 +90,7 @@ class Throttling:
         time.sleep(0.5)
 
     def produced(self, client_id: str | None, requests: int, *, version: int = 12, acks: int = -1) -> Seen:
-        """So many requests, one after the other."""
+        """Send `requests` produces, one after the other."""
         data = batch()
         partition = PartitionProduceData(index=0, records=data)
         topic = TopicProduceData(name="t", topic_id=self.topic_id, partition_data=(partition,))
@@ -95,7 +98,10 @@ class Throttling:
         return self._asked(client_id, [request] * requests, version)
 
     def fetched(self, client_id: str, requests: int, batches: int, *, version: int = 12) -> Seen:
-        """So many fetches from the start; whole batches, as Apache Kafka sends part of one that a limit cuts."""
+        """Send `requests` fetches from the start.
+
+        Limits are whole batches, as Apache Kafka sends part of one that a limit cuts.
+        """
         max_bytes = batches * BATCH_BYTES
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=max_bytes)
         request = FetchRequest(
@@ -108,7 +114,7 @@ class Throttling:
         return self._asked(client_id, [request] * requests, version)
 
     def mutated(self, client_id: str, numbers: list[int], *, version: int, start: int = 0) -> Seen:
-        """Topics of so many partitions are made."""
+        """Create topics with these numbers of partitions."""
         requests = [
             CreateTopicsRequest(
                 topics=(CreatableTopic(name=f"{client_id}-{start + at}", num_partitions=count, replication_factor=1),),

@@ -1,4 +1,4 @@
-"""Users who have proved who they are, by SASL and by certificate: which of the eight kinds of quotas holds for them."""
+"""Users authenticated by SASL and by certificate: which of the eight kinds of quotas applies to them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Entity = tuple[tuple[str, str | None], ...]
 class User(NamedTuple):
     how: str
     name: str
-    """As quotas name it."""
+    """The name as quotas have it."""
     port: int
     security: Security
 
@@ -109,7 +109,7 @@ def secured(overrides: dict[str, str]) -> Iterator[list[Secured]]:
 
 
 def levels(user: str, client_id: str) -> list[Entity]:
-    """From the strongest on."""
+    """Return the entities of all levels, the strongest first."""
     return [
         (("user", user), ("client-id", client_id)),
         (("user", user), ("client-id", DEFAULT)),
@@ -123,7 +123,7 @@ def levels(user: str, client_id: str) -> list[Entity]:
 
 
 def told_by_level(side: Secured, number: int) -> list[dict[str, Seen]]:
-    """All eight quotas are set, and the strongest is taken away again and again: what one user is told each time, by client id."""
+    """Set all eight quotas, and remove the strongest again and again; return one user's answers each time, by client id."""
     user, throttling = side.users[number], Throttling(side.plain)
     client_id = f"app-{number}"
     entities = levels(user.name, client_id)
@@ -134,7 +134,7 @@ def told_by_level(side: Secured, number: int) -> list[dict[str, Seen]]:
     for gone in (None, *entities):
         if gone is not None:
             _set(throttling, gone, None)
-        time.sleep(0.5)  # Apache Kafka's broker hears of it a moment later.
+        time.sleep(0.5)  # Apache Kafka's broker learns of it a moment later.
         found.append({str(name): throttling.produced(name, 1) for name in (client_id, "", None)})
     return found
 

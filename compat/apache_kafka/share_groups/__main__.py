@@ -1,9 +1,10 @@
-"""Share groups of Ottla and of Apache Kafka 4.3.1, asked the same: random lives of groups (KIP-932).
+"""Share groups of Ottla and of Apache Kafka 4.3.1, with the same random requests over the life of each group (KIP-932).
 
-Both brokers get each request and their answers are compared: ShareFetch and ShareAcknowledge of members that acquire, accept, release,
-reject, renew, and say what is wrong; sessions that begin, go on, end and are unknown; heartbeats; the group's offsets described, moved
-and forgotten; the states of share partitions, asked as brokers ask each other; between that records come, in transactions too, and go.
-Time moves by waiting: nothing is asked near a moment at which a lock ends.
+Both brokers get each request and their answers are compared. ShareFetch and ShareAcknowledge come from members that acquire,
+accept, release, reject, renew, and send invalid requests. Sessions begin, continue, end and are unknown. Members send
+heartbeats. The group's offsets are described, altered and deleted. The states of share partitions are requested as brokers do
+from each other. Between these requests records are produced, in transactions as well, and deleted. Time passes by waiting: no
+request is sent near a moment at which a lock ends.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from .world import COMPACTED, World
 
 REQUESTS, REQUESTS_QUICK = 2_000, 68
 KINDS_QUICK = "committed", "limits"
-"""Most of the time goes into starting Apache Kafka."""
+"""The kinds of the quick run, most of which is Apache Kafka's start."""
 LIFE = 100
-"""So many steps are about one group, at most."""
+"""The maximum number of steps for one group."""
 
 
 def body(suite: Suite, options: Options) -> None:
-    """The kinds go side by side, each over brokers of its own: they wait more than they compute."""
+    """Run the kinds side by side, each on brokers of its own: they wait more than they compute."""
     if options.broker or options.against != "ottla":
         raise NotRunError("to start both brokers itself")
     rest = options.rest
@@ -55,11 +56,11 @@ def body(suite: Suite, options: Options) -> None:
 
 
 class Run:
-    """One kind: lives, some of them at a time.
+    """The groups of one kind, several at a time.
 
     Args:
-        wanted: How many requests; lives that are on their way then go on to their end.
-        numbers: Of the lives.
+        wanted: The number of requests; groups that have started then run to their end.
+        numbers: The groups' numbers.
     """
 
     _told = Lock()
@@ -76,7 +77,7 @@ class Run:
             with ThreadPoolExecutor(lanes) as threads:
                 for running in [threads.submit(self._lane, brokers) for _ in range(lanes)]:
                     running.result()
-            brokers[1].kill()  # Nobody waits for what it would do before it stops.
+            brokers[1].kill()  # What it would do before it stops is not needed.
         with self._told:
             tries = f"Apache Kafka was asked again {self._again} times, and tripped {self._tripped} times"
             self._suite.note(f"{self.name}: {self._lives} lives; {tries}")
@@ -84,7 +85,7 @@ class Run:
             self._suite.check(f"{self.name}: {self._asked} random requests", self._differ == 0, what)
 
     def _lane(self, brokers: Brokers) -> None:
-        """One life after the other."""
+        """Run one life after the other."""
         with ExitStack() as stack:
             ottla, kafka = (stack.enter_context(closing(Side(one.bootstrap))) for one in brokers)
             while (missing := self._wanted - self._asked) > 0 and (number := self._next()) is not None:
@@ -182,7 +183,7 @@ class Life:
         return None
 
     def history(self, count: int) -> list[str]:
-        """The last steps."""
+        """Return the last steps."""
         return [str(step)[:600] for step in self._done[-count:]]
 
 

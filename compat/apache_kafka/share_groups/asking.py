@@ -1,4 +1,4 @@
-"""One broker that is asked steps."""
+"""One broker that gets the steps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TIMEOUT_S = 30.0
 FULL_EPOCH, FINAL_EPOCH = 0, -1
 GROUP_RESOURCE, SET, DELETE = 32, 0, 1
 SETTLES_S = 0.15
-"""How long Apache Kafka takes to hear of a changed config, or of a connection that is gone."""
+"""The time until Apache Kafka learns of a changed config, or of a closed connection."""
 
 _OF_BATCHES = {
     "The batch cannot be acknowledged. The batch is not in the acquired state.": "The offset cannot be acknowledged. "
@@ -61,7 +61,7 @@ class Side:
         self.sessions: dict[tuple[str, str], int] = {}
         """Group and member -> the epoch that its session expects."""
         self.epochs: dict[tuple[str, str], int] = {}
-        """Group and member -> the epoch that its last heartbeat was told."""
+        """Group and member -> the epoch in the answer to its last heartbeat."""
         self._how: dict[type[Any], Callable[[Any], Answer]] = {
             steps.Fetch: self._fetch,
             steps.Acknowledge: self._acknowledge,
@@ -86,7 +86,7 @@ class Side:
         return self._how[type(step)](step)
 
     def wait_for_states(self, topic: str) -> None:
-        """Until there is a share coordinator that has loaded."""
+        """Wait until a share coordinator exists and has loaded."""
         step = steps.InitState("ready", Place(topic, 0), 0, 0)
         self.logs.coordinators({f"ready:{_uuid(self.logs.id_of(topic))}:0": 2})
         while self.ask(step)[0][2] != "NONE":
@@ -97,7 +97,7 @@ class Side:
             client.close()
 
     def forget_members(self) -> None:
-        """A new life begins: connections of the last one end."""
+        """Begin a new life: close the connections of the last one."""
         for member in list(self._members):
             self._members.pop(member).close()
         self.sessions.clear()

@@ -1,4 +1,4 @@
-"""One step asked of both brokers. Where Apache Kafka has not done yet what it said, it is asked again."""
+"""One step sent to both brokers, and again to Apache Kafka if it lags behind its answers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .steps import Acknowledge, Beat, Fetch, Look, Offsets, Place, Settled, Step
 
 PATIENCE_S, PAUSE_S = 5.0, 0.05
 HEAD, RECORDS = 4, 6
-"""Of the answer to a fetch, what comes before its rows; of a row, where its records are."""
+"""The position of the rows in the answer to a fetch, and of the records in a row."""
 SILENT = ("NONE", None, "NONE", None, (0, 0), (), ())
 START, UNKNOWN = 3, -1
-"""Where the start offset is in a row of offsets, and what it is where there is none."""
+"""The position of the start offset in a row of offsets, and its value if there is none."""
 
 
 _TRIPPED = ("UNKNOWN_SERVER_ERROR", None, 0, ())
@@ -31,10 +31,10 @@ class Difference(NamedTuple):
 
 
 def compared(step: Step, ottla: Side, kafka: Side, *, has_ended: bool) -> tuple[Answer, Answer, int]:
-    """Apache Kafka's answer, Ottla's, and how often Apache Kafka was asked again.
+    """Return Apache Kafka's answer, Ottla's, and the number of repeated requests to Apache Kafka.
 
     Args:
-        has_ended: Whether locks may have run out.
+        has_ended: Whether locks may have expired.
     """
     ours, theirs = ottla.ask(step), kafka.ask(step)
     if isinstance(step, Settled):
@@ -47,11 +47,11 @@ def compared(step: Step, ottla: Side, kafka: Side, *, has_ended: bool) -> tuple[
             theirs = ours
             break
         if isinstance(step, Look | Offsets) or is_behind(step, theirs, ours) or is_not_begun(step, theirs, ours):
-            # What goes on behind an answer shows here later; to ask again changes nothing.
+            # Work that continues after an answer shows here later; a repeated request changes nothing.
             time.sleep(PAUSE_S)
             theirs = kafka.ask(step)
         elif isinstance(step, Fetch) and got_nothing(step, theirs, ours):
-            # Something of it, which the first answer did not tell, may be in the second.
+            # The second answer may have parts that the first one did not.
             time.sleep(PAUSE_S)
             more = step._replace(epoch=None, off=0, places=(), says=(), forget=())
             theirs = merged(theirs, kafka.ask(more))
@@ -85,7 +85,7 @@ def trips(step: Step, ours: Answer, theirs: Answer) -> bool:
 
 
 def goes_on(step: Step, ours: Answer, kafka: Side) -> bool:
-    """Whether both are still alike behind that: Apache Kafka's session has gone on, and Ottla did nothing but refuse."""
+    """Return whether both sides still agree: Apache Kafka's session has advanced, and Ottla has only refused."""
     assert isinstance(step, Acknowledge | Fetch)
     if step.epoch is not None or len(step.says) > 1:
         return False
@@ -96,27 +96,27 @@ def goes_on(step: Step, ours: Answer, kafka: Side) -> bool:
 
 
 def without_starts(answer: Answer) -> Answer:
-    """Of offsets that are described, all but the offsets of partitions that have a lag."""
+    """Return the described offsets without the start offsets of partitions that have a lag."""
     *head, rows = answer
     return *head, [(*row[:START], row[START] == UNKNOWN, *row[START + 1 :]) for row in rows]
 
 
 def is_behind(step: Step, theirs: Answer, ours: Answer) -> bool:
-    """Whether all is well, and Apache Kafka's group has not come as far."""
+    """Return whether both succeeded, and Apache Kafka's group is at an earlier epoch."""
     if not isinstance(step, Beat) or step.epoch is not None or step.off:
         return False
     return bool(ours[0] == theirs[0] == "NONE" and theirs[3] < ours[3])
 
 
 def is_not_begun(step: Step, theirs: Answer, ours: Answer) -> bool:
-    """Whether Apache Kafka's answer tells of no partition, since their states were not read in time, and Ottla's that there is nothing."""
+    """Return whether Apache Kafka's answer has no partition, as states were not read in time, and Ottla's no records."""
     if not isinstance(step, Fetch) or step.epoch != 0 or theirs[:HEAD] != ours[:HEAD] or theirs[0] != "NONE":
         return False
     return not theirs[HEAD] and not any(row[RECORDS] for row in ours[HEAD].values())
 
 
 def got_nothing(step: Fetch, theirs: Answer, ours: Answer) -> bool:
-    """Whether all was well, and Apache Kafka had no records of those partitions of which Ottla had others."""
+    """Return whether both succeeded, and Apache Kafka had no records of the partitions for which Ottla had other ones."""
     if step.epoch == -1 or theirs[:HEAD] != ours[:HEAD] or theirs[0] != "NONE":
         return False
     of_theirs: dict[Place, Answer] = theirs[HEAD]
@@ -127,8 +127,10 @@ def got_nothing(step: Fetch, theirs: Answer, ours: Answer) -> bool:
 
 
 def without_silent(theirs: Answer, ours: Answer) -> Answer:
-    """Without rows that tell nothing of partitions that Ottla says nothing of: one that is due comes later where Apache Kafka's fetch before
-    did not get at the share partition, as another one had just been there."""
+    """Return Apache Kafka's answer without empty rows of partitions that Ottla's answer does not have.
+
+    Such a row comes late: Apache Kafka's fetch before could not get the share partition, as another one had just used it.
+    """
     rows = {place: row for place, row in theirs[HEAD].items() if place in ours[HEAD] or row != SILENT}
     return *theirs[:HEAD], rows
 

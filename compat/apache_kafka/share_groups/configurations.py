@@ -15,16 +15,17 @@ EARLIEST, LATEST, AGO = "earliest", "latest", "by_duration:PT30M"
 
 
 class Kind(NamedTuple):
-    """
+    """One kind of configuration.
+
     Attributes:
-        overrides: Of the brokers.
-        configs: Of groups: a name, and values of which one is chosen for each; None leaves it as it comes.
+        overrides: Options of the brokers.
+        configs: Configs of groups: a name, and the values to choose from for each group; None keeps the default.
         lock_ms: How long records stay acquired.
-        session_ms: How long a member may be silent.
-        records_max: Of a batch.
-        transactions: Whether there are some, and a topic that was compacted.
-        pause: Of all steps, the part that waits.
-        lanes: So many lives are asked for at a time.
+        session_ms: A member's session time-out.
+        records_max: The most records in a batch.
+        transactions: Whether there are transactions, and a topic that was compacted.
+        pause: The share of all steps that wait.
+        lanes: The number of groups that run at a time.
     """
 
     overrides: dict[str, str]

@@ -28,7 +28,7 @@ TRANSACTION_TIMEOUT_MS = 900_000
 LATEST, EARLIEST = -1, -2
 NO_TOPIC = bytes(range(16))
 BEGAN_MS = int(time.time() * 1000)
-"""Of the run: records have the same times at both brokers."""
+"""The start of the run: records have the same times at both brokers."""
 
 
 class Open(NamedTuple):
@@ -113,7 +113,7 @@ class Logs:
         return ErrorCode(row.error_code).name, row.base_offset
 
     def end(self, step: EndTransaction) -> tuple[Any, ...]:
-        """Apache Kafka writes the markers behind its answer: wait for them."""
+        """End the transaction, and wait for the markers: Apache Kafka writes them after its answer."""
         begun = self._open.pop(step.transaction, None)
         if begun is None:
             return ()
@@ -139,7 +139,7 @@ class Logs:
         return ErrorCode(told.error_code).name, told.low_watermark
 
     def batches(self, place: Place) -> tuple[Batch, ...]:
-        """All that there are; a fetch gives those of one segment."""
+        """Return all batches of the partition; a fetch returns those of one segment."""
         found: list[Batch] = []
         while some := self._fetched(place, found[-1].last_offset + 1 if found else 0):
             found += some

@@ -10,7 +10,7 @@ _TRANSACTIONAL_BITS = 0x30
 
 
 class Batch(NamedTuple):
-    """The CRC of a batch of a transaction says nothing: brokers give their own producer ids."""
+    """A record batch. The CRC of a transaction's batch is 0 here, as brokers assign their own producer ids."""
 
     base_offset: int
     last_offset: int
@@ -21,7 +21,7 @@ class Batch(NamedTuple):
 
 
 def whole_batches(records: bytes) -> tuple[Batch, ...]:
-    """Those that are there to their end."""
+    """Return the batches that are complete."""
     found = []
     at = 0
     while at + HEADER_BYTES <= len(records):

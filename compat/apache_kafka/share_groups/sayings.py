@@ -1,4 +1,4 @@
-"""What a member may say of records, right and wrong."""
+"""Acknowledgements by members, valid and invalid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .steps import ACCEPT, REJECT, RELEASE, RENEW, Says
 
 GAP = 0
 EACH_MAX = 60
-"""Up to so many records may have a type each."""
+"""The most records that get a type each."""
 WRONG = 0.12
 
 Ranges = list[tuple[int, int]]
@@ -29,7 +29,7 @@ def without(ranges: Ranges, first: int, last: int) -> Ranges:
 
 
 def sayings(rng: random.Random, mine: Ranges, end: int, *, renews: bool) -> Says:
-    """Of records that a member has, or of any if it has none."""
+    """Return acknowledgements of records that a member has, or of any records if it has none."""
     kinds = [ACCEPT, RELEASE, REJECT, GAP, *([RENEW] if renews else [])]
     weights = [45, 25, 10, 8, *([80] if renews else [])]
     chosen = sorted(rng.sample(mine, min(len(mine), rng.choice((1, 1, 2, 3))))) or [_anywhere(rng, end)]

@@ -1,4 +1,4 @@
-"""The APIs between brokers: the states of share partitions, asked as a leader or a group coordinator asks."""
+"""The APIs between brokers: the states of share partitions, requested as by a leader or a group coordinator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.server.client.connection import Client
 from .steps import DeleteState, InitState, Place, ReadState, Settled, States, Summary, WriteState
 
 NOBODY = -1
-"""An epoch of whoever is no leader, and an offset that is left as it is."""
+"""The epoch of a client that is no leader, and an offset that stays unchanged."""
 
 StateBatch = tuple[int, int, int, int]
 """First offset, last offset, delivery state, delivery count."""
@@ -28,7 +28,7 @@ STATE_STEPS = InitState, ReadState, WriteState, DeleteState, Summary
 
 
 def ask_state(client: Client, topic_id: bytes, step: States) -> tuple[Any, ...]:
-    """Rows of the answer: partition, code, message and what else there is in them."""
+    """Return rows of the answer: partition, code, message and what else there is in them."""
     request, version = _request(topic_id, step)
     answer = client.ask(request, version)
     return tuple(
@@ -39,7 +39,7 @@ def ask_state(client: Client, topic_id: bytes, step: States) -> tuple[Any, ...]:
 
 
 def settled(client: Client, topic_id_of: Callable[[str], bytes], step: Settled) -> dict[Place, StateRow]:
-    """Of each place that has a state: where it begins, and its batches, of which neighbours that fare alike are one."""
+    """Return each place's state, if it has one: its start offset, and its batches, with equal neighbours joined."""
     found: dict[Place, StateRow] = {}
     for place in step.places:
         topic_id = topic_id_of(place.topic)
@@ -55,7 +55,10 @@ def settled(client: Client, topic_id_of: Callable[[str], bytes], step: Settled) 
 
 
 def from_the_later(one: dict[Place, StateRow], other: dict[Place, StateRow]) -> dict[Place, StateRow]:
-    """The one's rows, as far as what begins at the other's start would tell them: a start moves with the next update, or with this."""
+    """Return the rows of one side without the records before the other side's start.
+
+    A start offset moves with the next update on one broker, and with this one on the other.
+    """
     return {
         place: (0, tuple(_from(batches, max(start, other[place][0] if place in other else start))))
         for place, (start, batches) in one.items()

@@ -1,6 +1,6 @@
-"""What is asked of both brokers, as plain tuples that name topics, members and offsets.
+"""Requests to both brokers, as plain tuples that name topics, members and offsets.
 
-A step may be asked of any broker: topic ids, producer ids and the epochs of sessions are what that side was told.
+A step can be sent to either broker: topic ids, producer ids and session epochs are those that the broker returned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """ShareFetch. `epoch` None is the one that the session expects, and `off` behind it."""
+    """ShareFetch. `epoch` None stands for the session's next epoch, to which `off` is added."""
 
     group: str
     member: str
@@ -58,7 +58,7 @@ class Drop(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """ShareGroupHeartbeat. `epoch` None is the one that the member was told, and `off` behind it."""
+    """ShareGroupHeartbeat. `epoch` None stands for the member's last returned epoch, to which `off` is added."""
 
     group: str
     member: str
@@ -134,10 +134,10 @@ class Summary(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What is written of share partitions of the group, once all is done that goes on behind answers.
+    """The written states of the group's share partitions, compared after all work that follows answers is done.
 
     Attributes:
-        joins: An update that says nothing is written before, which has neighbours that fare alike become one batch.
+        joins: Write an empty update first, which joins equal neighbouring batches.
     """
 
     group: str
@@ -165,7 +165,7 @@ class DeleteRecords(NamedTuple):
 
 
 class Config(NamedTuple):
-    """One config of a group, or None to have it as it comes."""
+    """One config of a group, or None for the default."""
 
     group: str
     name: str
@@ -180,6 +180,6 @@ Member = Fetch | Acknowledge | Drop
 Groups = Beat | Look | Offsets | AlterOffsets | DeleteOffsets | DeleteGroup | Config
 States = InitState | ReadState | WriteState | DeleteState | Summary
 Behind = Pause | Settled
-"""What no request of a member or of a coordinator is."""
+"""Steps that are not requests of a member or a coordinator."""
 Log = Produce | EndTransaction | DeleteRecords
 Step = Member | Groups | States | Log | Behind

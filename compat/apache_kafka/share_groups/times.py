@@ -1,11 +1,14 @@
-"""When locks and members end. Nothing is asked near such a moment, which two brokers cannot have at once."""
+"""The moments at which locks and sessions end.
+
+No request is sent near them, as two brokers cannot have them at the same time.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 GUARD_S = 0.4
-"""A busy machine lets a broker sleep so long."""
+"""How long a busy machine may let a broker sleep."""
 
 
 class Moment(NamedTuple):
@@ -26,27 +29,27 @@ class Times:
         self._lock_s, self._session_s = lock_s, session_s
         self._locks: list[Moment] = []
         self.has_ended = False
-        """Whether the time of a lock is over, which some records may have had until then."""
+        """Whether a lock has expired, which some records may have had until then."""
         self._members: dict[str, Moment] = {}
 
     @property
     def longest_s(self) -> float:
-        """After which nothing is locked any more."""
+        """The time after which no record is locked any more."""
         return self._lock_s + 2 * GUARD_S
 
     def locked(self, began_s: float, ended_s: float) -> None:
-        """Records were acquired, or their locks renewed, between these two times."""
+        """Note that records were acquired, or their locks renewed, between these two times."""
         self._locks.append(Moment(began_s + self._lock_s, ended_s + self._lock_s))
 
     def beat(self, member: str, began_s: float, ended_s: float, *, is_over: bool) -> None:
-        """The member was heard of."""
+        """Note a heartbeat of the member, or its end."""
         if is_over:
             self._members.pop(member, None)
         else:
             self._members[member] = Moment(began_s + self._session_s, ended_s + self._session_s)
 
     def quiet_s(self, now_s: float, takes_s: float) -> float:
-        """How long to wait until nothing ends just now, nor while it takes so long."""
+        """Return the wait until no lock or session ends now, nor within `takes_s` after the wait."""
         left = [one for one in self._locks if one.latest_s + GUARD_S > now_s]
         self.has_ended |= len(left) < len(self._locks)
         self._locks = left

@@ -1,4 +1,4 @@
-"""Chooses requests about one group that make sense, mostly, by what its members were told."""
+"""Chooses requests about one group that mostly make sense, from the answers that its members received."""
 
 from __future__ import annotations
 
@@ -41,21 +41,22 @@ from .times import Times
 LOADER = "loader"
 COMPACTED = "compacted"
 PARTITIONS = 2
-# What the first fetch from a share partition waits until its state is read; where there is nothing to acquire it is all waited for.
+# How long the first fetch from a share partition waits until its state is read; without records to acquire, a fetch waits this
+# long.
 LOADS_MS, LOADS_NOTHING_MS = 1_000, 250
 SETTLES_S = 0.3
-"""How long Apache Kafka's coordinators take to come to terms about a group's new partitions."""
+"""The time until Apache Kafka's coordinators agree about a group's new partitions."""
 RELEASED_S = 0.1
-"""How long Apache Kafka takes to give back what a session had that has ended, once that is written."""
+"""The time until Apache Kafka releases the records of an ended session, once that is written."""
 TWO_HOURS_S = 7_200
 FENCED = frozenset({"NOT_LEADER_OR_FOLLOWER", "FENCED_STATE_EPOCH", "GROUP_ID_NOT_FOUND"})
 
 
 class World:
-    """One life of a group. Every choice is the random generator's, so that a number says it all.
+    """One life of a group. The random generator makes every choice, so that its seed reproduces the life.
 
     Args:
-        name: Of the group; its topics are named alike.
+        name: The group's name; its topics have similar names.
     """
 
     def __init__(self, rng: random.Random, kind: Kind, name: str) -> None:
@@ -74,11 +75,11 @@ class World:
         """Member -> what its session has; loader among them."""
         self._loaded: set[Place] = set()
         self._starts: dict[Place, int] = {}
-        """Where logs begin of which records were deleted."""
+        """The start offsets of logs after DeleteRecords."""
         self._joined: set[str] = set()
         self._transactions: dict[str, set[Place]] = {}
         self._batches: dict[str, list[tuple[Place, int, int]]] = defaultdict(list)
-        """By transaction, of those that go on: where each was written, its first offset, and the one behind its last."""
+        """Transaction -> its writes, if it is open: the place, the first offset, and the offset after the last."""
         self._aborted: list[tuple[Place, int, int]] = []
         self._queue: deque[Step] = deque(self._beginning())
         self._what: dict[str, tuple[int, Callable[[], Step]]] = {
@@ -98,19 +99,20 @@ class World:
         }
 
     def _beginning(self) -> list[Step]:
-        """Configs, records that are there before the group, and a first member, which has the states of share partitions begun."""
+        """Return configs, records before the group, and the join of a first member, which initializes the share partitions."""
         rng = self._rng
         chosen = [(name, rng.choice(values)) for name, values in self._kind.configs]
         configs: list[Step] = [Config(self.group, name, value) for name, value in chosen if value is not None]
         produced: list[Step] = [self._produce() for _ in range(rng.randrange(6))]
         self._is_by_time = AGO in dict(chosen).values()
         if self._is_by_time:
-            # Where no record is young enough a share partition is not begun, and who fetches from others too may be told so or not.
+            # If no record is young enough, a share partition is not initialized, and a fetch that also reads others may or may
+            # not report that.
             produced += [Produce(place, (10,) * 3, age_s) for place in self._written for age_s in (TWO_HOURS_S, 0)]
         return [*configs, *produced, *self._joining()]
 
     def _joining(self) -> list[Step]:
-        """The first member joins, and has the states of all share partitions begun."""
+        """Have the first member join and initialize all share partitions."""
         subscribed = (*self.topics, *((COMPACTED,) if self._kind.transactions else ()))
         first = self._members[0]
         return [Beat(self.group, first, 0, 0, subscribed), Pause(SETTLES_S), Beat(self.group, first)]
@@ -119,7 +121,7 @@ class World:
         return [Beat(self.group, member, -1) for member in sorted(self._joined)]
 
     def _dropping(self) -> list[Step]:
-        """All who fetch go, so that share partitions have to be begun anew."""
+        """Let all fetching members disconnect, so that share partitions must be initialized again."""
         return [Drop(member) for member in sorted(self._sessions)]
 
     def next_step(self) -> Step:
@@ -166,10 +168,10 @@ class World:
         return [*loads, step]
 
     def _released(self, member: str) -> list[Step]:
-        """The session of a member ends: what it had is given back."""
+        """Have the session of a member end, which releases its records."""
         return [Settled(self.group, tuple(sorted(self._sessions.get(member, ())))), Pause(RELEASED_S)]
 
-    # What came of it
+    # Results
 
     def told(self, step: Step, answer: Answer, began_s: float, ended_s: float) -> None:
         match step:
@@ -201,7 +203,7 @@ class World:
                         self._batches[step.transaction].append((step.place, answer[1], self._ends[step.place]))
             case DeleteGroup() | DeleteOffsets():
                 if step.group == self.group and "NONE" in repr(answer):
-                    # States are gone: have them begun again.
+                    # The states were deleted: have them initialized again.
                     self._loaded.clear()
                     self._queue.extend(self._joining())
             case AlterOffsets():
@@ -283,7 +285,7 @@ class World:
     # Members
 
     def _member(self) -> str:
-        """One of the first, mostly."""
+        """Return one of the first members, mostly."""
         return self._rng.choice(self._members[:4] if self._rng.random() < 0.8 else self._members)
 
     def _fetch(self) -> Step:
@@ -295,7 +297,8 @@ class World:
         if rng.random() < 0.05:
             epoch, off = rng.choice(((FULL_EPOCH, 0), (None, 1), (None, -1), (FINAL_EPOCH, 0), (7, 0), (-2, 0)))
         if epoch == FULL_EPOCH and any(self._has.get((member, place)) for place in self._places):
-            # What was acquired outside of a session is nobody's when connections end, but Apache Kafka's timers go on.
+            # Records that were acquired outside of a session are released when connections end, but Apache Kafka's timers
+            # continue.
             epoch = FINAL_EPOCH
         places: tuple[Place, ...] = ()
         if epoch == FULL_EPOCH or rng.random() < 0.15:
@@ -335,7 +338,7 @@ class World:
         if renews and rng.random() < 0.8:
             step = step._replace(max_records=0, max_bytes=0, min_bytes=0, wait_ms=0)
         elif self._frees(says) or rng.random() < 0.03:
-            # Apache Kafka writes down what becomes of records while it fetches: what is available then is chance.
+            # Apache Kafka writes acknowledgements while it fetches: which records are available then is chance.
             step = step._replace(max_records=0)
         return step
 
@@ -344,7 +347,7 @@ class World:
         return (before | {*step.places, *(place for place, _ in step.says)}) - {*step.forget}
 
     def _frees(self, says: tuple[tuple[Place, Says], ...]) -> bool:
-        """Whether it makes records available, or room for others."""
+        """Return whether it makes records available, or room for others."""
         has_limit = self._kind.records_max > 20
         return bool(says) and (has_limit or any(RELEASE in types for _, some in says for _, _, types in some))
 
@@ -427,7 +430,7 @@ class World:
     # States and logs
 
     def _state(self) -> Step:
-        """Of another group, mostly: who writes to that of this one takes its share partitions from their leader."""
+        """Return a request for another group, mostly: a write to this group takes its share partitions from their leader."""
         rng = self._rng
         group = self.group if rng.random() < 0.04 else f"{self.group}-states"
         place = rng.choice((*self._places[:2], *self._places[:2], Place(UNKNOWN_TOPIC, 0), Place(self.topics[0], 7)))

@@ -1,8 +1,9 @@
-"""The states of share groups in one broker's files, taken over by the other: Apache Kafka 4.3.1 and Ottla in turns on one directory.
+"""The states of share groups in one broker's files, taken over by the other: Apache Kafka 4.3.1 and Ottla by turns.
 
-A group's members acquire, accept, release and reject records, and have some of them when their broker is stopped or killed. What
-`__share_group_state` says then is told by Apache Kafka's `kafka-dump-log`, and put together by the suite. The other broker opens the
-directory: it must have the same states, and give the same members exactly what is not done, with the counts that follow.
+A group's members acquire, accept, release and reject records, and hold some of them when their broker is stopped or killed.
+Apache Kafka's `kafka-dump-log` then prints `__share_group_state`, and the suite builds the states from it. The other broker
+opens the directory. It must have the same states, and deliver to the same members exactly the unfinished records, with the next
+counts.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ BROKER = {
 KAFKA, OTTLA = "Apache Kafka", "Ottla"
 STOP, KILL, LAST = "stopped", "killed", "last"
 Lives = tuple[tuple[str, str], ...]
-"""Which brokers have the directory one after the other, and how each of them ends."""
+"""The brokers that serve the directory one after the other, and how each of them ends."""
 CHAINS: dict[str, Lives] = {
     "Apache Kafka's directory": (
         (KAFKA, STOP),
@@ -106,7 +107,7 @@ def body(suite: Suite, options: Options) -> None:
 
 @dataclass
 class Chain:
-    """One directory and what is known of it."""
+    """One directory and its known state."""
 
     suite: Suite
     options: Options
@@ -123,7 +124,7 @@ class Chain:
         return kind(data=self.data, overrides=BROKER, keep=self.options.keep)
 
     def make_topics(self) -> None:
-        """Have Apache Kafka make all topics, and nothing else: its metadata must know of them."""
+        """Have Apache Kafka create all topics, and nothing else: its metadata must have them."""
         with self.broker(KAFKA) as kafka:
             create_topic(kafka.bootstrap, TOPIC, partitions=PARTITIONS)
             with client_of(kafka.bootstrap) as client:
@@ -135,7 +136,7 @@ class Chain:
         self.suite.equal(f"{self.name}: no state yet", [], logs_of(self.data))
 
     def live(self, number: int, who: str, end: str) -> None:
-        """One broker on the directory, from its start to its end; then what it has left there."""
+        """Run one broker on the directory, from its start to its end; then read what it has left there."""
         what = f"{self.name}, {number}: {who}"
         rng = random.Random(f"{self.name} {number}")
         rounds = ROUNDS_QUICK if self.options.quick else ROUNDS
@@ -167,7 +168,7 @@ class Chain:
         self.judge_files(f"{what} {end}", is_clean=end == STOP)
 
     def have_others(self, what: str, broker: BrokerProcess, number: int, rng: random.Random) -> None:
-        """The groups beside the main one."""
+        """Use the groups other than the main one."""
         if number == 1:
             for group in (STILL, GONE):
                 self.have_some(broker, group, rng)
@@ -186,7 +187,7 @@ class Chain:
         self.suite.equal(f"{what}: a group that was moved begins there, all counts anew", wanted, first)
 
     def have_some(self, broker: BrokerProcess, group: str, rng: random.Random) -> Held:
-        """A member comes, is given all there is, acknowledges some of it and leaves; what it was given at first."""
+        """Have a member join, acquire all records, acknowledge some and leave; return the records that it got first."""
         one = work.member(broker, group)
         held: Held = {}
         work.take_all(one, held)
@@ -196,7 +197,7 @@ class Chain:
         return given
 
     def judge_taken_over(self, what: str, broker: BrokerProcess, held: Held) -> ShareMember:
-        """The states, and the main group with its member; into `held` goes what that is given."""
+        """Judge the states, and the main group with its member; `held` gets the records that it acquires."""
         assert self.group is not None
         judge_states(self.suite, what, broker.bootstrap, self.states)
         self.suite.equal(
@@ -206,7 +207,7 @@ class Chain:
         )
         one = work.member(broker, MAIN, before=self.member)
         assert self.member is not None
-        # The hash of the topics is another one with each broker: who takes a group over assigns anew, once.
+        # Each broker hashes the topics differently: a broker that takes a group over assigns again, once.
         goes_on = one.epoch - self.member.epoch in (0, 1)
         self.suite.check(f"{what}: the member goes on in its epoch", goes_on, f"{self.member.epoch}, then {one.epoch}")
         work.take_all(one, held)
@@ -214,7 +215,7 @@ class Chain:
         return one
 
     def judge_still(self, what: str, broker: BrokerProcess) -> None:
-        """The group that nobody has asked for since the first broker."""
+        """Judge the group that has had no requests since the first broker."""
         one = work.member(broker, STILL)
         held: Held = {}
         work.take_all(one, held)
@@ -239,7 +240,7 @@ class Chain:
         self.suite.check(f"{what}: {STATES} is pruned", any(starts), starts)
 
     def judge_files(self, what: str, *, is_clean: bool) -> None:
-        """Both tools tell the same of each record; what is behind the log start says all."""
+        """Check that both tools print the same for each record, and that the records after the log start are complete."""
         starts = log_starts(self.data)
         self.states = {}
         differences: list[object] = []
@@ -287,7 +288,7 @@ class Chain:
                 self.variety["released more than once"] += kind == AVAILABLE and times > 1
 
     def judge_variety(self) -> None:
-        """The files had in them what this is about."""
+        """Check that the files contained all cases."""
         for name in (
             *("snapshots", "updates", "tombstones", "released", "released more than once", "accepted", "archived"),
             *("state epochs behind the first", "leader epochs behind the first", "gaps between batches"),
@@ -298,7 +299,7 @@ class Chain:
 
 
 def _known(group: DescribedGroup) -> object:
-    """Of a group what outlives its broker."""
+    """Return the parts of a group that outlive its broker."""
     members = [(one.member_id, one.member_epoch, one.subscribed_topic_names, one.assignment) for one in group.members]
     return group.error_code, group.group_state, group.group_epoch, group.assignment_epoch, members
 

@@ -1,4 +1,4 @@
-"""What members of share groups do at one broker, and what they may expect of the next one that opens its directory."""
+"""The work of share group members at one broker, and the expected state at the next broker that opens its directory."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from ...support.clients.steps import read_partitions
 
 TOPIC, PARTITIONS = "jobs", 2
 MAIN, MOVED, STILL, GONE = "main", "moved", "still", "gone"
-"""Goes on from broker to broker; begins at another offset at each; keeps what the first broker left; is deleted at once."""
+"""The groups: used at each broker; moved to another offset at each; unused since the first broker; deleted at once."""
 GAP, KEEP = 0, -1
 CHOICES = {ACCEPT: 35, RELEASE: 20, REJECT: 8, KEEP: 37}
-"""What becomes of an acquired record -> its weight; who keeps it has it still when the broker ends."""
+"""The fate of an acquired record -> its weight. A kept record is still acquired when the broker ends."""
 PIECE = 15
 """Offsets that one acknowledgement covers at most."""
 Held = dict[int, dict[int, int]]
@@ -45,11 +45,11 @@ Held = dict[int, dict[int, int]]
 
 @dataclass
 class Ledger:
-    """What members were told that is done.
+    """The records that members have finished.
 
     Attributes:
         done: (group, partition) -> offsets that were accepted or rejected.
-        visible: Partition -> offsets that have a record for who reads what is committed.
+        visible: Partition -> offsets that have a record visible to read_committed consumers.
     """
 
     done: dict[tuple[str, int], set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -57,7 +57,7 @@ class Ledger:
 
 
 def write(bootstrap: str, life: int) -> None:
-    """Records to both partitions, among them a transaction that is committed and one that is aborted: gaps, and what nobody gets."""
+    """Produce to both partitions, with a committed and an aborted transaction: gaps, and records that no member gets."""
     refused: list[str] = []
 
     def judge(error: KafkaError | None, message: Message) -> None:
@@ -81,13 +81,13 @@ def write(bootstrap: str, life: int) -> None:
 
 
 def see(bootstrap: str, ledger: Ledger) -> None:
-    """Which offsets have a record, as a consumer finds them."""
+    """Note the offsets that have a record, as a consumer finds them."""
     found = read_partitions(bootstrap, [(TOPIC, one) for one in range(PARTITIONS)], isolation="read_committed")
     ledger.visible = {partition: {record.offset for record in read} for (_, partition), read in found.items()}
 
 
 def member(broker: BrokerProcess, group: str, *, before: ShareMember | None = None) -> ShareMember:
-    """One with both partitions; the one of another broker goes on with its id and epoch."""
+    """Return a member with both partitions; it continues with the id and epoch of the member `before` it."""
     one = ShareMember(broker.bootstrap, group, TOPIC)
     configure(one.client, group, "earliest")
     configure(one.client, group, "read_committed", "share.isolation.level")
@@ -99,7 +99,7 @@ def member(broker: BrokerProcess, group: str, *, before: ShareMember | None = No
 
 
 def _come_back(one: ShareMember) -> None:
-    """A whole heartbeat is told the whole assignment, in any epoch."""
+    """Send a full heartbeat, whose answer has the full assignment in any epoch."""
     request = ShareGroupHeartbeatRequest(
         group_id=one.group, member_id=one.name, member_epoch=one.epoch, subscribed_topic_names=(TOPIC,)
     )
@@ -111,7 +111,7 @@ def _come_back(one: ShareMember) -> None:
 
 
 def take_all(one: ShareMember, held: Held) -> None:
-    """Acquire until nothing more comes; what came is added to what is held."""
+    """Acquire until no more records arrive, and add them to the held ones."""
     quiet = 0
     one.beat()
     while quiet < 3:
@@ -122,7 +122,7 @@ def take_all(one: ShareMember, held: Held) -> None:
 
 
 def work(one: ShareMember, held: Held, ledger: Ledger, rng: random.Random, rounds: int) -> None:
-    """Acknowledge some of it, in many small pieces, and acquire again what was released."""
+    """Acknowledge some of the records, in many small pieces, and acquire the released ones again."""
     for _ in range(rounds):
         for partition, counts in held.items():
             for piece in _pieces(sorted(counts)):
@@ -131,7 +131,7 @@ def work(one: ShareMember, held: Held, ledger: Ledger, rng: random.Random, round
 
 
 def _pieces(offsets: list[int]) -> list[list[int]]:
-    """Neighbours, so many at most."""
+    """Group neighbouring offsets, at most PIECE in a group."""
     found: list[list[int]] = []
     for offset in offsets:
         if found and found[-1][-1] == offset - 1 and len(found[-1]) < PIECE:

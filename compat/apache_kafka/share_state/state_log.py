@@ -1,7 +1,7 @@
-"""What the files of `__share_group_state` say: told by Apache Kafka's `kafka-dump-log`, and put together without any of Ottla's code.
+"""The contents of `__share_group_state` files: printed by Apache Kafka's `kafka-dump-log`, and combined without Ottla's code.
 
-A snapshot has all of a share partition, an update what has changed since, offset by offset: the later one counts. Nothing is kept of
-what lies before the start offset. A tombstone ends it.
+A snapshot has the whole state of a share partition. An update has the changes since, offset by offset: the later one counts.
+Records before the start offset have no state. A tombstone deletes it.
 """
 
 import json
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class State:
-    """Of one share partition: offset -> delivery state and count, of those that are not new."""
+    """The state of one share partition: offset -> delivery state and count, for records that are not new."""
 
     state_epoch: int
     leader_epoch: int
@@ -60,7 +60,7 @@ def logs_of(data: Path) -> list[Path]:
 
 
 def dumped_by_kafka(logs: list[Path]) -> dict[Path, list[Entry]]:
-    """The records of each log, in order; RuntimeError with what the tool says if it does not read all of them."""
+    """Return the records of each log, in order; RuntimeError with the tool's message if it does not read all of them."""
     done = tool(DUMP_LOG, "--share-group-state-decoder", "--files", ",".join(map(str, logs)))
     found: dict[Path, list[Entry]] = {}
     entries: list[Entry] = []
@@ -85,7 +85,7 @@ def _entry(line: str) -> Entry:
 
 
 def dumped_by_ottla(logs: list[Path]) -> dict[Path, list[tuple[int, str]]]:
-    """As `dumped_by_kafka`: the offset of each record, and what `ottla dump-log` says of it."""
+    """Like `dumped_by_kafka`: the offset of each record, and what `ottla dump-log` prints for it."""
     command = [*ottla_command(), "dump-log", "--print-data", *map(str, logs)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -101,7 +101,7 @@ def dumped_by_ottla(logs: list[Path]) -> dict[Path, list[tuple[int, str]]]:
 
 
 def in_ottlas_words(entry: Entry) -> str:
-    """What `ottla dump-log` has to say of a record that Apache Kafka has told in JSON."""
+    """Return what `ottla dump-log` must print for a record that Apache Kafka printed as JSON."""
     of, said = entry.place, entry.said
     who = f"share group {of.group!r} topic {of.topic_id} partition {of.partition}"
     if said is None:
@@ -122,7 +122,7 @@ def in_ottlas_words(entry: Entry) -> str:
 
 
 def put_together(entries: Iterable[Entry]) -> dict[Place, State]:
-    """The state of each share partition behind these records, which are in the order of the log."""
+    """Return the state of each share partition after these records, which are in the order of the log."""
     found: dict[Place, State] = {}
     for entry in entries:
         said = entry.said
@@ -150,7 +150,7 @@ def put_together(entries: Iterable[Entry]) -> dict[Place, State]:
 
 
 def log_starts(data: Path) -> dict[str, int]:
-    """Partition of `__share_group_state` -> its log start offset, as `log-start-offset-checkpoint` has it."""
+    """Return partition of `__share_group_state` -> its log start offset, as `log-start-offset-checkpoint` has it."""
     checkpoint = data / "log-start-offset-checkpoint"
     lines = checkpoint.read_text().splitlines()[2:] if checkpoint.exists() else []
     rows = (line.split() for line in lines)

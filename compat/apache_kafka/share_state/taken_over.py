@@ -1,4 +1,4 @@
-"""What a broker says of share groups whose directory another one has left, beside what the files say."""
+"""A broker's answers about share groups in a directory that another broker left, compared with the files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Told = dict[Place, tuple[int, int, dict[int, tuple[int, int]]]]
 
 
 def described(bootstrap: str, group: str) -> DescribedGroup:
-    """A share group, once its coordinator has loaded it."""
+    """Return a share group, once its coordinator has loaded it."""
     deadline_s = time.monotonic() + LOADED_WITHIN_S
     with client_of(bootstrap) as client:
         while True:
@@ -106,7 +106,7 @@ def judge_deliveries(
     visible: Mapping[int, set[int]],
     done: Mapping[tuple[str, int], set[int]],
 ) -> None:
-    """A member was given each record that is not done, with the count behind the one that the files have, and no other."""
+    """Check that a member got exactly the unfinished records, with the next count after the one in the files."""
     wanted: Held = defaultdict(dict)
     for place, state in expected.items():
         if place.group == group:

@@ -1,1 +1,1 @@
-"""What the pipeline on Spark makes of directories that Apache Kafka wrote, and Apache Kafka of what the pipeline wrote."""
+"""The Spark pipeline on directories that Apache Kafka wrote, and Apache Kafka on the pipeline's output."""

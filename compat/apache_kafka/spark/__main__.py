@@ -1,9 +1,9 @@
-"""Apache Kafka's directories under the pipeline on Spark: read, verified, compacted, snapshotted, and given back to it.
+"""The Spark pipeline on Apache Kafka's directories: read, verified, compacted, snapshotted, and returned to it.
 
-Apache Kafka 4.3.1 writes compacted topics (all codecs, transactions of both ends, tombstones, headers, several segments),
-one of which its own cleaner works on. Spark reads the directory while the broker runs and when it has stopped, and must
-show what a consumer got. `verify` judges what Apache Kafka has cleaned, alone and beside a copy from before. `compact`
-takes the place of its cleaner, and Apache Kafka starts on the result.
+Apache Kafka 4.3.1 writes compacted topics (all codecs, committed and aborted transactions, tombstones, headers, several
+segments), one of which its own cleaner cleans. Spark reads the directory while the broker runs and after it has stopped, and
+must show the same records as a consumer. `verify` checks the topics that Apache Kafka has cleaned, alone and against a copy
+from before. `compact` takes the place of its cleaner, and Apache Kafka starts on the result.
 """
 
 import importlib.util
@@ -94,7 +94,7 @@ def consumed(bootstrap: str) -> Seen:
 
 
 def judge_fill(suite: Suite, seen: Seen) -> None:
-    """The fill has in it what this suite is about."""
+    """Check that the fill contains what this suite is about."""
     for topic in (*fill.COMPACTED, fill.EVENTS):
         every, committed = (sum(len(seen[each][place]) for place in fill.places(topic)) for each in ISOLATIONS)
         suite.check(f"filled: {topic} has data that read_committed hides", every > committed > 0, (every, committed))
@@ -188,10 +188,10 @@ def judge_served(suite: Suite, kafka: ApacheKafkaProcess, seen: Seen) -> Seen:
 def judge_apache_kafkas_cleaner(
     suite: Suite, folder: Path, before: Path, seen: Seen, compacted: Seen, options: Options
 ) -> None:
-    """The same directory, cleaned by Apache Kafka: `verify` passes beside the copy from before.
+    """Judge the same directory cleaned by Apache Kafka: `verify` passes against the copy from before.
 
     Args:
-        compacted: What was served of the directory that Spark has compacted.
+        compacted: The records that were served from the directory that Spark compacted.
     """
     data = folder / "cleaned-by-apache-kafka"
     shutil.copytree(before, data)

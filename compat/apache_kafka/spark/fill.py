@@ -23,7 +23,7 @@ PARTITIONS = {CLEANED: 1, LAGGING: 2, EVENTS: 2, STAMPED: 1}
 SEGMENT_BYTES = 1 << 20
 LAG_MS = 360_000_000
 TRANSACTION_TIMEOUT_MS = 900_000
-"""The most that a broker allows: nobody but its producer may end the open transaction while it is read."""
+"""The most that a broker allows: only its producer may end the open transaction while it is read."""
 TIMESTAMP_MS = 1_700_000_000_000
 VALUE_BYTES = 500
 """Random ones, so that no codec makes a round smaller than a segment."""
@@ -46,7 +46,7 @@ def create_topics(bootstrap: str) -> None:
 
 
 def fill(bootstrap: str, *, rounds: int, keys: int) -> None:
-    """Write all of it but the open transaction; every round has a codec, and comes to two segments or so."""
+    """Write everything but the open transaction; every round has a codec, and fills about two segments."""
     for number in range(rounds):
         for topic in COMPACTED:
             for partition in range(PARTITIONS[topic]):
@@ -63,7 +63,7 @@ def fill(bootstrap: str, *, rounds: int, keys: int) -> None:
 
 @contextmanager
 def open_transaction(bootstrap: str) -> Iterator[None]:
-    """A transaction on `events`, with committed data behind what it has written; aborted at the end."""
+    """Open a transaction on `events`, followed by committed data; it is aborted at the end."""
     pending = _transactional(bootstrap, "undecided")
     pending.begin_transaction()
     for n in range(50):
@@ -75,7 +75,7 @@ def open_transaction(bootstrap: str) -> Iterator[None]:
 
 
 def wait_for_checkpoint(broker: BrokerProcess, ends: dict[tuple[str, int], int], timeout_s: float = 60) -> None:
-    """Until the broker has written down that all of it is replicated, as it does every few seconds.
+    """Wait until the broker has written that everything is replicated, as it does every few seconds.
 
     Raises:
         TimeoutError: It did not.
@@ -91,7 +91,7 @@ def wait_for_checkpoint(broker: BrokerProcess, ends: dict[tuple[str, int], int],
 
 
 def free_to_clean(bootstrap: str) -> None:
-    """Let the broker's own cleaner come to what was held back."""
+    """Let the broker's own cleaner clean the protected topics."""
     set_topic_configs(bootstrap, LAGGING, min_compaction_lag_ms="0")
 
 
@@ -108,7 +108,7 @@ def _updates(bootstrap: str, topic: str, partition: int, number: int, keys: int)
 
 
 def _transactions(bootstrap: str, topic: str, partition: int, number: int, keys: int) -> None:
-    """One that is committed and one that is aborted, over keys that others write as well."""
+    """Write one transaction that is committed and one that is aborted, over keys that others also write."""
     producer = _transactional(bootstrap, f"filler-{topic}-{partition}")
     for commits in (True, False):
         producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""What the pipeline shows of a directory, in the form in which a consumer's records are kept."""
+"""The pipeline's view of a directory, in the form of a consumer's records."""
 
 import json
 from contextlib import redirect_stderr, redirect_stdout
@@ -14,7 +14,7 @@ Records = dict[tuple[str, int], list[ReadRecord]]
 
 
 class Ran(NamedTuple):
-    """What became of a command line."""
+    """The result of a command line."""
 
     exit_code: int
     result: dict[str, Any]
@@ -36,7 +36,7 @@ def ottla_spark(*arguments: str, says_json: bool = True) -> Ran:
 
 
 def spark_records(spark: Any, data_dir: Path, topics: str, *, isolation: str) -> Records:
-    """What `spark.read.format("ottla")` shows of these topics, whose names are separated by commas."""
+    """Return the records that `spark.read.format("ottla")` reads from these topics, a comma-separated list."""
     frame = (
         spark.read.format("ottla")
         .option("topic", topics)
@@ -54,7 +54,7 @@ def spark_records(spark: Any, data_dir: Path, topics: str, *, isolation: str) ->
 
 
 def snapshot_values(out: Path) -> dict[int, dict[bytes, tuple[int, bytes]]]:
-    """Partition -> key -> (offset, value); a key that is there twice is a ValueError."""
+    """Return partition -> key -> (offset, value); a key that is there twice is a ValueError."""
     found: dict[int, dict[bytes, tuple[int, bytes]]] = {}
     for row in ds.dataset(out, format="parquet").to_table().to_pylist():
         own = found.setdefault(row["partition"], {})
@@ -65,7 +65,7 @@ def snapshot_values(out: Path) -> dict[int, dict[bytes, tuple[int, bytes]]]:
 
 
 def newest_values(records: list[ReadRecord]) -> dict[bytes, tuple[int, bytes]]:
-    """The model: what a consumer that has read all of it ends up with."""
+    """Return the final values of a consumer that has read everything: the model."""
     newest: dict[bytes, tuple[int, bytes]] = {}
     for record in records:
         if record.key is not None and record.value is not None:

@@ -1,10 +1,10 @@
-"""Streams groups of Ottla and of Apache Kafka 4.3.1, asked the same: random lives of groups (KIP-1071).
+"""Streams groups of Ottla and of Apache Kafka 4.3.1, with the same random requests over the life of each group (KIP-1071).
 
-Both brokers get each request and their answers are compared: StreamsGroupHeartbeat of members that join, stay, give up tasks, leave,
-name wrong epochs, say they have what is not theirs, bring other topologies, ask for the end of the application; StreamsGroupDescribe
-and what other kinds of groups say of it; commits; between that internal topics come into being, sources come, grow and go, configs
-change, members of other protocols come to the same name, and members expire, as time moves by waiting: nothing is asked near a
-moment at which something ends.
+Both brokers get each request and their answers are compared. StreamsGroupHeartbeat comes from members that join, stay, give up
+tasks, leave, send wrong epochs, claim tasks of others, have other topologies, or ask for the end of the application.
+StreamsGroupDescribe and the APIs of other kinds of groups describe it. Offsets are committed. Between these requests internal
+topics are created, sources are created, expanded and deleted, configs change, members of other protocols use the same name, and
+members expire, as time passes by waiting. No request is sent near a moment at which a time-out ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .world import World
 
 HEARTBEATS, HEARTBEATS_QUICK = 2_000, 40
 LIFE = 100
-"""So many heartbeats are about one group, at most."""
+"""The maximum number of heartbeats for one group."""
 HISTORY = 16
 TOPOLOGIES_ALONE = "topologies"
 RUN = ""
@@ -142,7 +142,7 @@ class Life:
         return None
 
     def history(self, count: int) -> list[str]:
-        """The last steps, and what Apache Kafka answered."""
+        """Return the last steps, and what Apache Kafka answered."""
         return [f"{str(step)[:500]} -> {in_short(answer)[:300]}" for step, answer in self._done[-count:]]
 
 

@@ -12,7 +12,7 @@ from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbea
 
 Answer = tuple[Any, ...]
 _TOPOLOGY = 6
-"""Of a described group, where it is."""
+"""The position of the topology in a described group."""
 Tasks = dict[str, tuple[int, ...]]
 """Subtopology -> partitions, in order."""
 Roles = dict[str, Tasks]
@@ -21,7 +21,7 @@ ROLES = ("active", "standby", "warmup")
 
 
 class Heard(NamedTuple):
-    """The answer to a heartbeat. All of it is compared but `throttle_time_ms`, which is 0 without quotas."""
+    """The answer to a heartbeat. Everything is compared but `throttle_time_ms`, which is 0 without quotas."""
 
     code: str
     message: str | None
@@ -43,7 +43,7 @@ class Heard(NamedTuple):
 
     @property
     def roles(self) -> Roles | None:
-        """The tasks that it tells; None if it does not."""
+        """The tasks in the answer; None if it has none."""
         return None if self.active is None else {role: getattr(self, role) or {} for role in ROLES}
 
     def has_status(self, *codes: int) -> bool:
@@ -51,7 +51,7 @@ class Heard(NamedTuple):
 
 
 def in_short(answer: Answer) -> str:
-    """For a line that tells of it."""
+    """Return the answer shortened for a printed line."""
     if isinstance(answer, Heard):
         return f"{answer.code} {answer.message or ''} epoch {answer.epoch} {answer.statuses} {answer.active} {answer.standby}"
     return str(answer)
@@ -134,7 +134,7 @@ def _topology(topology: DescribedTopology) -> Answer:
 
 
 def without_counts(answer: Answer) -> Answer:
-    """The answer to a look, without partition counts of internal topics."""
+    """Return the answer to a look, without partition counts of internal topics."""
     head, *others = answer
     epoch, rows = head[_TOPOLOGY] or (None, [])
     plain = [(*row[:3], *([(name, 0, *rest) for name, _, *rest in topics] for topics in row[3:])) for row in rows]

@@ -1,4 +1,4 @@
-"""One broker that is asked steps, and what it has told its members."""
+"""One broker that gets the steps, and the answers that its members received."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NO_TASKS: Roles = {role: {} for role in ROLES}
 
 
 def _less(has: Roles) -> Roles:
-    """All but one active task of each subtopology."""
+    """Return all but one active task of each subtopology."""
     return has | {"active": {key: some[1:] for key, some in has["active"].items() if some[1:]}}
 
 
@@ -54,16 +54,16 @@ CLAIMS: dict[str, Callable[[Roles, Roles], Roles | None]] = {
     "a subtopology that there is not": lambda _has, _had: NO_TASKS | {"standby": {"nine": (0,)}},
     "not a word": lambda _has, _had: None,
 }
-"""What a member says it has, by what it was told last, and before that."""
+"""The tasks that a member claims to have, from its last assignment and the one before it."""
 
 
 class Side:
     """One broker.
 
     Attributes:
-        epochs: Member -> the epoch that it was told last.
-        given: Member -> the tasks that it was told last, by role.
-        had: Member -> the others that it was told before that.
+        epochs: Member -> the epoch in its last answer.
+        given: Member -> the tasks in its last assignment, by role.
+        had: Member -> the previous, different assignment.
     """
 
     def __init__(self, bootstrap: str) -> None:

@@ -1,4 +1,4 @@
-"""One step asked of both brokers, and where they may differ."""
+"""One step sent to both brokers, and the allowed differences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Difference(NamedTuple):
 
 
 def compared(step: Step, ottla: Side, kafka: Side, *, is_new: bool) -> tuple[Answer, Answer, int]:
-    """Apache Kafka's answer, Ottla's, and how often Apache Kafka was asked again.
+    """Return Apache Kafka's answer, Ottla's, and the number of repeated requests to Apache Kafka.
 
     Of a new group Apache Kafka does not show what the topology makes of the topics (../DIFFERENCES.md).
     Of what goes on behind its answers (deleted offsets) Apache Kafka may have done less so far; to look changes nothing.
@@ -56,7 +56,7 @@ def _retold(ours: Heard, theirs: Heard, given: Roles | None) -> Heard:
     """Our answer as it would be if we did not tell a member the tasks again that it was given, as it says that it has others. We mean
     to (../DIFFERENCES.md): at Apache Kafka a member whose answer got lost works at less for ever."""
     if theirs.code == ours.code == FAILED:
-        # Ottla's says why.
+        # Only Ottla's message has the reason.
         return ours._replace(message=theirs.message)
     if theirs.active is None and ours.roles == given:
         return ours._replace(active=None, standby=None, warmup=None)
@@ -77,7 +77,7 @@ def _with_old_port(step: Step, ours: Heard, theirs: Heard) -> Heard:
 
 
 def _in_short(ours: Answer, theirs: Answer) -> Answer:
-    """Ottla's words say which value was refused, behind those of Apache Kafka."""
+    """Return Apache Kafka's answer if Ottla's message only adds the refused value to it."""
     is_longer = ours[0] == theirs[0] and (ours[1] or "").startswith(theirs[1] or "")
     return theirs if is_longer else ours
 

@@ -17,7 +17,7 @@ OVERRIDES = {
     "offsets.topic.num.partitions": "1",
 }
 SESSION_S = 60.0
-"""How long a member may be silent, unless its group says so itself."""
+"""A member's session time-out, unless its group has one."""
 SESSION = "streams.session.timeout.ms"
 DELAY = "streams.initial.rebalance.delay.ms"
 INTERVAL = "streams.assignment.interval.ms"
@@ -26,13 +26,14 @@ STANDBYS = "streams.num.standby.replicas"
 
 
 class Kind(NamedTuple):
-    """
+    """One kind of configuration.
+
     Attributes:
-        topologies: Names of those that members of a group bring along, one of them a group.
-        weights: How often what is done, as in `World`.
-        begins: Configs that a group begins with, and values of which one is chosen.
-        changes: Configs that change while it lives.
-        rebalance_ms: How long members may take to give up tasks.
+        topologies: Names of the topologies of members, one for each group.
+        weights: The frequency of each action in `World`.
+        begins: Configs that a group starts with, and the values to choose from.
+        changes: Configs that change during its life.
+        rebalance_ms: The time in which members must give up tasks.
     """
 
     topologies: tuple[str, ...]
@@ -41,7 +42,7 @@ class Kind(NamedTuple):
     changes: tuple[tuple[str, tuple[str | None, ...]], ...] = ()
     rebalance_ms: tuple[int, ...] = (60_000,)
     endpoints: float = 0.25
-    """Of members that join where all topics are there, the part that has one."""
+    """The share of members with an endpoint, among those that join when all topics exist."""
 
 
 KINDS = {

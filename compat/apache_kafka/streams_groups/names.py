@@ -1,7 +1,7 @@
 """Names that Apache Kafka's hash maps keep in the order in which they are made.
 
-Its assignor goes over members and processes as its hash maps have them. With names that these maps keep in the order in which members
-join, which is the order at Ottla, both must give everybody the very same tasks. So with topics.
+Its assignor iterates over members and processes in the order of its hash maps. Ottla's order is that in which members join.
+With names that the hash maps keep in that order as well, both must assign exactly the same tasks. The same holds for topics.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from itertools import count
 
 _PLACES = 64
-"""In tables of so many places or fewer, powers of two, names lie in their order."""
+"""In hash tables of up to this size, a power of two, names are in their order."""
 NAMES_MAX = 16
-"""Of one beginning: a table has so many places at least."""
+"""The most names of one beginning: a hash table has at least this size."""
 
 
 def in_order(beginning: str, number: int) -> list[str]:
-    """Names, `number` of them, that begin so."""
+    """Return names, `number` of them, that begin so."""
     assert number <= NAMES_MAX
     return [next(name for name in _salted(f"{beginning}{at}") if _place(name) == at) for at in range(number)]
 
@@ -26,7 +26,7 @@ def _salted(beginning: str) -> Iterator[str]:
 
 
 def _place(name: str) -> int:
-    """Where java.util.HashMap has it, of `_PLACES`."""
+    """Return the slot of a name in a java.util.HashMap of `_PLACES` slots."""
     code = 0
     for letter in name:
         code = (31 * code + ord(letter)) & 0xFFFFFFFF

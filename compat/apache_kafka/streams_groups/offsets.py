@@ -1,4 +1,4 @@
-"""What a group has committed, and may commit."""
+"""A group's committed offsets, and its commits."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ PARTITIONS = (0, 1, 2)
 
 
 class Offsets:
-    """
+    """The offsets of one broker.
+
     Args:
-        epoch: The epoch that a member names, by what its step says.
-        active: The active tasks of a member.
+        epoch: Returns the epoch to send for a member and step.
+        active: Returns the active tasks of a member.
     """
 
     def __init__(

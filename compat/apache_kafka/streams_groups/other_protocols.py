@@ -1,4 +1,4 @@
-"""Who comes to a streams group, or to its name, by another protocol."""
+"""Members of other protocols that join a streams group, or use its name."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class OtherProtocols:
         return how[step.what](step)
 
     def _join(self, step: Classic) -> Answer:
-        """Once more with the name that it was given, if it must."""
+        """Join, and again with the returned member id if required."""
         answers = []
         for _ in range(2):
             request = JoinGroupRequest(

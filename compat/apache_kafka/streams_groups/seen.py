@@ -1,4 +1,4 @@
-"""What has been answered so far: what a run without it has not compared."""
+"""Counts the kinds of answers in a run: a kind that is missing was not compared."""
 
 from __future__ import annotations
 

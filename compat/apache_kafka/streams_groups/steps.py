@@ -1,4 +1,7 @@
-"""What is asked of both brokers, as plain tuples. A step may be asked of any broker: epochs and tasks are what that side was told."""
+"""Requests to both brokers, as plain tuples.
+
+A step can be sent to either broker: epochs and tasks are those that the broker returned.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,19 @@ JOIN, LEAVE = 0, -1
 
 
 class Beat(NamedTuple):
-    """StreamsGroupHeartbeat. `epoch` None is the one that the side has told the member, and `off` behind it."""
+    """StreamsGroupHeartbeat. `epoch` None stands for the member's last returned epoch, to which `off` is added."""
 
     group: str
     member: str
     epoch: int | None = None
     off: int = 0
     says: str = "all"
-    """What it says it has: a name in `asking.CLAIMS`."""
+    """The tasks that the member claims to have: a name in `asking.CLAIMS`."""
     fields: Mapping[str, Any] = MappingProxyType({})
     brings: str | None = None
     """A topology, by its name in `topologies`."""
     knows_endpoints: bool = True
-    """It names the epoch of endpoints that it was told last."""
+    """Whether the heartbeat has the last returned epoch of endpoints."""
 
     @property
     def is_join(self) -> bool:
@@ -69,7 +72,7 @@ class Configure(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """The topic gets so many partitions: it is made, expanded, or, of none, deleted."""
+    """The topic gets this number of partitions: it is created, expanded, or, with 0, deleted."""
 
     name: str
     partitions: int
@@ -85,7 +88,7 @@ class DeleteOffsets(NamedTuple):
 
 
 class OtherBeat(NamedTuple):
-    """ConsumerGroupHeartbeat, or ShareGroupHeartbeat, of somebody who joins."""
+    """ConsumerGroupHeartbeat, or ShareGroupHeartbeat, of a member that joins."""
 
     group: str
     member: str

@@ -1,8 +1,10 @@
-"""What groups stand on: topics, and configs of groups. Each is changed, and waited for until the coordinator knows of it.
+"""The topics and group configs that groups depend on.
 
-At Apache Kafka that takes a moment, which nothing but an answer of the coordinator shows. So groups of their own are asked, in the one
-partition that all groups are in: of a topic by an application that reads it alone, which has a task for each partition; of configs
-by a group whose heartbeat interval is changed last.
+Each is changed, and the change awaited until the coordinator knows of it.
+
+At Apache Kafka that takes a moment, and only an answer of the coordinator shows it. So this module uses groups of its own, in
+the one partition that holds all groups. For a topic, an application that reads it alone has a task for each partition. For
+configs, a group's heartbeat interval is changed last.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class Surroundings:
     # Topics
 
     def topic(self, step: Topic) -> Answer:
-        """Let the topic have so many partitions, and the coordinator know of it."""
+        """Give the topic this number of partitions, and wait until the coordinator knows of it."""
         before = self._partitions.get(step.name, 0)
         if not step.partitions:
             deleted = self._client.ask(DeleteTopicsRequest(topic_names=(step.name,), timeout_ms=10_000), 5)
@@ -74,7 +76,7 @@ class Surroundings:
         return (code_name(answer),)
 
     def appears(self, name: str) -> int:
-        """Wait until a topic is there that the coordinator makes; how many partitions it has. TimeoutError if it does not come."""
+        """Wait until the coordinator has created a topic, and return its number of partitions. TimeoutError if it does not."""
         wanted = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
         end_s = time.monotonic() + APPEARS_S
         while (row := self._client.ask(wanted).topics[0]).error_code:
@@ -89,7 +91,7 @@ class Surroundings:
             _check_patience(end_s, f"the coordinator does not hear that {name} has {partitions} partitions")
 
     def _known(self, name: str) -> int:
-        """How many partitions the coordinator knows of; 0 if the topic is not there."""
+        """Return the number of partitions that the coordinator knows; 0 if the topic is missing."""
         rows = self._probe(f"reads-{name}", name).active_tasks or ()
         return sum(len(one.partitions) for one in rows)
 

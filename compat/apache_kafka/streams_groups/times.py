@@ -1,4 +1,7 @@
-"""When members, delays and intervals end. Nothing is asked near such a moment, which two brokers cannot have at once."""
+"""The moments at which members, delays and intervals end.
+
+No request is sent near them, as two brokers cannot have them at the same time.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ import time
 from typing import NamedTuple
 
 GUARD_S = 0.6
-"""A busy machine lets a broker sleep so long, at least."""
+"""The least time that a busy machine may let a broker sleep."""
 SLOWER = 3.0
-"""How much longer it may sleep than it took to answer."""
+"""The factor by which a broker may sleep longer than it took to answer."""
 FORGETS = 0.9
-"""What is left of the longest answer with each that follows."""
+"""The factor by which the longest delay shrinks with each later one."""
 
 
 class Moment(NamedTuple):
@@ -21,10 +24,10 @@ class Moment(NamedTuple):
 
 
 class Times:
-    """What ends, by name.
+    """The moments at which sessions, delays and intervals end, by name.
 
     Attributes:
-        ended: How much has.
+        ended: The number of those that have ended.
     """
 
     def __init__(self) -> None:
@@ -33,7 +36,7 @@ class Times:
         self._moments: dict[str, Moment] = {}
 
     def begins(self, name: str, began_s: float, ended_s: float, takes_s: float) -> None:
-        """Something began between these two times, perhaps anew, and takes so long."""
+        """Note that something began between these two times, perhaps again, and lasts `takes_s`."""
         self._moments[name] = Moment(began_s + takes_s, ended_s + takes_s)
 
     def is_over(self, name: str) -> None:
@@ -44,7 +47,7 @@ class Times:
         return max(GUARD_S, SLOWER * self._slowest_s)
 
     def took(self, seconds: float) -> None:
-        """Something took so long: to be answered, or to wake beyond the time that it was to sleep."""
+        """Note a delay: of an answer, or of a wake-up after its time."""
         self._slowest_s = max(seconds, FORGETS * self._slowest_s)
 
     def wait(self, seconds: float) -> None:
@@ -53,7 +56,7 @@ class Times:
         self.took(time.monotonic() - end_s)
 
     def quiet_s(self, now_s: float) -> float:
-        """How long to wait until nothing ends just now."""
+        """Return the wait until no moment is near."""
         guard_s = self.guard_s
         left = {name: one for name, one in self._moments.items() if one.latest_s + guard_s > now_s}
         self.ended += len(self._moments) - len(left)

@@ -1,4 +1,4 @@
-"""The applications that members bring along."""
+"""The applications of the members."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ottla.protocol.messages.streams_group_heartbeat import (
 from .names import in_order
 
 TOPICS = {"alpha": 4, "beta": 4, "gamma": 6, "delta": 3}
-"""What is there, and has so many partitions."""
+"""The existing topics and their numbers of partitions."""
 NOWHERE = "omega"
 COMPACTED = (KeyValue(key="cleanup.policy", value="compact"),)
 
 
 def own_topic(group: str) -> str:
-    """A source that comes and goes while the group lives."""
+    """Return the name of a source that is created and deleted during the group's life."""
     return f"{group}-in"
 
 
@@ -33,7 +33,7 @@ def _internal_names(group: str) -> list[str]:
 
 
 def internal_topics(topology: Topology) -> list[str]:
-    """What the coordinator makes for it."""
+    """Return the topics that the coordinator creates for the topology."""
     return [
         topic.name
         for one in topology.subtopologies
@@ -50,7 +50,7 @@ def _late(_group: str) -> Topology:
 
 
 def _counted(group: str) -> Topology:
-    """A repartition topic between two subtopologies, the second of which joins and keeps something."""
+    """Return a repartition topic between two subtopologies, the second of which joins and keeps something."""
     between = TopicInfo(name=_internal_names(group)[0])
     return Topology(
         subtopologies=(
@@ -78,7 +78,7 @@ def _stores(group: str) -> Topology:
 
 
 def _fixed(group: str) -> Topology:
-    """A repartition topic that says how many partitions it has."""
+    """Return a topology with a repartition topic of a fixed number of partitions."""
     between = TopicInfo(name=_internal_names(group)[0], partitions=5, replication_factor=1)
     return Topology(
         subtopologies=(
@@ -152,4 +152,4 @@ TOPOLOGIES: dict[str, Callable[[str], Topology]] = {
     "unfed": _unfed,
     "loop": _loop,
 }
-"""By name, of a group."""
+"""Name -> the function that returns a group's topology."""

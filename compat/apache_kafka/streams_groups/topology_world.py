@@ -66,7 +66,7 @@ class TopologyWorld:
         ]
 
     def told(self, step: Step, answer: Answer, began_s: float, ended_s: float) -> list[str]:
-        """Returns topics that the coordinator makes now."""
+        """Take over an answer; return the topics that the coordinator makes now."""
         if not isinstance(step, Beat) or not isinstance(answer, Heard) or not answer.is_well:
             return []
         if step.is_join and not self._queue_has_leave:

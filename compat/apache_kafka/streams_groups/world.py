@@ -1,4 +1,4 @@
-"""Chooses requests about one group that make sense, mostly, by what its members were told."""
+"""Chooses requests about one group that mostly make sense, from the answers that its members received."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ STRANGER = "stranger"
 
 
 class World:
-    """One life of a group. Every choice is the random generator's, so that a number says it all.
+    """One life of a group. The random generator makes every choice, so that its seed reproduces the life.
 
     Args:
-        name: Of the group; its topics and members are named alike.
+        name: The group's name; its topics and members have similar names.
 
     Attributes:
-        is_new: Since the second heartbeat of the group nothing has been written down, as far as is known.
+        is_new: Whether the group has written nothing since its second heartbeat, if known.
     """
 
     def __init__(self, rng: random.Random, kind: Kind, name: str) -> None:
@@ -55,11 +55,11 @@ class World:
         self._process_names = in_order(f"{name}-p", PROCESSES)
         self._brings = rng.choice(kind.topologies)
         self._members: dict[str, int] = {}
-        """Member -> its process, in the order in which they joined, as far as is known."""
+        """Member -> its process, in the order in which they joined, if known."""
         self._topics: dict[str, int] = {}
-        """Those of the group that are there -> partitions."""
+        """The group's existing topics -> partitions."""
         self._odd: list[str] = []
-        """Those of them that the coordinator was to make, with so many partitions."""
+        """The coordinator's internal topics that this suite created instead, with a random number of partitions."""
         self._configs: dict[str, str | None] = {}
         self._rejoins: str | None = None
         self._is_ready = self._exists = self._may_assign = False
@@ -129,7 +129,7 @@ class World:
         if last is None or (at < NAMES_MAX and rng.random() < 0.7):
             first = self._members[last] if last is not None else 0
             return self._entering(self._names[at], min(first + (rng.random() < 0.6), PROCESSES - 1))
-        # Who has been given up meanwhile would come last at Ottla, and where it was at Apache Kafka: first a sign of life.
+        # A member that has expired would rejoin last at Ottla, and at its old place at Apache Kafka: send a heartbeat first.
         self._rejoins = rng.choice([*self._members])
         return Beat(self.group, self._rejoins, says="not a word")
 
@@ -194,7 +194,7 @@ class World:
         fields = {"shutdown_application": self._rng.random() < 0.1}
         return Beat(self.group, self._anybody(), LEAVE, says="not a word", fields=fields)
 
-    # What else there is
+    # Other requests
 
     def _commit(self) -> Step:
         rng = self._rng
@@ -214,7 +214,10 @@ class World:
         return Configure(self.group, name, None if _meets(name, value, self._configs) else value)
 
     def _topic(self) -> Step:
-        """A topic of the group comes, grows, goes; one that the coordinator makes goes, and sometimes comes with another count."""
+        """Return a change of a topic.
+
+        A group's topic is created, expanded or deleted; an internal one is deleted, and sometimes created with another count.
+        """
         rng, own = self._rng, own_topic(self.group)
         if self._odd and rng.random() < 0.8:
             return Topic(self._odd.pop(), 0)
@@ -240,10 +243,10 @@ class World:
             return Look(self.group)
         return OtherBeat(self.group, "other", self._rng.choice(("consumer", "share")))
 
-    # What came of it
+    # Results
 
     def told(self, step: Step, answer: Answer, began_s: float, ended_s: float) -> list[str]:
-        """Returns topics that the coordinator makes now."""
+        """Take over an answer; return the topics that the coordinator makes now."""
         match step:
             case Beat():
                 assert isinstance(answer, Heard)
@@ -262,7 +265,7 @@ class World:
                 self._exists = False
                 self._members.clear()
             case Classic(_, "join") if answer[-1][0] == "NONE":
-                # The group is a classic one now, until its member has gone.
+                # The group is a classic one now, until its member has left.
                 self._exists = False
                 self._members.clear()
                 for what in ("sync", "beat", "leave"):
@@ -284,7 +287,7 @@ class World:
             return []
         self._learn_newness(step, answer)
         if not self._exists and step.brings is not None:
-            # A group keeps what its first member brings.
+            # A group keeps the topology of its first member.
             self._brings = step.brings
         self._exists = self._has_looked = True
         session_s = float(self._configs.get(SESSION) or 1000 * SESSION_S) / 1000
@@ -318,7 +321,7 @@ class World:
         self._last_epoch = answer.epoch if step.member in self._members else -1
 
     def appeared(self, topics: dict[str, int]) -> None:
-        """The coordinator has made these topics, of so many partitions."""
+        """Note that the coordinator has created these topics, with these numbers of partitions."""
         self._topics.update(topics)
         self._may_assign, self._has_looked = True, False
 
@@ -340,12 +343,12 @@ class World:
         return float(self._configs.get(INTERVAL) or 0) / 1000
 
     def _wait(self, member: str, step: Beat, began_s: float, ended_s: float) -> None:
-        """It may have been told to give something up."""
+        """Note the rebalance time-outs, since the member may have to give up tasks."""
         for wait_ms in self._kind.rebalance_ms:
             self.times.begins(f"wait of {member} for {wait_ms}", began_s, ended_s, wait_ms / 1000)
 
     def _assigned(self, began_s: float, ended_s: float) -> None:
-        """There may be another target assignment."""
+        """Note that a new target assignment may exist."""
         self._may_assign = False
         if interval_s := self._interval_s:
             self._count += 1
@@ -353,6 +356,6 @@ class World:
 
 
 def _meets(name: str, value: str | None, configs: Mapping[str, str | None]) -> bool:
-    """Whether an interval could end just when a delay does, which two brokers would not see alike."""
+    """Return whether an interval could end just when a delay does, which two brokers would not see alike."""
     other = {DELAY: INTERVAL, INTERVAL: DELAY}.get(name)
     return other is not None and bool(value) and bool(configs.get(other))

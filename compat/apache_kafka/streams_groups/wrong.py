@@ -21,7 +21,7 @@ SOME = (TaskIds(subtopology_id="0", partitions=(0,)),)
 
 
 def wrong_beat(rng: random.Random, group: str, member: str, brings: str) -> Beat:
-    """Of a group whose members bring this topology."""
+    """Return an invalid heartbeat for a group whose members have this topology."""
     topology = TOPOLOGIES[brings](group)
     says_nothing: tuple[dict[str, Any], ...] = (
         {"instance_id": "i"},

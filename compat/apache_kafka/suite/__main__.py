@@ -19,9 +19,9 @@ BUILD = Path(__file__).parents[3] / "build" / "compat" / "apache_kafka_suite"
 FLOOR = 0.95
 """The part of the tests that must pass, known failures or not."""
 AGAIN = 5
-"""So many tests may fail once: they wait seconds for what takes longer on a machine with other work."""
+"""The number of tests that may fail once: they wait seconds for actions that take longer on a busy machine."""
 QUICK_TIMEOUT_S = 150
-"""What the slice may take, without second tries."""
+"""The time limit of `--quick`, without second tries."""
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -79,7 +79,7 @@ def shortened(test: str) -> str:
 
 
 def chosen(name: str, patterns: list[str], *, quick: bool, everything: bool) -> list[str]:
-    """The tests to run, of the list `name`, in its order.
+    """Return the tests to run, of the list `name`, in its order.
 
     `everything` keeps the classes that are set aside; `quick` takes those of quick.txt; `patterns` are names.
     """
@@ -98,20 +98,20 @@ def chosen(name: str, patterns: list[str], *, quick: bool, everything: bool) -> 
 
 
 def is_named(test: str, pattern: str) -> bool:
-    """Whether `pattern`, as CLASS or CLASS#METHOD with or without the package, means this test."""
+    """Return whether `pattern`, as CLASS or CLASS#METHOD with or without the package, means this test."""
     class_name, _, method = pattern.partition("#")
     test_class, _, test_method = test.partition("[")[0].partition("#")
     return f".{test_class}".endswith(f".{class_name}") and method in ("", test_method)
 
 
 def batches(tests: Iterable[str], *, together: bool) -> list[list[str]]:
-    """Which classes share a JVM: all, which saves their starts, or each its own, which keeps what hangs apart."""
+    """Return the classes that share a JVM: all, which saves starts, or one each, which isolates a class that hangs."""
     classes = list(dict.fromkeys(map(class_of, tests)))
     return [classes] if together else [[name] for name in classes]
 
 
 def entries(file: str) -> dict[str, str]:
-    """Lines `NAME  reason` of a list; `#` begins a comment line. Test ids hold single blanks, never two."""
+    """Return test -> reason, from a list's lines `NAME  reason`; `#` begins a comment line. Test ids hold no double blanks."""
     lines = (line.strip() for line in (LISTS / file).read_text().splitlines())
     pairs = (line.partition("  ") for line in lines if line and not line.startswith("#"))
     return {name: reason.strip() for name, _, reason in pairs}
@@ -127,8 +127,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, default=BUILD, help="folder for results; emptied first")
     parser.add_argument("--ports", default="19100-19899", help="two runs at a time need two ranges")
-    parser.add_argument("--test-timeout-s", type=int, default=90, help="what a test may take")
-    parser.add_argument("--class-timeout-s", type=int, default=1800, help="what the tests of a class may take")
+    parser.add_argument("--test-timeout-s", type=int, default=90, help="time limit of a test")
+    parser.add_argument("--class-timeout-s", type=int, default=1800, help="time limit of a class")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1 behind the launch protocol: what the tests do against the broker they were written for."""
+"""Apache Kafka 4.3.1 behind the launch protocol: the results of the tests with the broker that they were written for."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ ENDED_S = 60
 
 @fetches("serve-kafka")
 def kafka_command() -> list[str]:
-    """The command that serves Apache Kafka, made ready now if need be. NotRunError without a JDK or Maven."""
+    """Return the command that serves Apache Kafka, made ready now if need be. NotRunError without a JDK or Maven."""
     folder = cache_dir() / f"serve-kafka-{VERSION}"
     archive = folder / "classes.jsa"
     if not archive.exists() or archive.stat().st_mtime < SOURCE.stat().st_mtime:
@@ -54,5 +54,5 @@ def record_archive(folder: Path, archive: Path) -> None:
         for line in process.stdout:
             if line.startswith(b"ready"):
                 break
-        process.stdin.close()  # nobody needs it any more
+        process.stdin.close()  # not needed any more
         process.wait(ENDED_S)

@@ -25,11 +25,12 @@ NEEDS = "a JDK 17 or newer and Maven"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one test ended.
+    """The outcome of one test.
 
-    status: PASS; FAIL; EXTERNAL: failed, and it had asked for something that only a broker in its own JVM has; LOST:
-        began and never ended; ABORTED: its own assumption did not hold.
-    cause: First line of the failure, and of what caused it.
+    status: PASS; FAIL; EXTERNAL: failed after a call that needs a broker in its own JVM; LOST: began and never ended; ABORTED:
+    its own
+        assumption did not hold.
+    cause: First line of the failure, and of its cause.
     """
 
     test: str
@@ -48,7 +49,7 @@ def class_of(test: str) -> str:
 
 @fetches("maven")
 def test_jars() -> Path:
-    """The folder of jars, fetched now if need be. NotRunError without a JDK or Maven."""
+    """Return the folder of jars, fetched now if need be. NotRunError without a JDK or Maven."""
     folder = cache_dir() / f"apache-kafka-tests-{VERSION}"
     if not shutil.which("javac"):
         raise NotRunError(NEEDS)
@@ -79,10 +80,10 @@ class Runner:
     """Runs tests into the folder `out`, which it empties: `results.tsv`, a log a JVM, `logs/` of failed tests.
 
     Args:
-        broker: The command under test; `serve --config FILE` is put behind it.
+        broker: The command under test; `serve --config FILE` is appended.
         ports: First and last port to use. Two runs at a time need two ranges.
-        test_timeout_s: What JUnit allows a test.
-        class_timeout_s: What one JVM may take; its tests that have not ended are LOST then.
+        test_timeout_s: JUnit's time limit of a test.
+        class_timeout_s: The time limit of one JVM; its unfinished tests are LOST then.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Runner:
         self.runs = 0
 
     def run(self, classes: Sequence[str], only: Iterable[str]) -> list[Outcome]:
-        """The tests of `only` that are in `classes`, in one JVM; an outcome for each that ended or began."""
+        """Return the tests of `only` that are in `classes`, in one JVM; an outcome for each that ended or began."""
         self.runs += 1
         wanted = self.out / f"{self.runs:02}.wanted"
         wanted.write_text("".join(f"{test}\n" for test in only))
@@ -164,7 +165,10 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
 
 
 def outcomes(lines: str) -> list[Outcome]:
-    """What lines of `results.tsv` say: status, test, seconds, cause. A test that began and never ended is LOST."""
+    """Return the outcomes in lines of `results.tsv`: status, test, seconds, cause.
+
+    A test that began and never ended is LOST.
+    """
     found: dict[str, Outcome] = {}
     for line in lines.splitlines():
         status, test, seconds, cause = line.split("\t", 3)

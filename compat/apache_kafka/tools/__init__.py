@@ -1,1 +1,1 @@
-"""Apache Kafka's command line tools against Ottla, their outputs beside those against Apache Kafka."""
+"""Apache Kafka's command line tools: their output against Ottla compared with that against Apache Kafka."""

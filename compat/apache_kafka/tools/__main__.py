@@ -1,6 +1,6 @@
-"""Apache Kafka 4.3.1's own command line tools against Ottla, their outputs beside those against Apache Kafka 4.3.1.
+"""Apache Kafka 4.3.1's own command line tools: their output against Ottla compared with that against Apache Kafka 4.3.1.
 
-The commands stand in `themes/`, what they answered against Apache Kafka in `recorded/`. A theme is one broker's life.
+The commands are in `themes/`, their output against Apache Kafka in `recorded/`. A theme is one run of a broker.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def answered(tools: Tools, play: Theme, command: Sequence[str]) -> list[Answer]:
-    """What each command of the theme answers against a new broker. RuntimeError when it does not come up."""
+    """Return the answer of each command of the theme against a new broker. RuntimeError when the broker does not start."""
     answers: list[Answer] = []
     with tempfile.TemporaryDirectory(prefix="tools-") as folder:
         work = Path(folder)
@@ -76,7 +76,7 @@ def answered(tools: Tools, play: Theme, command: Sequence[str]) -> list[Answer]:
 
 
 def run_step(tools: Tools, step: Step, places: dict[str, str]) -> Ended:
-    """The command, again and again while it does not say what it is to say."""
+    """Run the command, and repeat it until its output has the expected text."""
     main_class, arguments = step.words(places)
     deadline = time.monotonic() + UNTIL_S
     while True:
@@ -110,7 +110,7 @@ def written(play: Theme, answers: list[Answer]) -> str:
 def compare(
     suite: Suite, name: str, recorded: list[Answer], found: list[Any], known: dict[str, dict[str, Any]]
 ) -> None:
-    """One check a command: as recorded, or exactly as `known` says that it differs."""
+    """Check each command: its output is as recorded, or differs exactly as in `known`."""
     commands, answers = found
     if [row["command"] for row in recorded] != commands:
         suite.check(f"{name}: the recorded commands are those of the theme", False, "record them anew with --live")
@@ -130,7 +130,7 @@ def compare(
 
 
 def difference(theirs: Answer, ours: Answer) -> list[str]:
-    """Lines of Apache Kafka's that are missing (`- `) and lines that it does not have (`+ `), the exit code first."""
+    """Return lines of Apache Kafka's that are missing (`- `) and lines that it does not have (`+ `), the exit code first."""
     shown = [f"- exit {theirs['code']}", f"+ exit {ours['code']}"] if theirs["code"] != ours["code"] else []
     for stream in ("out", "err"):
         mine: Counter[str] = Counter(ours[stream])
@@ -142,8 +142,8 @@ def difference(theirs: Answer, ours: Answer) -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("themes", nargs="*", metavar="THEME", help=f"of {', '.join(theme_names())}; all by default")
-    parser.add_argument("--live", action="store_true", help="record Apache Kafka's answers anew")
-    parser.add_argument("--out", type=Path, help="folder for what the tools answered")
+    parser.add_argument("--live", action="store_true", help="record Apache Kafka's answers again")
+    parser.add_argument("--out", type=Path, help="folder for the tools' answers")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 class Ended(NamedTuple):
-    """How a command ended, and what it wrote."""
+    """The exit code of a command, and its output."""
 
     code: int
     out: str
@@ -37,7 +37,7 @@ class Tools:
         return self
 
     def run(self, main_class: str, arguments: Sequence[str], stdin: str = "") -> Ended:
-        """One command to its end. RuntimeError when the JVM has ended."""
+        """Run one command to its end. RuntimeError when the JVM has ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
         words = (b64encode(word.encode()).decode() for word in (stdin, main_class, *arguments))
         print(*words, file=self._process.stdin, flush=True)

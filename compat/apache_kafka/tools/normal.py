@@ -1,4 +1,7 @@
-"""What a tool wrote, without what differs from run to run: addresses, ids, times. Lines are sorted, as sets have no order."""
+"""A tool's output without the parts that differ between runs: addresses, ids, times.
+
+Lines are sorted, as sets have no order.
+"""
 
 import re
 
@@ -19,7 +22,7 @@ RULES = (
     (re.compile(r"\b\d+ ms\b"), "N ms"),
     (re.compile(r"Request\(processor=.*?\) needs"), "Request(…) needs"),
     (re.compile(r"\b\d+ attempt\(s\)"), "N attempt(s)"),
-    # Three lines in one batch: how long after the first the others came takes a byte each, or two.
+    # Three records in one batch: the time of the later ones after the first takes one byte each, or two.
     (re.compile(r'(?<="size":)9[345]\b'), "93"),
     (re.compile(r"(?<=ID\t)\d+\s+\d+(?=\s+(TIME|N ms))"), "N N"),  # the end of the metadata log
 )
@@ -28,7 +31,7 @@ SET = re.compile(r"\[([A-Z_]+(?:, [A-Z_]+)+)\]")
 
 
 def normal(ended: Ended, places: dict[str, str]) -> dict[str, object]:
-    """The exit code and the lines of both streams."""
+    """Return the exit code and the lines of both streams."""
     return {"code": ended.code, "out": lines(ended.out, places), "err": lines(ended.err, places)}
 
 

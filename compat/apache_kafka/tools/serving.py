@@ -21,7 +21,10 @@ PLAIN = (
 
 @contextmanager
 def serving(command: Sequence[str], config: Sequence[str], work: Path) -> Iterator[dict[str, str]]:
-    """The places that a theme's lines name. RuntimeError with the end of its output if it does not come up."""
+    """Start a broker, and yield the values of the placeholders in a theme.
+
+    RuntimeError with the end of its output if it does not start.
+    """
     nodes = next((int(line.partition("=")[2]) for line in config if line.startswith("# nodes=")), 1)
     ports = [free_port() for _ in range(2 * nodes + 1)]
     places = {
@@ -61,7 +64,7 @@ def serving(command: Sequence[str], config: Sequence[str], work: Path) -> Iterat
 def lines(
     config: Sequence[str], ports: Sequence[int], nodes: int, work: Path, places: dict[str, str], *, login: bool
 ) -> Iterator[str]:
-    """The file of the launch protocol."""
+    """Yield the lines of the launch protocol's file."""
     if nodes == 1 and not any("# nodes" in line for line in config):
         yield "# nodes=1"
     yield f"# cluster.id={CLUSTER_ID}"

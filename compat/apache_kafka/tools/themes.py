@@ -4,11 +4,11 @@ A line of it is one of:
 
     config NAME=VALUE     an option of the broker, also `# nodes=3` and the other comment lines of the launch protocol
     file NAME TEXT        a file in {work}, written before the next command
-    input TEXT            what the next command reads from standard input; \\n is a new line
-    until TEXT            the next command is run again, for as much as UNTIL_S, until it writes this
-    kafka-TOOL WORDS      a command, its words divided as a shell does
+    input TEXT            the standard input of the next command; \\n is a new line
+    until TEXT            the next command is repeated, for up to UNTIL_S, until its output has this
+    kafka-TOOL WORDS      a command, with words separated as in a shell
 
-and blank lines and lines that begin with `#` are left out. In all of them {broker}, {login} and {controller} are the
+Blank lines and lines that start with `#` are ignored. In all of them {broker}, {login} and {controller} are the
 addresses of the first node's listeners and the controller, {work} a folder, {cluster} the cluster's id, {log-dir} the
 first node's log directory. A command that names no server gets `--bootstrap-server {broker}`.
 """
@@ -56,7 +56,7 @@ class Step:
     until: str = ""
 
     def words(self, places: dict[str, str]) -> tuple[str, list[str]]:
-        """The main class and its arguments, with the names of `places` replaced by what they are here."""
+        """Return the main class and its arguments, with the names of `places` replaced by what they are here."""
         tool, *arguments = shlex.split(self.line)
         # argparse4j wants what belongs to the whole tool before its subcommand.
         server = shlex.split(SERVER) if "--bootstrap" not in self.line else []

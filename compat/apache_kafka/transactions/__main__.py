@@ -1,9 +1,9 @@
-"""The transaction APIs of Ottla and of Apache Kafka 4.3.1, asked the same: random requests, and the end of epochs.
+"""The transaction APIs of Ottla and of Apache Kafka 4.3.1, with the same random requests, and the end of epochs.
 
 Both brokers get each request and their answers are compared, at transaction.version 0, 1 and 2: every version of
 InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions and ListTransactions, from producers
-that are current, fenced, ahead or strangers. Apache Kafka writes markers behind its answers, so where it tells to wait
-it is asked again.
+that are current, fenced, ahead or unknown. Apache Kafka writes markers after its answers, so a request with a retriable
+error is repeated.
 """
 
 import random
@@ -63,7 +63,7 @@ def both(level: int) -> Iterator[tuple[Side, Side]]:
 def random_requests(
     suite: Suite, level: int, ottla: Side, kafka: Side, count: int, known: dict[str, list[Producer]]
 ) -> None:
-    """`known` are the producers that each transactional id has had, the last one its current."""
+    """Compare a level. `known` are the producers of each transactional id so far, the last one its current."""
     rng = random.Random(level)
     differences = 0
     for number in range(count):
@@ -79,7 +79,7 @@ def random_requests(
 
 
 def tells_to_wait(step: Step, answer: Answer) -> bool:
-    # A list by state leaves out what is on its way from one state to the next.
+    # A list by state leaves out a transaction between two states.
     return isinstance(step, List) or any(word in repr(answer) for word in NOT_YET)
 
 
@@ -123,7 +123,7 @@ def random_producer(rng: random.Random, given: list[Producer]) -> Producer:
 
 
 def exhaust(side: Side, level: int) -> list[Answer]:
-    """Two ids up to their last epoch; then one ends a transaction, the other is fenced."""
+    """Bring two ids to their last epoch; then end a transaction of one, and fence the other."""
     answers: list[Answer] = []
 
     def ask(step: Step) -> Answer:

@@ -1,7 +1,7 @@
-"""Requests of the transaction APIs as plain tuples, and one broker that is asked them.
+"""Requests of the transaction APIs as plain tuples, and one broker that gets them.
 
 Producer ids differ between brokers, so in steps and answers they are numbered in the order in which each broker first
-gave them.
+returned them.
 """
 
 from __future__ import annotations
@@ -114,10 +114,10 @@ class Side:
             self.ask_until(Describe(one), lambda answer: answer[0] == "TRANSACTIONAL_ID_NOT_FOUND")
 
     def raise_to(self, level: int) -> None:
-        """Raise transaction.version, and wait until the broker says so: Apache Kafka's controller is ahead of it.
+        """Raise transaction.version, and wait until the broker reports it: Apache Kafka's controller has it earlier.
 
         Raises:
-            TimeoutError: It does not say so within PATIENCE_S.
+            TimeoutError: The broker does not report it within PATIENCE_S.
         """
         end_s = time.monotonic() + PATIENCE_S
         if self._level() < level:
@@ -130,7 +130,7 @@ class Side:
             time.sleep(PAUSE_S)
 
     def _level(self) -> int:
-        """Of transaction.version; what is at level 0 is not listed."""
+        """Return the level of transaction.version; a feature at level 0 is not listed."""
         listed = self._client.ask(
             ApiVersionsRequest(client_software_name="compat", client_software_version="1")
         ).finalized_features
@@ -140,8 +140,7 @@ class Side:
         return self._how[type(step)](step)
 
     def ask_until(self, step: Step, good: Callable[[Answer], bool]) -> Answer:
-        """Ask again and again, until the answer is good or patience ends: Apache Kafka writes markers behind its
-        answers."""
+        """Repeat a request until the answer is good or a time-out passes: Apache Kafka writes markers after its answers."""
         end_s = time.monotonic() + PATIENCE_S
         while not good(answer := self.ask(step)) and time.monotonic() < end_s:
             time.sleep(PAUSE_S)

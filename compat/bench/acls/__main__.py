@@ -1,7 +1,8 @@
-"""What a decision about a client's right costs, and a change of the entries, with few and with 100 000 of them.
+"""The cost of an authorization decision, and of a change of ACLs, with few and with 100 000 entries.
 
-Decisions in this process, without a broker; changes in a broker, whose Trio thread is asked meanwhile how long it was held: of
-an entry, of a user of SCRAM, of a quota, where there are as many as there may be. Then a start with all of them.
+Decisions are measured in this process, without a broker. Changes are measured in a broker: of an ACL, of a SCRAM user and of a
+quota, each with the maximum number of entries. The suite also measures how long each change holds the Trio thread. Then a start
+with all entries.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from ...support.suite import NotRunError, Options, Suite, run_suite
 ALICE, HOST = Principal("User", "alice"), "10.0.0.1"
 CACHED_BOUND_US, HELD_BOUND_MS = 2.0, 20.0
 SWITCH_INTERVAL_S = 0.0005
-"""As `ottla serve` has it."""
+"""`ottla serve` has the same value."""
 AT_ONCE = 5_000
 OTHERS = 10_000
-"""Users of SCRAM, and of quotas, beside them: as many as there may be."""
+"""The numbers of SCRAM users and of quotas: the maximum."""
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -69,7 +70,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def entry(number: int) -> Acl:
-    """Of 100 000: literal names and prefixes of four lengths, a hundred principals, now and then a denial."""
+    """Return ACL `number` of 100 000: literal names and prefixes of four lengths, a hundred principals, some denials."""
     return Acl(
         ResourceType.TOPIC,
         f"t{number}",
@@ -118,7 +119,7 @@ async def changes(suite: Suite, many: int) -> None:
 
 
 def one_more(broker: Broker, many: int) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Changes of one thing beside many."""
+    """Return changes of one item among many."""
     services = broker.services
     acl_changes = services.acl_changes
     assert acl_changes is not None
@@ -140,7 +141,7 @@ def quota(number: int) -> Alteration:
 
 
 async def beat(held: list[float]) -> None:
-    """Write down, in milliseconds, how late each millisecond is; what other programs had the processors for does not count."""
+    """Note, in milliseconds, how late each millisecond is, without the time in which other programs had the processors."""
     processors = Processors(os.getpid())
     while True:
         before, begun_s = processors.read(), time.perf_counter()
@@ -150,7 +151,7 @@ async def beat(held: list[float]) -> None:
 
 
 def us(work: Callable[[], object], times: int) -> float:
-    """Microseconds of CPU that one takes."""
+    """Return the microseconds of CPU of one call."""
     work()
     begun_s = time.thread_time()
     for _ in range(times):
@@ -159,7 +160,7 @@ def us(work: Callable[[], object], times: int) -> float:
 
 
 def arguments(_: argparse.ArgumentParser) -> None:
-    """None of its own."""
+    """Add no arguments: this suite has none of its own."""
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""How many functions of the broker are called for one request, and in how many files, from the bytes on a connection to the answer.
+"""The number of broker functions that one request calls, from its bytes on a connection to the answer, and of their files.
 
     python -m compat.bench.calls [--rows TEXT] [--list]
 
-A broker and its client share one thread and a clock that stands still, so nothing else happens meanwhile: the counts are the same in each
-run. A call of a function of `protocol`, `storage` or `server` counts, and each time that a generator or a coroutine goes on; what is
-generated (codecs, dataclasses) does not. Each row is carried out some times first, then counted some times, each time with a new group or
-transaction. With --list the calls of each row, one a line.
+A broker and its client share one thread and a clock that does not move. Nothing else runs, so the counts are the same in each
+run. A call of a function of `protocol`, `storage` or `server` counts, and each time that a generator or a coroutine resumes.
+Generated code (codecs, dataclasses) does not count. Each row runs a few times first, then is counted a few times, each time
+with a new group or transaction. --list prints the calls of each row, one a line.
 """
 
 import argparse
@@ -39,7 +39,7 @@ ROOT = Path(ottla.__file__).parent
 FLOORS = tuple(f"{ROOT / floor}/" for floor in ("protocol", "storage", "server"))
 WARM_UP, TIMES = 3, 5
 RECORDS = 30
-"""That are there from the beginning: the first is not among the newest batches, whose places are known."""
+"""The records before the test: the first is not among the newest batches, whose positions are known."""
 MEMBER_ID_REQUIRED = 79
 FRAME_SIZE_BYTES, ANSWER_BYTES_MAX = 4, 1 << 16
 OPTIONS = {
@@ -57,18 +57,18 @@ OPTIONS = {
 }
 
 Counts = Counter[tuple[str, str]]
-"""By file and function."""
+"""Calls by file and function."""
 
 
 class Connection:
-    """Of the client, in the broker's thread: it lets the broker go on by itself, and takes the answer when nothing is left to do."""
+    """The client's connection, in the broker's thread: it lets the broker run, and reads the answer when no task can run."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address)
         self._socket.settimeout(0)
 
     async def carry_out(self, row: Row, number: int) -> Counts:
-        """The row's conversation; what the request that counts has called."""
+        """Carry out the row's conversation; return the calls of its counted request."""
         counts, conversation, said = Counts(), row.conversation(number), None
         is_counted = False
         while True:
@@ -140,7 +140,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 async def count(suite: Suite, arguments: argparse.Namespace) -> None:
-    time_slices.SLICE_S = time_slices.PASS_S = float("inf")  # what else the machine does must not end a turn
+    time_slices.SLICE_S = time_slices.PASS_S = float("inf")  # the machine's other load must not end a time slice
     clock = Clock()
     with tempfile.TemporaryDirectory() as directory:
         flags = OPTIONS | {"log.dirs": directory}
@@ -163,7 +163,7 @@ async def count(suite: Suite, arguments: argparse.Namespace) -> None:
 
 
 def tell(suite: Suite, row: Row, found: list[Counts], *, is_listed: bool) -> None:
-    # A socket may wake the broker once more than it needs, and a worker thread end late.
+    # A socket may wake the broker once more than necessary, and a worker thread may end late.
     least = min(found, key=Counts.total)
     files = {file for file, _ in least}
     suite.note(f"{row.what:45} {least.total():5} calls in {len(files):3} files")
@@ -177,7 +177,7 @@ def tell(suite: Suite, row: Row, found: list[Counts], *, is_listed: bool) -> Non
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rows", metavar="TEXT", help="only those whose name has it")
+    parser.add_argument("--rows", metavar="TEXT", help="only rows whose name contains this")
     parser.add_argument("--list", action="store_true", help="every call")
 
 

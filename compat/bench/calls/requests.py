@@ -1,7 +1,7 @@
-"""The requests that are counted: for each row a conversation, and which of its requests counts.
+"""The counted requests: for each row a conversation, and which of its requests counts.
 
-A conversation is a generator. It yields requests, is sent the answers, and yields `COUNTED` before the one that counts. Each time it is
-carried out it has a number of its own: what it makes, groups and transactions, is new.
+A conversation is a generator. It yields requests, is sent the answers, and yields `COUNTED` before the one that counts. Each
+run of it has a number of its own, so that the groups and transactions that it creates are new.
 """
 
 import struct
@@ -135,7 +135,7 @@ def joining(group: str, member: str) -> JoinGroupRequest:
 
 
 def in_classic_group(number: int, then: Callable[[str, str, int], Conversation], what_counts: str = "") -> Conversation:
-    """A group of one member; `then` goes on with its name, member and generation."""
+    """Make a group of one member, and continue with `then`, called with the group's name, the member id and the generation."""
     group = f"classic-{number}"
     given = yield joining(group, "")
     if what_counts == "join":
@@ -193,11 +193,11 @@ def committed(group: str, member: str, generation: int) -> Conversation:
     yield OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=topics),), require_stable=True)
 
 
-# Groups whose members send heartbeats alone: consumer, share and streams groups
+# Groups whose members only send heartbeats: consumer, share and streams groups
 
 
 class Kind(NamedTuple):
-    """How a member of such a group joins, and what it says afterwards."""
+    """The requests of a member of a kind of group: to join, and later."""
 
     join: Callable[[str, str], Any]
     stay: Callable[[str, str, int], Any]
@@ -255,7 +255,7 @@ def second_joins(kind: Kind, number: int) -> Conversation:
 
 
 def alone(kind: Kind, number: int) -> Generator[Any, Any, tuple[str, str, int]]:
-    """A group of one member, which has all that it gets."""
+    """Create a group whose only member gets all partitions or tasks."""
     group, member = f"group-{number}", f"a-{number}"
     answer = yield kind.join(group, member)
     for _ in range(3):

@@ -1,1 +1,1 @@
-"""Two checkouts of Ottla beside each other: what a change has cost, in CPU and in instructions."""
+"""Two checkouts of Ottla compared: the cost of a change, in CPU and in instructions."""

@@ -1,10 +1,10 @@
-"""Two checkouts of Ottla in interleaved rounds of one run: what a change has cost.
+"""Two checkouts of Ottla in interleaved rounds of one run: the cost of a change.
 
     python -m compat.bench.checkouts --before DIRECTORY [--rounds N] [--requests N] [--instructions]
 
 The other checkout needs its own environment (`make .venv/bin/.ready` there). Requests go over one bare connection, one after
-the other; each kind of them to the one broker, then to the other. With --instructions valgrind counts instead, which is fifty times
-as slow, and the same whatever else the machine does.
+the other; each kind first to one broker, then to the other. With --instructions valgrind counts instead, which is fifty times
+as slow, but independent of other load.
 """
 
 import argparse
@@ -25,7 +25,7 @@ COUNTED_WARM_UP, COUNTED, COUNTED_ROUNDS = 200, 100, 3
 STARTS = 20
 
 Figures = dict[str, dict[str, list[float]]]
-"""By what is measured, by side."""
+"""Measurement -> side -> values."""
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -37,7 +37,7 @@ def body(suite: Suite, options: Options) -> None:
     for checkout in checkouts.values():
         if not (checkout / ".venv" / "bin" / "ottla").exists():
             raise NotRunError(f"an environment in {checkout}/.venv")
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # who has installed Ottla compiles it once
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation compiles once
     if options.rest.instructions:
         figures = instructions(checkouts)
     else:
@@ -72,7 +72,7 @@ def cpu(checkouts: Mapping[str, Path], rounds: int, requests: int) -> Figures:
 
 
 def instructions(checkouts: Mapping[str, Path]) -> Figures:
-    """Thousands a request."""
+    """Return the thousands of instructions of one request."""
     figures: Figures = {}
     frames = kinds()
     for name, checkout in checkouts.items():

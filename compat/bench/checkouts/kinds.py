@@ -24,7 +24,7 @@ VERSIONS = {"Metadata": 12, "ApiVersions": 3, "Produce": 9, "Fetch": 12, "Create
 
 
 def kinds() -> dict[str, bytes]:
-    """By what they are called, the frame of each."""
+    """Return the frame of each kind of request, by name."""
     return {
         "ApiVersions": frame(ApiVersionsRequest(client_software_name="compat", client_software_version="1")),
         "Metadata of 1 topic": frame(metadata(TOPICS[:1])),
@@ -36,7 +36,7 @@ def kinds() -> dict[str, bytes]:
 
 
 def prepare(connection: RawConnection) -> None:
-    """The topics, and what is read of them."""
+    """Create the topics, and the records to read."""
     made = tuple(CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in (*TOPICS, WRITTEN, READ))
     answer = ask(connection, CreateTopicsRequest(topics=made, timeout_ms=30_000))
     errors = {topic.error_code for topic in answer.topics}
@@ -53,7 +53,7 @@ def ask(connection: RawConnection, message: Any) -> Any:
 
 
 def repeat(connection: RawConnection, request: bytes, times: int) -> None:
-    """One after the other; the bytes of an answer are nobody's matter here."""
+    """Send the request `times` times, one after the other, and ignore the answers."""
     for _ in range(times):
         connection.socket.sendall(request)
         connection.read_frame()

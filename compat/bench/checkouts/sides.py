@@ -52,13 +52,13 @@ class CheckoutProcess(OttlaProcess):
         return [*(counting if self.is_counted else ()), python, program, *super().command()[1:]]
 
     def order(self, *order: str) -> None:
-        """Of callgrind."""
+        """Send an order to callgrind."""
         assert self.process is not None
         command = ["callgrind_control", *order, str(self.process.pid)]
         subprocess.run(command, check=True, capture_output=True, timeout=UNDER_VALGRIND_S, cwd=self.work)
 
     def counted(self) -> int:
-        """Instructions since the last `zero` or `dump`."""
+        """Return instructions since the last `zero` or `dump`."""
         before = set(self.work.glob("counted.*"))
         self.order("--dump")
         (found,) = set(self.work.glob("counted.*")) - before
@@ -81,20 +81,20 @@ class Side:
             repeat(self.connection, request, warm_up)
 
     def cpu_us(self, kind: str, times: int) -> float:
-        """Of the broker, for one request."""
+        """Return the broker's CPU time for one request."""
         begun_s = self.broker.cpu_seconds()
         repeat(self.connection, self.kinds[kind], times)
         return (self.broker.cpu_seconds() - begun_s) / times * 1e6
 
     def instructions(self, kind: str, times: int) -> float:
-        """Of the broker, for one request."""
+        """Return the broker's instructions for one request."""
         self.broker.order("--zero")
         repeat(self.connection, self.kinds[kind], times)
         return self.broker.counted() / times
 
 
 def ready_cpu_ms(checkout: Path) -> float:
-    """CPU from the command to the line `ready`, on a new data directory. It is killed then, so that nothing later counts."""
+    """Return the CPU time from the command to the line `ready`, on a new data directory. The broker is then killed at once."""
     broker = CheckoutProcess(checkout)
     try:
         process = subprocess.Popen(
@@ -116,7 +116,7 @@ def ready_cpu_ms(checkout: Path) -> float:
 
 
 def broker_cpu_ms(checkout: Path, starts: int) -> tuple[float, list[float]]:
-    """CPU of the start of an `ottla.Broker()`: of the first in an interpreter, and of each after it."""
+    """Return CPU of the start of an `ottla.Broker()`: of the first in an interpreter, and of each after it."""
     program = STARTS.format(starts=starts)
     command = [str(checkout / ".venv" / "bin" / "python"), "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=START_TIMEOUT_S, cwd="/")

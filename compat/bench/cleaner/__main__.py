@@ -1,8 +1,8 @@
-"""Clean passes beside Apache Kafka 4.3.1's own cleaner and beside a plain copy, in interleaved rounds of one run.
+"""Clean passes compared with Apache Kafka 4.3.1's own cleaner and with a plain copy, in interleaved rounds of one run.
 
-CPU seconds of the cleaning thread on the same log bytes, links to which each pass gets in a directory of its own; on
-tmpfs if there is room. What both leave is compared record by record. Then Ottla's pass alone: memory, instructions,
-and growth with the log; and the passes of both brokers while they serve.
+The figure is the CPU time of the cleaning thread on the same log bytes. Each pass gets links to them in a directory of its own,
+on tmpfs if it has room. The results of both are compared record by record. Then Ottla's pass alone: memory, instructions, and
+growth with the log; and the passes of both brokers while they serve.
 """
 
 import argparse
@@ -98,7 +98,7 @@ class Bench:
     def judge_output(
         self, shape: Shape, log_bytes: int, directories: dict[str, Path], passes: dict[str, Pass], records: int
     ) -> None:
-        """Both got to the same place and left the same records, fewer than there were if any key came twice."""
+        """Check that both passes got to the same offset and left the same records, fewer than before if a key was repeated."""
         ours, theirs = passes[OTTLA], passes[KAFKA]
         self.suite.equal(f"{shape.name}: the next first dirty offset", theirs.end_offset, ours.end_offset)
         difference = first_difference(directories[KAFKA], directories[OTTLA])

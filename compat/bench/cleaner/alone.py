@@ -46,14 +46,17 @@ def judge_alone(suite: Suite, work: Path, raw_bytes: int, rounds: int, *, quick:
 
 
 def run_alone(log: Path, work: Path, now_ms: int, *prefix: str) -> subprocess.CompletedProcess[str]:
-    """One pass over a fully dirty log."""
+    """Measure one pass over a fully dirty log."""
     with fresh_copy(log, work / "alone") as directory:
         command = [*prefix, sys.executable, "-m", "compat.bench.cleaner.passes", str(directory), "0", str(now_ms)]
         return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
 
 
 def judge_memory(suite: Suite, runs: list[dict[str, Any]], records: int) -> None:
-    """What the pass adds to the process beside the table of its map, which is as large as that of any such pass."""
+    """Judge the memory that the pass adds to the process, apart from its map's table.
+
+    The table is as large as in any such pass.
+    """
     judge(suite, "offset map: bytes a slot", BYTES_PER_SLOT, "B", 24, 16)
     offsets = OffsetMap(
         0,
@@ -73,7 +76,7 @@ def judge_memory(suite: Suite, runs: list[dict[str, Any]], records: int) -> None
 
 
 def judge_instructions(suite: Suite, work: Path) -> None:
-    """What 16 MB more of log cost, by valgrind's count: the same on every machine and under any load."""
+    """Judge the cost of 16 MB more of log, counted by valgrind: the same on every machine and under any load."""
     if not shutil.which("valgrind"):
         suite.skip("instructions per record", "needs valgrind")
         return

@@ -8,7 +8,7 @@ from ottla.protocol.records import RecordBatch, batches
 
 
 def first_difference(one: Path, other: Path) -> str | None:
-    """Where the records (offset, timestamp, key, value, headers) of two directories first differ; None: nowhere.
+    """Return the first difference in the records of two directories (offset, timestamp, key, value, headers), or None.
 
     Batches with equal bytes before compression are not decoded; of the others the records are compared.
     """
@@ -31,7 +31,7 @@ def _batches(directory: Path) -> Iterator[RecordBatch]:
 
 
 def _identity(batch: RecordBatch) -> tuple[int, ...]:
-    """What a batch's records are relative to, how many there are, and whose they are."""
+    """Return the fields that a batch's records are relative to, their number, and their producer."""
     return (
         batch.base_offset,
         batch.last_offset_delta,

@@ -15,7 +15,7 @@ NOT_THERE_YET = (3, 6)
 
 
 def client_batches(shape: Shape, raw_bytes: int) -> Iterator[bytes]:
-    """The batches of such a log with base offset 0, as clients send them."""
+    """Yield the batches of such a log with base offset 0, as clients send them."""
     for batch, _, _ in batches_of(shape, raw_bytes, int(time.time() * 1000)):
         yield bytes(8) + batch[8:]
 

@@ -1,7 +1,7 @@
-"""Writes a partition directory in the shape asked for: sealed segments and an active one with a single batch.
+"""Writes a partition directory of the given shape: sealed segments and an active one with a single batch.
 
-The same arguments give the same bytes. Record blocks are put together here, because that has to be quick, and sealed
-by Ottla's batch builder; indexes, producer snapshot and `.txnindex` are what Ottla's recovery makes of the segments.
+The same arguments give the same bytes. This module builds record blocks, because that must be quick, and Ottla's batch builder
+seals them. Ottla's recovery makes indexes, producer snapshot and `.txnindex` from the segments.
 """
 
 import random
@@ -25,7 +25,10 @@ from .shapes import Shape
 PARTITION = TopicPartition("bench", 0)
 CONFIG = LogConfig(cleanup_policy=("compact",))
 SEGMENT_BYTES = 64 << 20
-"""Where the generator rolls, as `segment.ms` would; `segment.bytes` is 1 GiB, so that a pass makes one segment of all."""
+"""The size at which the generator rolls, as `segment.ms` would.
+
+`segment.bytes` is 1 GiB, so that a pass makes one segment of all.
+"""
 
 WRITTEN_BEFORE_MS = 6 * 3_600_000
 """Age of the first record at the time of the pass: young enough for both sides to know the producers still."""
@@ -35,12 +38,12 @@ DIFFERENT_VALUES = 2_000
 
 
 def record_count(shape: Shape, raw_bytes: int) -> int:
-    """Records, in whole batches, of a log with about `raw_bytes` before compression."""
+    """Return the number of records, in whole batches, of a log with about `raw_bytes` before compression."""
     return raw_bytes // (shape.value_bytes + 30) // shape.records_per_batch * shape.records_per_batch
 
 
 def first_dirty_offset(shape: Shape, raw_bytes: int) -> int:
-    """Where the part that was never cleaned begins."""
+    """Return the start of the part that was never cleaned."""
     clean_records = int(record_count(shape, raw_bytes) * shape.clean_part)
     return clean_records // shape.records_per_batch * shape.records_per_batch
 
@@ -73,7 +76,7 @@ def open_log(directory: Path, now_ms: int, *, clean_shutdown: bool = True) -> Lo
 
 
 def batches_of(shape: Shape, raw_bytes: int, now_ms: int) -> Iterator[tuple[bytearray, int, bool]]:
-    """(batch, base offset, whether it is the last one, which is for the active segment)."""
+    """Yield (batch, base offset, whether it is the last one, which is for the active segment)."""
     rng = random.Random(7)
     records = record_count(shape, raw_bytes)
     distinct = records if shape.key_space >= 1 else first_dirty_offset(shape, raw_bytes)
@@ -120,7 +123,7 @@ def batches_of(shape: Shape, raw_bytes: int, now_ms: int) -> Iterator[tuple[byte
 
 
 def _marker(offset: int, now_ms: int, producer_id: int, commit: bool) -> bytearray:
-    """The control batch that ends a transaction: key is version and kind, value version and coordinator epoch."""
+    """Return the control batch that ends a transaction: key is version and kind, value version and coordinator epoch."""
     record = (offset, now_ms, bytes([0, 0, 0, commit]), bytes(6), ())
     return build_batch([record], producer_id=producer_id, producer_epoch=0, transactional=True, control=True)
 
@@ -128,7 +131,7 @@ def _marker(offset: int, now_ms: int, producer_id: int, commit: bool) -> bytearr
 def _block(
     rng: random.Random, shape: Shape, keys: Iterator[bytes], fields: list[bytes], timestamp_deltas: list[int]
 ) -> bytes:
-    """The records of one batch: length, attributes, timestamp delta, offset delta, key, value, no headers."""
+    """Return the records of one batch: length, attributes, timestamp delta, offset delta, key, value, no headers."""
     parts: list[bytes] = []
     for offset_delta, timestamp_delta in enumerate(timestamp_deltas):
         key = next(keys)
@@ -141,7 +144,7 @@ def _block(
 
 
 def _keys(rng: random.Random, records: int, key_space: int, distinct: int) -> Iterator[bytes]:
-    """A key for each record: for the first `distinct` ones no key twice, in an order without meaning."""
+    """Yield a key for each record: for the first `distinct` ones no key twice, in an order without meaning."""
     step = 7_919 if key_space % 7_919 else 7_927  # prime, and no divisor of the number of keys
     for number in range(records):
         key = number * step % key_space if number < distinct else int(rng.random() * key_space)
@@ -149,7 +152,7 @@ def _keys(rng: random.Random, records: int, key_space: int, distinct: int) -> It
 
 
 def values(value_bytes: int) -> list[bytes]:
-    """Different values of that size. Batches of 100 B values shrink to a half with lz4 and to 30 % with zstd."""
+    """Return different values of that size. Batches of 100 B values shrink to a half with lz4 and to 30 % with zstd."""
     rng = random.Random(11)
     made = []
     for _ in range(DIFFERENT_VALUES):
@@ -167,7 +170,7 @@ def values(value_bytes: int) -> list[bytes]:
 
 
 def _value_field(value: bytes) -> bytes:
-    """A record from its value's length on; it has no headers."""
+    """Return a record from its value's length on; it has no headers."""
     return _varint(len(value)) + value + b"\0"
 
 

@@ -1,4 +1,4 @@
-"""Apache Kafka's own cleaner in a JVM of its own: `CleanPasses.java` is compiled now and asked for one pass at a time."""
+"""Apache Kafka's own cleaner in a JVM of its own: `CleanPasses.java` is compiled now and runs one pass at a time."""
 
 import contextlib
 import shutil
@@ -58,13 +58,13 @@ class KafkaCleaner:
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def clean(self, directory: Path, first_dirty_offset: int, now_ms: int) -> Pass:
-        """One pass, as `passes.clean_with_ottla`."""
+        """Run one pass, as `passes.clean_with_ottla`."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         fields = (directory, first_dirty_offset, now_ms, CONFIG.segment_bytes)
-        with contextlib.suppress(BrokenPipeError):  # it has ended: its answer will be missing, too
+        with contextlib.suppress(BrokenPipeError):  # the JVM has ended: its answer will be missing
             print(*fields, sep="\t", file=self.process.stdin, flush=True)
-        for line in self.process.stdout:  # its logger may have something to say, too
+        for line in self.process.stdout:  # its logger may also print lines
             word, *numbers = line.rstrip().split("\t")
             if word == "pass":
                 cpu_ns, *counts = map(int, numbers)

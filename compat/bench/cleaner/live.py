@@ -1,6 +1,6 @@
-"""One pass of each broker while it serves: MB/s of log read, by what its own log says about the pass.
+"""One pass of each broker while it serves: MB/s of log read, according to the broker's own log.
 
-The same batches go to both over a bare socket, and the cleaner starts when all are there.
+Both get the same batches over a bare socket, and the cleaner starts when all have arrived.
 """
 
 import re
@@ -20,7 +20,7 @@ OVERRIDES = {"log.cleaner.backoff.ms": "100"}
 PASS_TIMEOUT_S = 120.0
 ROUNDS = 3
 
-# Apache Kafka's line tells MiB a second, Ottla's the seconds and the bytes that the pass read.
+# Apache Kafka's line has MiB a second, Ottla's the seconds and the bytes that the pass read.
 KAFKA_LINE = re.compile(
     r"cleaned log (\S+)-0 .*?\n\s+[\d.,]+ MB of log processed in [\d.,]+ seconds \(([\d.,]+) MB/sec\)"
 )
@@ -28,7 +28,7 @@ OTTLA_LINE = re.compile(r"cleaned (\S+)-0 from \d+ to \d+ in ([\d.]+) s[^:]*: (\
 
 
 def live_passes(suite: Suite, options: Options, work: Path, raw_bytes: int) -> None:
-    """Fills and passes in turns; each broker's first round is not counted."""
+    """Fill and clean in turns; each broker's first round is not counted."""
     row = Row("pass while serving", "MB/s", more_is_better=True)
     batches = list(client_batches(BASE, raw_bytes))
     with (
@@ -54,7 +54,7 @@ def one_pass(broker: BrokerProcess, topic: str, batches: list[bytes]) -> float:
 
 
 def wait_for_pass(broker: BrokerProcess, topic: str) -> float:
-    """MB/s of the first pass over this topic that the broker's output tells of."""
+    """Return MB/s of the first pass over this topic in the broker's output."""
     deadline_s = time.monotonic() + PASS_TIMEOUT_S
     while time.monotonic() < deadline_s:
         output = broker.output_path.read_text(errors="replace")

@@ -2,7 +2,7 @@
 
     python -m compat.bench.cleaner.passes DIRECTORY FIRST_DIRTY_OFFSET NOW_MS
 
-CPU seconds are the calling thread's, in which all of it happens. Opening and closing the log are not measured.
+CPU seconds are those of the calling thread, which does all the work. Opening and closing the log are not measured.
 """
 
 import json
@@ -29,7 +29,7 @@ COPY_CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What a pass cost and what it did; `end_offset` is the next first dirty offset."""
+    """The cost and the result of a pass; `end_offset` is the next first dirty offset."""
 
     cpu_s: float
     end_offset: int
@@ -39,9 +39,9 @@ class Pass:
 
 @contextmanager
 def fresh_copy(log: Path, to: Path) -> Iterator[Path]:
-    """The partition directory `log` once more, below `to`, for as long as it is used.
+    """Copy the partition directory `log` below `to`, and delete the copy at the end.
 
-    Its segments are links, since nobody writes to them.
+    Its segments are links, since the pass does not write to them.
     """
     directory = to / log.name
     directory.mkdir(parents=True)
@@ -58,7 +58,7 @@ def fresh_copy(log: Path, to: Path) -> Iterator[Path]:
 
 @cache
 def _cleaner() -> Cleaner:
-    """One for all passes, as a busy cleaner thread has it, and as the JVM's side has it too."""
+    """Return one cleaner for all passes, as a busy cleaner thread and the JVM's side have it."""
     return Cleaner(
         dedupe_buffer_bytes=DEDUPE_BUFFER_BYTES,
         load_factor=LOAD_FACTOR,
@@ -85,7 +85,7 @@ def clean_with_ottla(directory: Path, first_dirty_offset: int, now_ms: int) -> P
 
 
 def copy_plainly(directory: Path) -> float:
-    """CPU seconds of reading the sealed segments in chunks and writing them to one new file beside them."""
+    """Return the CPU seconds to read the sealed segments in chunks and write them to one new file in the same directory."""
     segments = sorted(directory.glob("*.log"))[:-1]
     buffer = memoryview(bytearray(COPY_CHUNK_BYTES))
     started_s = time.thread_time()

@@ -1,4 +1,4 @@
-"""The logs that both cleaners clean, and what the design asks of ours on each."""
+"""The logs that both cleaners clean, and the design's targets for Ottla on each."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from ottla.protocol.compression import Codec
 class Shape:
     """One kind of log. Keys are about 20 bytes, of varying length; timestamps differ inside each batch.
 
-    name: Also what `--shape` takes.
+    name: The value for `--shape`.
     key_space: Different keys to draw from, as a share of the records; 1.0: every record has a key of its own. Drawn at
         random from half as many keys as records, 43 % of the records are the newest of their key.
-    clean_part: Share of the records, at the front, that an earlier pass has cleaned: no key comes twice there.
+    clean_part: Share of the records, at the front, that an earlier pass has cleaned: no key is repeated there.
     tombstones: Share of the records without a value. A pass gives their batches a delete horizon.
     transactional: Four producers at once, a marker every five batches of each; one transaction in ten was aborted.
     idempotent: From four producers with sequences; otherwise without producer ids, so that a batch may be sent again.

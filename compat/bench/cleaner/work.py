@@ -1,4 +1,4 @@
-"""Where the logs of the bench lie, and what else the machine does."""
+"""The directory of the bench's logs, and the machine's other load."""
 
 import os
 import shutil
@@ -12,9 +12,9 @@ TMPFS = Path("/dev/shm")
 
 @contextmanager
 def work_directory(raw_bytes: int) -> Iterator[Path]:
-    """A temporary directory on tmpfs, or where temporary files go if that has no room.
+    """Make a temporary directory on tmpfs, or in the default directory if tmpfs has no room.
 
-    It has room for logs of three times that size and for what passes leave of them.
+    It has room for logs of three times that size and for the results of passes.
     """
     fits = TMPFS.is_dir() and shutil.disk_usage(TMPFS).free > 6 * raw_bytes
     with TemporaryDirectory(prefix="ottla-bench-", dir=TMPFS if fits else None) as folder:
@@ -22,5 +22,5 @@ def work_directory(raw_bytes: int) -> Iterator[Path]:
 
 
 def load_note() -> str:
-    """For the reader of the figures: threads that wait for a CPU are what spoils them first."""
+    """Return a note for the reader: threads that wait for a CPU distort the figures first."""
     return f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"

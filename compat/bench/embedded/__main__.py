@@ -1,7 +1,7 @@
-"""The broker inside a test's process: how long a start, a reset and the other ends of a life keep a test waiting.
+"""The broker inside a test's process: how long a start, a reset and a stop make a test wait.
 
-In fresh interpreters: what is measured is what one of a user's test files would feel. The client is Ottla's own, the
-directory a temporary one, unless it says otherwise. Apache Kafka has nothing to compare.
+Each measurement runs in a fresh interpreter, like one of a user's test files. The client is Ottla's own, the
+directory a temporary one, unless stated otherwise. Apache Kafka has nothing to compare.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def body(suite: Suite, options: Options) -> None:
         "every life was followed by the next", set(counts.values()) == {runs} and len(counts) == 10, str(counts)
     )
     if options.quick:
-        return  # a machine that does other things as well says nothing about milliseconds
+        return  # milliseconds mean nothing on a busy machine
     judged = (
         (f"import ottla within {IMPORT_BOUND_MS:.0f} ms", imports, IMPORT_BOUND_MS),
         (
@@ -122,7 +122,7 @@ def run(program: str) -> str:
 
 
 def figures(printed: str) -> dict[str, list[float]]:
-    """Milliseconds by what they were of."""
+    """Return name -> its milliseconds, from the lines that a process printed."""
     found: dict[str, list[float]] = {}
     for line in printed.splitlines():
         name, _, value = line.rpartition(" ")

@@ -1,4 +1,4 @@
-"""What a client waits while the cleaner works, in interleaved runs: beside Apache Kafka, and beside the same broker idle.
+"""The latency of a client while the cleaner works, in interleaved runs: compared with Apache Kafka, and with an idle broker.
 
 A client in a process of its own produces one record a request, 500 a second, open loop, acks=1.
 """

@@ -1,9 +1,9 @@
-"""Feeds a topic at a steady rate: the load beside which `bench.latency` measures.
+"""Feeds a topic at a steady rate: the load for the measurements of `bench.latency`.
 
     python -m compat.bench.latency.feeder PORT TOPIC BYTES_A_SECOND SECONDS FILE
 
-Sends the batches of FILE, which stand there one behind the other with base offset 0, one a request with acks=1, over
-and over. Open loop on one connection: what was held up is made up for. Prints the bytes that it sent.
+Sends the batches of FILE, which follow one another with base offset 0, one a request with acks=1, again and
+again. Open loop on one connection: delays are caught up. Prints the number of bytes sent.
 """
 
 import itertools

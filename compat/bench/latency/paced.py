@@ -1,8 +1,8 @@
-"""Produce latency while a paced load keeps the cleaner at work, beside Apache Kafka under the same load.
+"""Produce latency while a paced load keeps the cleaner at work, compared with Apache Kafka under the same load.
 
-8 MB a second go into a compacted topic whose segments are as large as that, so about once a second a segment is closed and
-the cleaner goes through the topic. All keys come again every four seconds. Meanwhile, and once without that
-load, a client produces one record a request to another topic.
+The load writes 8 MB a second to a compacted topic whose segments have that size. So about once a second a segment is closed and
+the cleaner goes through the topic. All keys are written again every four seconds. During the load, and once without it, a
+client produces one record a request to another topic.
 """
 
 import subprocess
@@ -31,7 +31,7 @@ FED_AGAIN_AFTER_S = 4
 SHAPE = replace(BASE, records_per_batch=500, key_space=1.0, idempotent=False)
 OVERRIDES = {"log.cleaner.backoff.ms": "100"}
 LEAD_S = 2.0
-"""How long the load runs before the client begins."""
+"""The time that the load runs before the client starts."""
 PASSES_PER_S_MIN = 0.5
 IDLE, CLEANING = "idle", "cleaning"
 BOUNDS: dict[str, tuple[float | None, float]] = {"p50": (1.25, 1.0), "p99": (1.25, 1.0), "p99.9": (None, 1.0)}
@@ -39,13 +39,13 @@ BOUNDS: dict[str, tuple[float | None, float]] = {"p50": (1.25, 1.0), "p99": (1.2
 
 
 def paced(suite: Suite, options: Options, rounds: int, seconds: float) -> list[Row]:
-    """Rounds of both brokers in turns, and the table. One round of each before is not counted: the JVM compiles then.
+    """Run rounds of both brokers in turns, and return the table. The first round of each is not counted: the JVM compiles then.
 
     Returns:
         The rows of the table: those of the idle state first.
 
     Raises:
-        NotRunError: There is no Java, or Apache Kafka cannot be fetched.
+        NotRunError: Java is missing, or Apache Kafka cannot be downloaded.
     """
     rows = {
         state: {
@@ -102,7 +102,7 @@ def paced(suite: Suite, options: Options, rounds: int, seconds: float) -> list[R
 
 @contextmanager
 def fed(broker: BrokerProcess, load: Path, seconds: float) -> Iterator[None]:
-    """The load, for so long; leaving waits for its end."""
+    """Run the load for `seconds`; on exit, wait for its end."""
     command = program("feeder", broker.port, FED, FED_BYTES_PER_S, seconds, load)
     feeder = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -115,6 +115,6 @@ def fed(broker: BrokerProcess, load: Path, seconds: float) -> Iterator[None]:
 
 
 def pass_count(broker: BrokerProcess) -> int:
-    """Passes over the fed topic so far, as the broker's own lines tell."""
+    """Return the number of passes over the fed topic so far, by the broker's own log lines."""
     line = KAFKA_LINE if broker.kind == KAFKA else OTTLA_LINE
     return sum(found[1] == FED for found in line.finditer(broker.output_path.read_text(errors="replace")))

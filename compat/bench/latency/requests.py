@@ -1,4 +1,4 @@
-"""One measured run: what each request of a steady rate of one-record requests took, and the figures told of that."""
+"""One measured run: the duration of each request at a steady rate of one-record requests, and the figures reported."""
 
 import statistics
 import subprocess
@@ -15,12 +15,12 @@ PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 
 
 def program(name: str, *arguments: object) -> list[str]:
-    """The command line of a program beside this file."""
+    """Return the command line of a program in this folder."""
     return [sys.executable, "-m", f"compat.bench.latency.{name}", *map(str, arguments)]
 
 
 def produce(broker: BrokerProcess, seconds: float) -> list[float]:
-    """Microseconds of each request of one run."""
+    """Return microseconds of each request of one run."""
     command = program("client", broker.port, PRODUCED, REQUESTS_A_SECOND, seconds)
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     if done.returncode:

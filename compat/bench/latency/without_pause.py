@@ -1,7 +1,7 @@
-"""Produce latency while the cleaner works without a pause, beside the same broker idle, in interleaved runs.
+"""Produce latency while the cleaner works without a pause, compared with the same broker idle, in interleaved runs.
 
 A large compacted topic is cleaned from its start again and again: as soon as a pass has written its checkpoint, an
-empty one takes its place.
+empty checkpoint replaces it.
 """
 
 import threading
@@ -28,10 +28,10 @@ BUSY_MIN = 0.7
 
 
 def without_pause(suite: Suite, options: Options, runs: int, seconds: float, raw_bytes: int) -> None:
-    """Runs of both states in turns, and the table.
+    """Measure both states in turns, and print the table.
 
     Args:
-        raw_bytes: Of the log that is cleaned, before its first pass.
+        raw_bytes: Size of the log to clean, before its first pass.
     """
     rows = {name: Row(f"one-record produce {name}", "us", sides=(IDLE, CLEANING)) for name in PERCENTILES}
     if not options.quick:
@@ -93,10 +93,10 @@ def wait_until_clean(broker: OttlaProcess) -> None:
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"no pass came to an end:\n{broker.output_tail()}")
         time.sleep(0.05)
-    time.sleep(0.2)  # what a pass leaves behind is deleted after it
+    time.sleep(0.2)  # the pass deletes replaced files after its end
 
 
 def seconds_of_passes(broker: OttlaProcess) -> float:
-    """Of all passes so far, as the broker's own lines tell."""
+    """Return the seconds of all passes so far, as the broker's own log lines report them."""
     output = broker.output_path.read_text(errors="replace")
     return sum(float(found[2]) for found in OTTLA_LINE.finditer(output) if found[1] == CLEANED)

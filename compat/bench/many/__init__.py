@@ -1,1 +1,1 @@
-"""What many things cost that do nothing or ask for little: connections, parked fetches, consumers of one partition, partitions."""
+"""The cost of many clients that do little: idle connections, parked fetches, consumers of one partition, many partitions."""

@@ -1,9 +1,10 @@
-"""Many at once: connections that are idle, fetches that are parked, consumers of one partition, partitions in an answer.
+"""Many at once: idle connections, parked fetches, consumers of one partition, partitions in an answer.
 
     python -m compat.bench.many [--before DIRECTORY] [--idle N] [--parked N] [--consumers N] [--partitions N]
 
-The broker's memory for a connection, its CPU while nothing comes, the time until the last consumer has a record and the CPU for one of
-them, and CPU for Metadata of all and of one topic. With --before beside another checkout that has its own `.venv`.
+The suite measures the broker's memory for a connection and its CPU while no request arrives; the time until the last consumer
+has a record, and the CPU for each consumer; and the CPU for Metadata of all topics and of one. With --before it compares with
+another checkout that has its own `.venv`.
 """
 
 import argparse
@@ -33,12 +34,12 @@ ROUNDS, QUESTIONS = 10, 30
 
 
 class Side:
-    """One broker, and what was found of it."""
+    """One broker, and its measurements."""
 
     def __init__(self, broker: CheckoutProcess) -> None:
         self.broker = broker
         self.offset = 0
-        """Of the next record of the topic ONE."""
+        """The offset of the next record of the topic ONE."""
         create_topic(broker.bootstrap, ONE)
         self.produce()
 
@@ -51,14 +52,14 @@ class Side:
         self.offset += 1
 
     def at_rest_ms(self) -> float:
-        """CPU a second, while nothing comes."""
+        """Return the CPU time a second while no request arrives."""
         time.sleep(QUIET_S)
         begun_s, had_s = time.monotonic(), self.broker.cpu_seconds()
         time.sleep(REST_S)
         return 1e3 * (self.broker.cpu_seconds() - had_s) / (time.monotonic() - begun_s)
 
     def idle(self, count: int) -> dict[str, float]:
-        """Of so many connections that have sent nothing."""
+        """Measure `count` connections that have sent nothing."""
         had_kb = self.broker.resident_bytes() / 1024
         with Many(self.broker, count):
             at_rest_ms = self.at_rest_ms()
@@ -68,7 +69,7 @@ class Side:
             }
 
     def parked(self, count: int) -> dict[str, float]:
-        """Of so many fetches that wait."""
+        """Measure `count` fetches that wait."""
         had_kb = self.broker.resident_bytes() / 1024
         with Many(self.broker, count) as many:
             many.park(ONE, self.offset)
@@ -79,7 +80,7 @@ class Side:
             }
 
     def woken(self, count: int) -> dict[str, float]:
-        """Of consumers of one partition, to whom one record comes."""
+        """Measure `count` consumers of one partition while one record is produced."""
         first_ms, last_ms, cpu_us = [], [], []
         with Many(self.broker, count) as many:
             for _ in range(ROUNDS):
@@ -97,7 +98,7 @@ class Side:
         }
 
     def metadata(self, partitions: int) -> dict[str, float]:
-        """Of so many partitions in topics of a hundred."""
+        """Measure Metadata of this number of partitions, in topics of a hundred."""
         for number in range(partitions // PARTITIONS_OF_A_TOPIC):
             create_topic(self.broker.bootstrap, OTHERS.format(number), partitions=PARTITIONS_OF_A_TOPIC)
         name = OTHERS.format(0).encode()

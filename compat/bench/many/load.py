@@ -17,7 +17,7 @@ FOR_LONG_MS = 600_000
 
 
 class Many:
-    """So many connections to a broker; a context manager."""
+    """A number of connections to a broker; a context manager."""
 
     def __init__(self, broker: BrokerProcess, count: int) -> None:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -38,13 +38,13 @@ class Many:
             each.close()
 
     def park(self, topic: str, offset: int) -> None:
-        """A Fetch on each, of a record that is not there yet."""
+        """Send a Fetch on each connection, for a record that does not exist yet."""
         request = frame(*FETCH, 1, fetch_body(topic, offset))
         for each in self.sockets:
             each.sendall(request)
 
     def answered_s(self, begin: Callable[[], None], timeout_s: float = 60) -> list[float]:
-        """Call `begin`; how long after it each of them had its answer, in order."""
+        """Call `begin`; return each connection's time from then to its answer, in order."""
         begun_s, found = time.perf_counter(), list[float]()
         begin()
         while len(found) < len(self.sockets):
@@ -61,7 +61,7 @@ class Many:
 
 
 def fetch_body(topic: str, offset: int) -> bytes:
-    """Of Fetch 4."""
+    """Return the body of a Fetch 4."""
     name = topic.encode()
     return (
         struct.pack(">iiiib", -1, FOR_LONG_MS, 1, 1 << 20, 0)

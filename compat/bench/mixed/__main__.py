@@ -1,11 +1,12 @@
-"""Three kinds of clients at once, in closed loops: M connections that produce one record a request (acks=1), M that fetch these in
-sessions and wait for them, and M that commit offsets.
+"""Three kinds of clients at once, in closed loops.
+
+M connections produce one record a request (acks=1), M fetch these in sessions and wait for them, and M commit offsets.
 
     python -m compat.bench.mixed [--connections M]... [--seconds N] [--before DIRECTORY | --alone]
 
-Beside Apache Kafka, where java and Maven are, or with --before beside another checkout that has its own `.venv`; both in turn, and
-twice. A broker that is fair answers all kinds, and each connection of a kind, about as often. The clients are Python's and take most
-of the machine: what counts are the ratios.
+The bench compares with Apache Kafka, if java and Maven are installed, or with --before with another checkout that has its own
+`.venv`; both by turns, and twice. A fair broker answers all kinds, and each connection of a kind, about equally often. The
+clients are written in Python and use most of the machine: only the ratios count.
 """
 
 import argparse
@@ -68,7 +69,7 @@ def body(suite: Suite, options: Options) -> None:
 def prepare(broker: BrokerProcess, topics: int) -> None:
     """Make the topics, and wait until each takes a record."""
     names = [topic_of(number) for number in range(topics)]
-    client = admin(broker.bootstrap)  # kept: its answers never come once it is collected
+    client = admin(broker.bootstrap)  # kept: a collected client never delivers its answers
     for done in client.create_topics([NewTopic(name, 1, 1) for name in names]).values():
         done.result()
     record = one_record_batch(b"first")
@@ -93,7 +94,7 @@ def prepare(broker: BrokerProcess, topics: int) -> None:
 
 
 def compared(sides: Sides, connections: int, seconds: int) -> dict[str, dict[str, list[Waited]]]:
-    """By kind, by side, two runs of each side, the second in the other order."""
+    """Return the results by kind and side, two runs of each side, the second in the other order."""
     found: dict[str, dict[str, list[Waited]]] = {kind: {side: [] for side in sides} for kind in KINDS}
     for order in (1, -1):
         for side, broker in list(sides.items())[::order]:

@@ -15,12 +15,12 @@ PRODUCE, FETCH, OFFSET_COMMIT, FIND_COORDINATOR = (0, 7), (1, 11), (8, 7), (10, 
 """The newest versions without tagged fields."""
 GROUPS = 20
 COORDINATORS_COME = (14, 15, 16)
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: of a group that is asked for the first time."""
+"""Errors of a group's first request: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 FETCH_WAIT_MS = 500
 SILENCE_S = 60.0
 
 _BATCH_HEAD = struct.Struct(">qi11xi")
-"""Base offset and length of a batch, and behind what is between them its last offset delta."""
+"""The base offset, the length and, after some skipped bytes, the last offset delta of a batch."""
 _OVERHEAD_BYTES = 12
 
 
@@ -30,7 +30,7 @@ class NotYetError(Exception):
 
 @dataclass
 class Client:
-    """One connection, and where it has come to."""
+    """One connection, and its state."""
 
     number: int
     connection: RawConnection
@@ -48,14 +48,14 @@ class Client:
 
 @dataclass(frozen=True)
 class Waited:
-    """What came of all connections of a kind."""
+    """The results of all connections of a kind."""
 
     answers_a_s: float
     p50_ms: float
     p99_ms: float
     longest_ms: float
     fewest_part: float
-    """Answers of the connection that had the fewest, of those of the median one."""
+    """Answers of the connection with the fewest, divided by those of the median connection."""
 
 
 def topic_of(number: int) -> str:
@@ -67,7 +67,7 @@ def group_of(number: int) -> str:
 
 
 def find_coordinator(client: Client) -> bytes:
-    """The body: of a group."""
+    """Return the body of a FindCoordinator request for the client's group."""
     return _text(group_of(client.number)) + b"\0"
 
 
@@ -130,7 +130,7 @@ KINDS: dict[str, tuple[Callable[[Client, bytes], bytes], Callable[[Client, memor
     "fetch": (fetch, fetched),
     "commit": (commit, committed),
 }
-"""What is sent next, and what an answer says."""
+"""Kind -> the function that returns the next request, and the function that reads an answer."""
 
 
 def _expect_none(client: Client, error_code: int) -> None:
@@ -150,7 +150,7 @@ def run(
     """Ask until it `ends`; what was answered before it `counts` warms up."""
     try:
         results.put(_run(kind, port, connections, records, counts, ends))
-    except Exception as error:  # noqa: BLE001 -- said by the suite
+    except Exception as error:  # noqa: BLE001 -- reported by the suite
         results.put(f"{kind}: {type(error).__name__}: {error}")
 
 
@@ -203,7 +203,7 @@ def _send(client: Client, request: bytes) -> None:
 
 
 def _answer_of(client: Client) -> memoryview | None:
-    """The answer without its size, if all of it is there."""
+    """Return the answer without its size, if it is complete."""
     data = client.connection.socket.recv(1 << 20)
     if not data:
         raise ConnectionError("the broker closed a connection")

@@ -1,1 +1,1 @@
-"""What the status page costs: `python -m compat.bench.page`."""
+"""The cost of the status page: `python -m compat.bench.page`."""

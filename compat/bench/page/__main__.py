@@ -1,7 +1,7 @@
-"""What the status page costs the broker: a topic of 200 partitions, 50 records a second, somebody who watches it.
+"""The status page's cost to the broker: a topic of 200 partitions, 50 records a second, and browsers that watch it.
 
-CPU time of the broker's process, of which what it takes while nobody looks is taken off; and the longest step of its Trio thread, in
-CPU time too, as the machine may be busy with something else.
+Measured are the CPU time of the broker's process, less its CPU time without a browser, and the longest step of its Trio thread.
+The step is also in CPU time, as the machine may be busy with something else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .steps import longest_step
 TOPIC, PARTITIONS, RECORDS_A_SECOND = "wide", 200, 50
 PAGE = f"/topics/{TOPIC}"
 SMALL_PAGE = "/acls"
-"""What the browser itself takes."""
+"""A page without rows: the browser's own share of the time."""
 VIEW_BOUND_MS, WATCHED_BOUND_PERCENT, STEP_BOUND_MS = 200.0, 2.0, 20.0
 
 
@@ -37,7 +37,7 @@ def body(suite: Suite, options: Options) -> None:
     if options.broker or options.against != "ottla":
         raise NotRunError("to start Ottla itself")
     seconds = options.rest.seconds or (5.0 if options.quick else 20.0)
-    # First: a browser's driver leaves much to the collector of garbage, which takes its time in whatever step it is.
+    # First, as a browser's driver leaves much to the garbage collector, which runs within any step.
     step_ms, whose = longest_step(lambda bootstrap, _: fed(bootstrap), lambda admin: looked_at(admin, seconds))
     judge(suite, f"longest step of the Trio thread, CPU ({whose})", step_ms, "ms", STEP_BOUND_MS)
     admin = f"127.0.0.1:{free_port()}"
@@ -59,7 +59,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def looked_at(admin: str, seconds: float) -> None:
-    """By one who watches, while another opens pages."""
+    """Have one client watch while another opens pages."""
     with watched(admin, 1):
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
@@ -69,7 +69,7 @@ def looked_at(admin: str, seconds: float) -> None:
 
 @contextmanager
 def fed(bootstrap: str) -> Iterator[None]:
-    """A topic, and a producer in a thread, whose records go to all partitions in turn; each has some when this begins."""
+    """Make a topic, and produce in a thread to all partitions in turn; each has some records when the block begins."""
     create_topic(bootstrap, TOPIC, partitions=PARTITIONS, cleanup_policy="compact")
     producer, stop = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0}), threading.Event()
     for number in range(PARTITIONS * 20):
@@ -94,14 +94,14 @@ def fed(bootstrap: str) -> Iterator[None]:
 
 
 def alone(broker: OttlaProcess, seconds: float) -> float:
-    """Percent of a core that the process takes, over so many seconds."""
+    """Return the percentage of a core that the process uses, over `seconds`."""
     began_s, had_s = time.monotonic(), broker.cpu_seconds()
     threading.Event().wait(seconds)
     return 100 * (broker.cpu_seconds() - had_s) / (time.monotonic() - began_s)
 
 
 def views(suite: Suite, broker: OttlaProcess, admin: str) -> None:
-    """The first, for which Jinja2 is loaded, and nine more."""
+    """Measure the first view, for which Jinja2 is loaded, and nine more."""
     taken_ms, cpu_ms = [], []
     for _ in range(10):
         had_s, began_s = broker.cpu_seconds(), time.monotonic()
@@ -123,7 +123,7 @@ def read(admin: str, path: str) -> bytes:
 
 @contextmanager
 def watched(admin: str, by: int) -> Iterator[None]:
-    """By so many, who have been sent all there is when this begins."""
+    """Have `by` clients watch the page; all have received the first state before the block starts."""
     host, _, port = admin.rpartition(":")
     sockets = [socket.create_connection((host, int(port)), 60) for _ in range(by)]
     readers = []
@@ -149,7 +149,7 @@ def drain(connection: socket.socket) -> None:
 
 
 def in_chromium(suite: Suite, admin: str) -> None:
-    """What a person waits, on this machine as it is now."""
+    """Measure how long a person waits, on this machine in its present state."""
     try:
         with chromium() as browser, Window(browser) as page:
             paint = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"

@@ -1,4 +1,4 @@
-"""The longest step of a broker's Trio thread while pages are looked at and watched."""
+"""The longest step of a broker's Trio thread while clients read and watch pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Steps(trio.abc.Instrument):
         self._began_s = time.thread_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        took_s, self._began_s = time.thread_time() - self._began_s, float("inf")  # the first one has begun before
+        took_s, self._began_s = time.thread_time() - self._began_s, float("inf")  # the first step began before
         if took_s > self.longest_s:
             self.longest_s, self.of = took_s, task.name
 
@@ -33,11 +33,12 @@ class Steps(trio.abc.Instrument):
 def longest_step(
     using: Callable[[str, str], AbstractContextManager[None]], meanwhile: Callable[[str], None]
 ) -> tuple[float, str]:
-    """Milliseconds, and the task's name.
+    """Return the longest step in milliseconds, and the task's name.
 
     Args:
-        using: Of the broker's address and its admin listener's: what is done to it before, and while somebody looks. In a thread.
-        meanwhile: Of the admin listener's address: what is looked at. In a thread; its steps alone count.
+        using: Called with the addresses of the broker and its admin listener, in a thread: a context that stays open while the
+            pages are read.
+        meanwhile: Called with the admin listener's address, in a thread: reads the pages. Only steps during it count.
     """
 
     def all_of_it(bootstrap: str, admin: str, steps: Steps) -> None:

@@ -1,1 +1,1 @@
-"""What partitions cost that nobody uses."""
+"""The cost of unused partitions."""

@@ -1,9 +1,10 @@
-"""Many partitions that nobody uses: to create them, to stop and start beside them, to leave them alone.
+"""Many unused partitions: the cost to create them, to stop and start a broker that has them, and to keep them.
 
     python -m compat.bench.partitions [--before DIRECTORY] [--partitions N] [--rounds N]
 
-One topic of so many partitions in one request, and the broker's CPU for it; a stop; a start after it, and one after kill -9; the
-broker's CPU while nothing comes, with either profile. With --before beside another checkout that has its own `.venv`, in turns.
+The suite creates one topic of N partitions in one request, stops the broker, starts it after the stop, and starts it after kill
+-9. It measures the broker's CPU for each, and while no request arrives, with either profile. With --before it takes turns with
+another checkout that has its own `.venv`.
 """
 
 import argparse
@@ -26,11 +27,11 @@ QUIET_S, REST_S = 5.0, 10.0
 EMPTY_STARTS = 5
 
 Figures = dict[str, dict[str, list[float]]]
-"""By what is measured, by side."""
+"""Measurement -> side -> values."""
 
 
 def measure(note: Callable[[str, float], None], checkout: Path, partitions: int) -> None:
-    """One round of one side."""
+    """Measure one round of one side."""
     for _ in range(EMPTY_STARTS):
         with CheckoutProcess(checkout) as broker:
             note("start beside nothing, CPU in ms", 1e3 * broker.cpu_seconds())
@@ -60,7 +61,7 @@ def timed_ms(step: Callable[[], object]) -> float:
 
 
 def at_rest_ms(broker: CheckoutProcess) -> float:
-    """CPU a second, while nothing comes."""
+    """Return the CPU time a second while no request arrives."""
     time.sleep(QUIET_S)
     begun_s, had_s = time.monotonic(), broker.cpu_seconds()
     time.sleep(REST_S)
@@ -74,7 +75,7 @@ def body(suite: Suite, options: Options) -> None:
     checkouts = {OTTLA: ROOT}
     if arguments.before is not None:
         checkouts = {BEFORE: arguments.before.resolve(), OTTLA: ROOT}
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # who has installed Ottla compiles it once
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation compiles once
     figures: Figures = {}
     for number in range(1 if options.quick else arguments.rounds):
         for name in list(checkouts)[:: -1 if number % 2 else 1]:

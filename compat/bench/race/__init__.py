@@ -1,1 +1,1 @@
-"""The race: Ottla beside Apache Kafka, kfake and librdkafka's mock cluster, in one report (`make bench`)."""
+"""The race: Ottla, Apache Kafka, kfake and librdkafka's mock cluster in one report (`make bench`)."""

@@ -2,9 +2,9 @@
 
     python -m compat.bench.race [--rows NAME]... [--sides NAME]... [--rounds N] [--quick] [--write | --render]
 
-What was measured is kept a row at a time, in `build/race/REPORT.json`, and the report beside it made of all that is kept there. With
---write it is `compat/bench/REPORT.json`, and `REPORT.md`: rows that are not measured now stay as they are. --render makes the latter
-anew of what is kept. A side that cannot run here, or cannot do a row, is named with the reason.
+Results are saved row by row in `build/race/REPORT.json`, and the report next to it is made from all saved rows. With --write
+they are saved in `compat/bench/REPORT.json`, and the report is `REPORT.md`; rows that are not measured now stay. --render only
+writes the report again from the saved rows. A side that cannot run here, or cannot do a row, is named with the reason.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def measure(suite: Suite, options: Options, absent: dict[str, str], folder: Path) -> None:
-    """Each row is kept, and the report written, as soon as it has been measured."""
+    """Measure the rows; each row is saved, and the report written, as soon as it has been measured."""
     wanted = options.rest
     sides = tuple(side for side in SIDES if chosen(side, wanted) and side not in absent)
     course = Course(suite, options, sides, wanted.rounds or (1 if options.quick else ROUNDS))
@@ -133,7 +133,10 @@ def measure(suite: Suite, options: Options, absent: dict[str, str], folder: Path
 
 
 def keep(folder: Path, section: Section) -> bool:
-    """In place of what was measured of this row before; all others stay. False: that was of both sides, and this is not."""
+    """Save a row in place of its earlier version; other rows stay.
+
+    False if the earlier one has both brokers, and this has not.
+    """
     kept = read(folder / KEPT)
     if section.name in kept and kept[section.name].is_of_both and not section.is_of_both:
         return False
@@ -143,12 +146,12 @@ def keep(folder: Path, section: Section) -> bool:
 
 
 def chosen(side: str, wanted: argparse.Namespace) -> bool:
-    """Ottla always takes part: what the others can do without it is not ours to tell."""
+    """Return whether a side takes part. Ottla always does: a race of the others alone is not this project's subject."""
     return side == OTTLA or wanted.sides is None or side in wanted.sides
 
 
 def publish(folder: Path, absent: dict[str, str]) -> bool:
-    """The report of what is kept there, and its chart. False: there is nothing."""
+    """Write the report and the chart of the saved rows. False if none is saved."""
     sections = list(read(folder / KEPT).values())
     if sections:
         (folder / TEXT).write_text(report.rendered(sections, absent))
@@ -166,10 +169,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sides", action="append", choices=list(SIDES), help="only these; may be given several times")
     parser.add_argument("--rounds", type=int, help=f"{ROUNDS} unless given, 1 with --quick")
     parser.add_argument(
-        "--write", action="store_true", help="into compat/bench/: REPORT.json, of it REPORT.md and its chart"
+        "--write", action="store_true", help="into compat/bench/: REPORT.json, and REPORT.md and its chart made from it"
     )
     parser.add_argument(
-        "--render", action="store_true", help="measure nothing: compat/bench/REPORT.md anew of REPORT.json"
+        "--render", action="store_true", help="measure nothing: write compat/bench/REPORT.md again from REPORT.json"
     )
 
 

@@ -95,7 +95,7 @@ def race(course: Course, loads: list[Bulk]) -> list[Figure]:
 
 
 def megabytes(course: Course) -> int:
-    """A round's, in bytes."""
+    """Return the size of one round in bytes."""
     return 20_000_000 if course.quick else 100_000_000
 
 

@@ -14,12 +14,12 @@ WIDTH, LEFT, RIGHT, ROW, HEAD, BAR = 860, 400, 90, 20, 44, 13
 TICKS = (0.1, 0.25, 0.5, 1, 2, 4, 10, 25)
 BETTER, WORSE, INK, FAINT = "#2a78b5", "#c46a2d", "#24292f", "#d0d7de"
 PER_SECTION = 16
-"""More figures of one would hide the others."""
+"""The most bars of a section; more would hide the others."""
 LEFT_OUT = re.compile(r"connections: p|fewest|p99\.9")
 
 
 def drawn(sections: Iterable[Section]) -> str:
-    """SVG with a ground of its own, so that it can be read on a dark page too."""
+    """Return an SVG with a background of its own, so that it is readable on a dark page as well."""
     sections = list(sections)
     bars = [
         (f"{figure.what}, {figure.unit}", better)
@@ -51,7 +51,7 @@ def drawn(sections: Iterable[Section]) -> str:
 
 
 def shown(figures: Iterable[Figure]) -> list[tuple[Figure, float]]:
-    """With how many times better than Apache Kafka; by the least where only that says something."""
+    """Return each figure with the factor by which it is better than Apache Kafka's; by the least value of CPU figures."""
     found = []
     for figure in figures:
         times = figure.ratio(of_the_least=figure.is_cpu)
@@ -61,7 +61,7 @@ def shown(figures: Iterable[Figure]) -> list[tuple[Figure, float]]:
 
 
 def place(better: float) -> float:
-    """Across; what lies beyond the scale stands at its end."""
+    """Return the horizontal position; a value beyond the scale is at its end."""
     low, high = math.log(TICKS[0]), math.log(TICKS[-1])
     part = (min(max(math.log(better), low), high) - low) / (high - low)
     return LEFT + part * (WIDTH - LEFT - RIGHT)

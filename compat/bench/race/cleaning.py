@@ -1,4 +1,4 @@
-"""The cleaner at work, by the benches that have it: passes beside Apache Kafka's own, and what clients wait meanwhile."""
+"""The cleaner at work, measured by its benches: passes compared with Apache Kafka's, and how long clients wait during them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEEDS_KERNEL = "the compiled kernel: a C compiler when the package is installed"
 
 
 def passes(course: Course) -> list[Figure]:
-    """What both leave is compared, record by record."""
+    """Measure clean passes; the logs that both cleaners leave are compared, record by record."""
     if not COMPILED:
         raise NotRunError(NEEDS_KERNEL)
     raw_bytes = 16_000_000 if course.quick else 268_000_000
@@ -39,8 +39,10 @@ def passes(course: Course) -> list[Figure]:
 
 
 def waits(course: Course) -> list[Figure]:
-    """Of both, idle and cleaning; of the others, which are measured behind them, idle. What is judged is judged by
-    `compat.bench.latency`."""
+    """Measure the waits of both brokers, idle and cleaning. The other sides are measured afterwards, idle only.
+
+    `compat.bench.latency` judges the figures.
+    """
     if not COMPILED:
         raise NotRunError(NEEDS_KERNEL)
     seconds = 3.0 if course.quick else 12.0

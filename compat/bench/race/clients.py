@@ -1,4 +1,4 @@
-"""What librdkafka's clients do beside producing in bulk: transactions, groups, and a record's way from one to the other."""
+"""Measurements of librdkafka's clients other than bulk produces: transactions, groups, latency from producer to consumer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ numbers = itertools.count()
 
 
 def transactions(course: Course) -> list[Figure]:
-    """Of one producer, one after the other."""
+    """Measure the transactions of one producer, one after the other."""
     rate = Figure(f"transactions of {RECORDS_A_TRANSACTION} records", "1/s", more_is_better=True)
     cpu = Figure("broker CPU a transaction", "us", is_cpu=True)
     count = 100 if course.quick else 500
@@ -44,7 +44,10 @@ def transactions(course: Course) -> list[Figure]:
 
 
 def commit(broker: BrokerProcess, count: int) -> tuple[float, float]:
-    """Seconds for so many transactions, and of them the broker's on a CPU. The mock cluster's topic has four partitions."""
+    """Return the seconds for `count` transactions, and the broker's CPU seconds for them.
+
+    The mock cluster's topic has four partitions.
+    """
     topic, answers = f"transactions-{next(numbers)}", []
     make_topic(broker, topic)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "linger.ms": 0})
@@ -62,7 +65,7 @@ def commit(broker: BrokerProcess, count: int) -> tuple[float, float]:
 
 
 def groups(course: Course) -> list[Figure]:
-    """From the first subscription until each member has its one partition."""
+    """Measure the time from the first subscription until each member has its one partition."""
     figures: list[Figure] = []
     with running(course.sides, NO_DELAY) as brokers:
         for protocol in PROTOCOLS:
@@ -82,7 +85,7 @@ def joined(broker: BrokerProcess, protocol: str, took: Figure, cpu: Figure) -> N
 
 
 def join(broker: BrokerProcess, protocol: str, members: int) -> tuple[float, float]:
-    """Seconds, and of them the broker's on a CPU. TimeoutError if not every member gets one partition."""
+    """Return seconds, and of them the broker's on a CPU. TimeoutError if not every member gets one partition."""
     topic = f"group-{next(numbers)}"
     make_topic(broker, topic, members)
     client = {
@@ -114,7 +117,7 @@ def join(broker: BrokerProcess, protocol: str, members: int) -> tuple[float, flo
 
 
 def end_to_end(course: Course) -> list[Figure]:
-    """From `produce` of a record of 100 B to the consumer's having it, paced."""
+    """Measure the time from `produce` of a record of 100 B until the consumer has it, at a fixed pace."""
     figures = [
         Figure(f"end to end, {RECORDS_A_SECOND} records a second: {name}", "us") for name in ("p50", "p99", "p99.9")
     ]
@@ -132,7 +135,7 @@ def end_to_end(course: Course) -> list[Figure]:
 
 
 def ways(broker: BrokerProcess, seconds: float) -> list[float]:
-    """Microseconds of each record's way. RuntimeError if some did not come."""
+    """Return the latency of each record in microseconds. RuntimeError if some did not arrive."""
     topic, count = f"way-{next(numbers)}", int(seconds * RECORDS_A_SECOND)
     make_topic(broker, topic)
     client = {"bootstrap.servers": broker.bootstrap}

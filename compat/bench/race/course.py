@@ -1,4 +1,4 @@
-"""What every row of the race gets: who takes part, how long, and the two ways in which it asks all of them."""
+"""Shared parts of all rows of the race: the sides that take part, the duration, and the two ways to measure all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Brokers = dict[str, BrokerProcess]
 
 @dataclass
 class Course:
-    """`absent`: sides that cannot run here, and why. `rounds` and `quick` as the caller asked."""
+    """The shared settings of a race.
+
+    `absent`: sides that cannot run here, and why. `rounds` and `quick` as the caller set them.
+    """
 
     suite: Suite
     options: Options
@@ -29,11 +32,11 @@ class Course:
 
     @property
     def durable(self) -> tuple[str, ...]:
-        """Those that keep records on disk."""
+        """The sides that keep records on disk."""
         return tuple(side for side in self.sides if side in (KAFKA, OTTLA))
 
     def turns(self, sides: Iterable[str], rounds: int | None = None) -> Iterator[str]:
-        """Each side once a round, every second round in the other order."""
+        """Yield each side once a round, every second round in the other order."""
         order = list(sides)
         for number in range(self.rounds if rounds is None else rounds):
             yield from order[:: 1 if number % 2 == 0 else -1]
@@ -45,7 +48,7 @@ class Course:
         turn: Callable[[BrokerProcess], object],
         rounds: int | None = None,
     ) -> None:
-        """A side whose turn fails has no figures, and takes part no longer."""
+        """Measure the sides in turns. A side whose turn fails has no figures and no more turns."""
         able = dict(brokers)
         for side in self.turns(brokers, rounds):
             if side in able and not self.succeeds(able[side], figures, turn):
@@ -54,7 +57,10 @@ class Course:
     def taking_part(
         self, brokers: Brokers, figures: Sequence[Figure], attempt: Callable[[BrokerProcess], object]
     ) -> Brokers:
-        """Those for which `attempt` succeeds: a short one, which also warms up. The others' figures say why they have none."""
+        """Return the brokers for which `attempt` succeeds: a short run, which also warms up.
+
+        The figures of the others get the reason.
+        """
         return {side: broker for side, broker in brokers.items() if self.succeeds(broker, figures, attempt)}
 
     def succeeds(
@@ -62,14 +68,14 @@ class Course:
     ) -> bool:
         try:
             attempt(broker)
-        except Exception as error:  # noqa: BLE001 - whatever a client meets there is what the report tells
+        except Exception as error:  # noqa: BLE001 - the report has the client's error
             kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
             self.cannot(broker.kind, figures, f"{kind}{error}")
             return False
         return True
 
     def cannot(self, side: str, figures: Sequence[Figure], why: str) -> None:
-        """Of the two that the race is about it is a failure."""
+        """Note that a side cannot do this row. For Apache Kafka and Ottla that is a failure."""
         line = why.strip().splitlines()[0][:90]
         for figure in figures:
             figure.values.pop(side, None)

@@ -1,4 +1,4 @@
-"""What was measured: figures of several sides, the sections that they stand in, and the file that keeps them between runs."""
+"""Measured figures of several sides, the sections that contain them, and the file that keeps them between runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..table import KAFKA, OTTLA, Row
 
 KFAKE, MOCK = "kfake", "librdkafka mock"
 SIDES = (KAFKA, OTTLA, KFAKE, MOCK)
-"""In the order of the report's columns."""
+"""The sides in the order of the report's columns."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Figure:
     unit: str
     more_is_better: bool = False
     is_cpu: bool = False
-    """Then the least says something on a busy machine, too."""
+    """Then the least value is also meaningful on a busy machine."""
     values: dict[str, list[float]] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
 
@@ -31,45 +31,45 @@ class Figure:
         self.values.setdefault(side, []).extend(found)
 
     def ratio(self, *, of_the_least: bool = False) -> float | None:
-        """Ours over Apache Kafka's; None if one of both is missing, or theirs is 0."""
+        """Return Ottla's figure divided by Apache Kafka's; None if either is missing, or theirs is 0."""
         pick = min if of_the_least else statistics.median
         theirs, ours = (pick(self.values[side]) if self.values.get(side) else None for side in (KAFKA, OTTLA))
         return ours / theirs if theirs and ours is not None else None
 
     @classmethod
     def of_row(cls, row: Row, absent: Mapping[str, str] = {}) -> Figure:
-        """Of a bench of two sides; those without values stay out."""
+        """Make the figure from a row of a two-sided bench; sides without values are left out."""
         values = {side: list(found) for side, found in row.values.items() if found}
         return cls(row.what, row.unit, row.more_is_better, "CPU" in row.what, values, dict(absent))
 
 
 @dataclass
 class Section:
-    """The figures of one row of the race, and under what circumstances they came about."""
+    """The figures of one row of the race, and the circumstances of the measurement."""
 
     name: str
     title: str
     how: str
-    """A sentence or two: what was asked of whom, how often."""
+    """A sentence or two about the measurement: the requests, the sides, the number of rounds."""
     figures: list[Figure]
     when: str
     commit: str
     others_part: float | None
-    """Of all processors' time, while this was measured."""
+    """The CPU share of other processes while this was measured, as a fraction of all processors' time."""
     is_quick: bool = False
     machine: str = ""
-    """On which it was."""
+    """The machine of the measurement."""
     versions: dict[str, str] = field(default_factory=dict)
-    """By side."""
+    """Side -> its version."""
 
     @property
     def is_of_both(self) -> bool:
-        """Whether Apache Kafka and Ottla have values in all of it."""
+        """Whether Apache Kafka and Ottla have values in all figures."""
         return all(figure.values.get(side) for figure in self.figures for side in (KAFKA, OTTLA))
 
 
 def read(path: Path) -> dict[str, Section]:
-    """By name; nothing if there is no such file. Raises ValueError if it is not what `write` writes."""
+    """Read the sections by name; empty if the file does not exist. Raises ValueError if its format is not that of `write`."""
     if not path.exists():
         return {}
     try:
@@ -82,7 +82,7 @@ def read(path: Path) -> dict[str, Section]:
 
 
 def write(path: Path, sections: Iterable[Section]) -> None:
-    """A figure a line. What was there before stays until all of it is written."""
+    """Write the sections, a figure a line. The earlier file stays until everything is written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
     new.write_text("[\n" + ",\n".join(map(_lines, sections)) + "\n]\n")

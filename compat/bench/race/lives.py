@@ -1,4 +1,4 @@
-"""Lives of a broker: its start and rest, its recovery after kill -9, and what many partitions take of it."""
+"""Runs of a broker: its start and idle state, its recovery after kill -9, and the cost of many partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from .sides import broker_of
 
 READY_TIMEOUT_S = 120.0
 RECOVERED_PARTITIONS = 4
-"""None of which reaches the size at which a segment is closed, and synced: all bytes are gone through after a kill."""
+"""The number of partitions.
+
+None reaches the size at which a segment is closed and synced, so recovery reads all bytes after a kill.
+"""
 RECOVERED, MANY = "recovered", "many"
 VALUE_BYTES = 10_000
 PARTITIONS = (1, 100, 5_000)
@@ -29,7 +32,7 @@ IN_MEMORY = "keeps nothing on disk"
 
 
 def start(course: Course) -> list[Figure]:
-    """As `compat.bench.start` measures it."""
+    """Measure starts, as `compat.bench.start` does."""
     rest_s = 2 if course.quick else 5
     rows = {
         "ready": Row("start to ready", "s"),
@@ -73,7 +76,7 @@ def recovery(course: Course) -> list[Figure]:
 
 
 def told_ends(broker: BrokerProcess) -> dict[tuple[str, int], tuple[int, int]]:
-    """First and next offset of each partition. Apache Kafka serves before it leads all of them again."""
+    """Return the first and next offset of each partition. Apache Kafka serves before it leads all of them again."""
     deadline_s = time.monotonic() + READY_TIMEOUT_S
     while True:
         try:
@@ -84,7 +87,7 @@ def told_ends(broker: BrokerProcess) -> dict[tuple[str, int], tuple[int, int]]:
 
 
 def fill(broker: BrokerProcess, records: int) -> None:
-    """So many records into each partition."""
+    """Produce this number of records into each partition."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "batch.size": 1_000_000})
     value = bytes(range(256)) * (VALUE_BYTES // 256) + bytes(VALUE_BYTES % 256)
     for number in range(records):
@@ -100,14 +103,14 @@ def fill(broker: BrokerProcess, records: int) -> None:
 
 
 def started_s(broker: BrokerProcess) -> float:
-    """Seconds from the command until the broker says, or answers, that it serves."""
+    """Return the seconds from the command until the broker reports, or answers, that it serves."""
     began_s = time.perf_counter()
     broker.start()
     return time.perf_counter() - began_s
 
 
 def partitions(course: Course) -> list[Figure]:
-    """A topic of so many, on a broker of its own, that is then stopped and started again."""
+    """Measure topics of several partition counts, each on a broker of its own that is then stopped and started again."""
     figures: list[Figure] = []
     for count in PARTITIONS:
         made = Figure(f"{count} partitions: made, all with a leader", "s")
@@ -141,7 +144,7 @@ def partitions(course: Course) -> list[Figure]:
 
 
 def make_many(broker: BrokerProcess, count: int) -> tuple[float, float]:
-    """Seconds, and of them the broker's on a CPU."""
+    """Return seconds, and of them the broker's on a CPU."""
     client = admin(broker.bootstrap)
     client.list_topics(timeout=30)
     began_s, cpu_s = time.perf_counter(), broker.cpu_seconds()
@@ -155,7 +158,7 @@ def make_many(broker: BrokerProcess, count: int) -> tuple[float, float]:
 
 
 def metadata_cpu_us(broker: BrokerProcess) -> float:
-    """Of the broker for one Metadata 1 of this topic, over one connection, the mean of many after as many others."""
+    """Return the broker's CPU for one Metadata 1 of this topic over one connection: the mean of many, after a warm-up."""
     body = struct.pack(f">ih{len(MANY)}s", 1, len(MANY), MANY.encode())
     with RawConnection("127.0.0.1", broker.port, READY_TIMEOUT_S) as connection:
         for _ in range(ASKED):

@@ -22,12 +22,12 @@ BROKER = ("protocol", "storage", "server")
 CPU_MODEL = re.compile(r"^model name\s*: (.+)$", re.MULTILINE)
 KFAKE_VERSION = re.compile(r"franz-go/pkg/kfake v\S*?(\d{8})\d{6}-([0-9a-f]{7})")
 NUMBERED = re.compile(r"(?<=\d)[^\d.].*")
-"""Behind the number of a kernel's release: who built it."""
+"""The vendor's suffix after the number of a kernel's release."""
 QUOTED = re.compile(r'"([^"]+)"')
 
 
 def machine() -> str:
-    """One line."""
+    """Return one line about this machine."""
     cpuinfo = Path("/proc/cpuinfo")
     model = CPU_MODEL.search(cpuinfo.read_text()) if cpuinfo.exists() else None
     name = model[1] if model else platform.machine()
@@ -39,7 +39,7 @@ def machine() -> str:
 
 
 def versions() -> dict[str, str]:
-    """By side."""
+    """Return the version of each side."""
     kfake = KFAKE_VERSION.search((KFAKE_SOURCE / "go.mod").read_text())
     return {
         KAFKA: VERSION,
@@ -50,13 +50,13 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The newest that changed the broker, `+` behind it if something of it is not committed; `unknown` outside a checkout."""
+    """Return the newest commit that changed the broker, with `+` for uncommitted changes; `unknown` outside a checkout."""
     found = first_line("git", "log", "-1", "--format=%h", "--", *BROKER)
     return found + ("+" if first_line("git", "status", "--porcelain", "--", *BROKER) else "") if found else "unknown"
 
 
 def java_version() -> str:
-    """What `java -version` says on standard error."""
+    """Return the version that `java -version` prints on standard error."""
     if not shutil.which("java"):
         return ""
     done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
@@ -65,7 +65,7 @@ def java_version() -> str:
 
 
 def first_line(*command: str) -> str:
-    """Nothing where there is no such program, or it fails."""
+    """Return the first line of a command's output; empty if the program is missing or fails."""
     if not shutil.which(command[0]):
         return ""
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)

@@ -1,4 +1,4 @@
-"""librdkafka's mock cluster in a process of its own: prints `ready ADDRESS`, and lives until it is told to end."""
+"""librdkafka's mock cluster in a process of its own: prints `ready ADDRESS`, and runs until SIGTERM."""
 
 import signal
 

@@ -18,7 +18,7 @@ HEADLINES = {
     ("small", "produce 100 B, 100 connections: requests"): "requests of one record, 100 connections",
     ("large", "produce 1 KB: broker CPU"): "CPU for a gigabyte of 1 KB records produced",
 }
-"""By section and figure, how README.md calls it."""
+"""Section and figure -> its name in README.md."""
 BUSY_PART = 0.1
 
 
@@ -27,7 +27,7 @@ Ground = tuple[str, dict[str, str]]
 
 
 def rendered(sections: Iterable[Section], missing: Mapping[str, str]) -> str:
-    """The whole text. `missing`: sides that could not run on this machine, and what they need."""
+    """Return the whole text. `missing`: sides that could not run on this machine, and what they need."""
     sections = list(sections)
     ground = most_common(sections)
     have_figures = {side for section in sections for figure in section.figures for side in figure.values}
@@ -63,7 +63,7 @@ def ground_of(section: Section) -> Ground:
 
 
 def most_common(sections: list[Section]) -> Ground:
-    """Of what most of them were measured on; of several the first."""
+    """Return the machine and versions that most sections were measured with; in a tie, the first."""
     grounds = [ground_of(section) for section in sections]
     return max(grounds, key=grounds.count, default=("", {}))
 
@@ -92,12 +92,18 @@ def busy_words(sections: list[Section]) -> list[str]:
 
 
 def is_quotable(section: Section) -> bool:
-    """On a busy machine a JVM finds no processor to compile on: ratios are wrong then, too, and in our favour."""
+    """Return whether README may quote a section.
+
+    On a busy machine a JVM has no processor left to compile on: its ratios then favour Ottla.
+    """
     return not section.is_quick and section.others_part is not None and section.others_part <= BUSY_PART
 
 
 def table(section: Section, common: Ground | None = None) -> list[str]:
-    """`common`: what need not be told of it, as the whole report does."""
+    """Return a section's table.
+
+    `common` is the machine and versions that need not be repeated, as the report names them once.
+    """
     others = "not known" if section.others_part is None else f"{section.others_part:.0%}"
     quick = "; short rounds" if section.is_quick else ""
     lines = [
@@ -137,7 +143,7 @@ def ratio(figure: Figure) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that say something, thousands apart."""
+    """Format a number with three significant digits and a separator of thousands."""
     if value == 0:
         return "0"
     digits = next((digits for bound, digits in ((0.1, 3), (10, 2), (100, 1)) if abs(value) < bound), 0)
@@ -145,7 +151,7 @@ def number(value: float) -> str:
 
 
 def headlines(sections: Iterable[Section]) -> dict[str, str]:
-    """Those of HEADLINES of which both have a figure, from whole rounds on a machine that did nothing else."""
+    """Return the lines of HEADLINES that have both figures, from whole rounds on an otherwise idle machine."""
     found = {
         (section.name, figure.what): figure
         for section in sections
@@ -164,7 +170,7 @@ def headlines(sections: Iterable[Section]) -> dict[str, str]:
 
 
 def headlines_of(report: str) -> dict[str, str]:
-    """What `rendered` wrote of them; nothing if they are not there."""
+    """Read the headlines that `rendered` wrote; empty if the report has none."""
     lines = report.partition(BEGIN)[2].partition(END)[0].splitlines()[2:]
     rows = [re.fullmatch(r"\| (.+) \| (.+) \|", line) for line in lines]
     return {row[1]: row[2] for row in rows if row}

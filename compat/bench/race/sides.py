@@ -1,6 +1,6 @@
-"""The brokers that race, each as a process; and which of them this machine can run.
+"""The brokers of the race, each as a process; and those that this machine can run.
 
-kfake is built from `kfake/`, into the checkout's `build/`, by the Go toolchain; librdkafka's mock cluster comes with confluent-kafka.
+The Go toolchain builds kfake from `kfake/` into the checkout's `build/`; librdkafka's mock cluster comes with confluent-kafka.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class MockProcess(BrokerProcess):
 
 
 def kfake_program() -> Path:
-    """Built now unless it has been since its source changed. NotRunError without Go, or without its module proxy."""
+    """Return kfake's program, built again if its source has changed. NotRunError without Go, or without its module proxy."""
     go = shutil.which("go")
     if go is None:
         raise NotRunError("Go")
@@ -90,7 +90,7 @@ def kfake_program() -> Path:
 
 
 def missing(wanted: tuple[str, ...]) -> dict[str, str]:
-    """Those of the sides that cannot run here, and what they need; fetches and builds what can be."""
+    """Return the sides that cannot run here with what they need. Downloads and builds what is possible."""
     needs: dict[str, Callable[[], object]] = {KAFKA: jars, KFAKE: kfake_program}
     found: dict[str, str] = {}
     for side in wanted:
@@ -102,7 +102,7 @@ def missing(wanted: tuple[str, ...]) -> dict[str, str]:
 
 
 def broker_of(side: str, *, overrides: dict[str, str] | None = None, data: Path | None = None) -> BrokerProcess:
-    """A broker that has not been started; those in memory have neither options nor data."""
+    """Return a broker that has not been started; those in memory have neither options nor data."""
     kinds: dict[str, Callable[[], BrokerProcess]] = {
         KAFKA: lambda: ApacheKafkaProcess(heap="1g", overrides=overrides, data=data),
         OTTLA: lambda: OttlaProcess(overrides=overrides, data=data),
@@ -114,13 +114,16 @@ def broker_of(side: str, *, overrides: dict[str, str] | None = None, data: Path 
 
 @contextlib.contextmanager
 def running(sides: tuple[str, ...], overrides: dict[str, str] | None = None) -> Iterator[dict[str, BrokerProcess]]:
-    """All of them at once, started."""
+    """Start all sides at once."""
     with contextlib.ExitStack() as stack:
         yield {side: stack.enter_context(broker_of(side, overrides=overrides)) for side in sides}
 
 
 def make_topic(broker: BrokerProcess, topic: str, partitions: int = 1) -> None:
-    """The mock cluster knows no CreateTopics: it makes a topic, of four partitions, for who asks for one."""
+    """Create a topic.
+
+    The mock cluster has no CreateTopics: it creates a topic of four partitions on request of its metadata.
+    """
     if broker.kind != MOCK:
         create_topic(broker.bootstrap, topic, partitions=partitions)
         return

@@ -16,11 +16,11 @@ from .figures import MOCK, Figure
 from .sides import make_topic, running
 
 PROBE_MS = 4_000
-"""Of each request: both brokers are hot then."""
+"""The warm-up for each request: both brokers have compiled and cached by then."""
 
 
 def small_requests(course: Course) -> list[Figure]:
-    """Two turns of each side for each row; slices of half a second after a second that does not count."""
+    """Measure two turns of each side for each row, in slices of half a second after a second of warm-up."""
     try:
         generator = Load()
     except NotRunError as missing:
@@ -45,7 +45,7 @@ def small_requests(course: Course) -> list[Figure]:
 
 
 def one_connection(course: Course) -> list[Figure]:
-    """Without a C compiler."""
+    """Measure one connection, without a C compiler."""
     p50 = Figure("produce 100 B, 1 connection, from Python: p50", "us")
     p99 = Figure("produce 100 B, 1 connection, from Python: p99", "us")
     for figure in (p50, p99):

@@ -52,7 +52,7 @@ class Figures(NamedTuple):
 
 
 class NotMeasuredError(Exception):
-    """One line that says why."""
+    """An error whose text is one line with the reason."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -119,13 +119,13 @@ def serve() -> tuple[float, int]:
 
 
 def broker() -> tuple[float, float]:
-    """Seconds of the first `ottla.Broker()` of a process, its import included, and of the second."""
+    """Return seconds of the first `ottla.Broker()` of a process, its import included, and of the second."""
     first, later = run([sys.executable, "-c", BROKER]).split()
     return float(first), float(later)
 
 
 def run(command: list[str]) -> str:
-    """What it prints. Raises NotMeasuredError."""
+    """Run a command and return its output. Raises NotMeasuredError."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode:
         raise NotMeasuredError(last_line(done.stderr))
@@ -137,7 +137,7 @@ def last_line(text: str) -> str:
 
 
 def check(readme: str) -> None:
-    """Raises NotMeasuredError: what is to be replaced is not there."""
+    """Check that README.md has the text to replace. Raises NotMeasuredError."""
     if readme.count(BEGIN) != 1 or readme.count(END) != 1 or len(SENTENCE.findall(readme)) != 1:
         raise NotMeasuredError(
             f"README.md has no lines {BEGIN.strip()} and {END.strip()}, or no `no JVM, 0.00 s.` once"
@@ -145,7 +145,7 @@ def check(readme: str) -> None:
 
 
 def between(readme: str) -> str:
-    """The lines between the marks."""
+    """Return the lines between the marks."""
     return readme.partition(BEGIN)[2].partition(END)[0]
 
 

@@ -1,8 +1,9 @@
-"""TLS and SASL beside Apache Kafka 4.3.1, in interleaved rounds of one run: what a gigabyte, a handshake and a login cost the broker.
+"""TLS and SASL compared with Apache Kafka 4.3.1: the broker's cost of a gigabyte, a handshake and a login.
 
-librdkafka is the client of both, over four listeners of the same broker: plain, TLS (TLS 1.3, a certificate with a key on the
-curve P-256, no certificate of the client), and a login by SCRAM-SHA-256 over either. Then clients come one after the other, over
-bare sockets: they shake hands, ask for the API versions, log in by each mechanism, and go.
+Both are measured in interleaved rounds of one run. librdkafka is the client of both, over four listeners of the same broker:
+plain, TLS (TLS 1.3, a certificate with a key on the curve P-256, no client certificate), and a SCRAM-SHA-256 login over either.
+Then clients connect one after the other, over bare sockets: they shake hands, send ApiVersions, log in by each mechanism, and
+disconnect.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .logins import Comer, LogIn, bearer, measured, plain, scram
 SIZES = {"1 KB": 1_000, "10 KB": 10_000}
 PLAIN, TLS, MUTUAL, LOGIN, BOTH = "PLAINTEXT", "SSL", "MUTUAL", "LOGIN", "SECURE"
 LISTENERS = {PLAIN: "PLAINTEXT", TLS: "SSL", MUTUAL: "SSL", LOGIN: "SASL_PLAINTEXT", BOTH: "SASL_SSL"}
-"""By name what they speak."""
+"""Listener -> its security protocol."""
 SHOWN = {PLAIN: "plain", TLS: "TLS", LOGIN: "SCRAM", BOTH: "SCRAM over TLS"}
 USER, PASSWORD, SALT = "alice", "alice-secret", b"salt-of-alice"
 MECHANISMS = ("PLAIN", *CODES.values(), "OAUTHBEARER")
@@ -119,7 +120,7 @@ def kafka(certificates: Certificates, issuer: Issuer, options: Options) -> Apach
 
 
 class TrustingKafka(ApacheKafkaProcess):
-    """It reads the keys that sign tokens from a file, which Java has to be told that it may."""
+    """Apache Kafka that reads the keys that sign tokens from a file. Java needs system properties that allow this."""
 
     jwks: Path
 
@@ -129,7 +130,7 @@ class TrustingKafka(ApacheKafkaProcess):
 
 
 def listener_options(certificates: Certificates, issuer: Issuer) -> dict[str, str]:
-    """Of Ottla and Apache Kafka alike: LISTENERS, and how their clients log in."""
+    """Return broker options for Ottla and Apache Kafka alike: LISTENERS, and how their clients log in."""
     given = certificates.broker_options() | {
         "listeners": ",".join(f"{name}://127.0.0.1:{free_port()}" for name in LISTENERS),
         "listener.security.protocol.map": ",".join(f"{name}:{spoken}" for name, spoken in LISTENERS.items()),
@@ -163,7 +164,7 @@ class Side:
                     raise RuntimeError(f"a user was refused: {answer.error_message}")
 
     def client(self, listener: str) -> dict[str, str]:
-        """Properties of librdkafka for a listener."""
+        """Return properties of librdkafka for a listener."""
         given = {"bootstrap.servers": f"127.0.0.1:{self.ports[listener]}"}
         if "SSL" in LISTENERS[listener]:
             given |= self.certificates.librdkafka()
@@ -177,7 +178,7 @@ class Side:
         return done.produce_cpu_s_per_gb, done.fetch_cpu_s_per_gb
 
     def comers(self) -> Iterator[tuple[str, Comer]]:
-        """Who comes, by the kinds of `login_rows`."""
+        """Yield each kind of client in `login_rows`, with a client of that kind."""
         ports = self.ports
         yield "no TLS, no login", Comer(ports[PLAIN])
         yield "TLS", Comer(ports[TLS], self.tls())

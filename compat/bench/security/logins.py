@@ -1,6 +1,6 @@
-"""How often a second clients can come to a listener and log in, and what that costs the broker: one client, bare sockets.
+"""The rate at which clients can connect to a listener and log in, and the broker's CPU for each: one client, bare sockets.
 
-The client does little of its own: frames are made once, and so is what PBKDF2 makes of a password, which a real client works on for
+The client does little work of its own. Frames are made once, and so is PBKDF2's key of a password, which costs a real client
 milliseconds. Broker and client take turns, so a rate is that of one connection after the other.
 """
 
@@ -26,12 +26,12 @@ HANDSHAKE_KEY, API_VERSIONS_KEY, AUTHENTICATE_KEY = 17, 18, 36
 
 
 class Comer:
-    """Comes to one listener of a broker, again and again.
+    """A client that connects to one listener of a broker, again and again.
 
     Args:
-        tls: None: the listener is plain.
-        resumes: Whether a connection goes on with the session of the one before, as far as the broker offers that.
-        log_in: What to do on each connection.
+        tls: None for a plain listener.
+        resumes: Whether a connection resumes the previous one's TLS session, if the broker offers that.
+        log_in: Called on each connection.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Comer:
     ) -> None:
         self.port, self.tls, self.resumes, self.log_in = port, tls, resumes, log_in
         self.reused = 0
-        """How many connections were resumed ones."""
+        """The number of resumed connections."""
         self._session: ssl.SSLSession | None = None
 
     def come(self) -> None:
-        """Connect, ask for the API versions, log in, and go."""
+        """Connect, send ApiVersions, log in, and disconnect."""
         with RawConnection("127.0.0.1", self.port, TIMEOUT_S) as connection:
             if self.tls is not None:
                 secured = self.tls.wrap_socket(connection.socket, server_hostname="localhost", session=self._session)
@@ -58,13 +58,13 @@ class Comer:
             if self.log_in is not None:
                 self.log_in(connection)
             if self.resumes:
-                # A ticket of TLS 1.3 came before the first answer.
+                # A TLS 1.3 ticket arrived before the first answer.
                 assert isinstance(connection.socket, ssl.SSLSocket)
                 self._session = connection.socket.session
 
 
 def measured(broker: BrokerProcess, comer: Comer, count: int) -> tuple[float, float]:
-    """Connections a second, and the broker's CPU for one in ms."""
+    """Return connections a second, and the broker's CPU for one in ms."""
     cpu_s, started_s = broker.cpu_seconds(), time.perf_counter()
     for _ in range(count):
         comer.come()
@@ -73,12 +73,12 @@ def measured(broker: BrokerProcess, comer: Comer, count: int) -> tuple[float, fl
 
 
 def plain(user: str, password: str) -> LogIn:
-    """Logs in with a name and a password."""
+    """Log in with a name and a password."""
     return _with_one_token("PLAIN", f"\0{user}\0{password}".encode())
 
 
 def bearer(token: str) -> LogIn:
-    """Logs in with a token of OAUTHBEARER."""
+    """Log in with a token of OAUTHBEARER."""
     return _with_one_token("OAUTHBEARER", f"n,,\x01auth=Bearer {token}\x01\x01".encode())
 
 
@@ -92,7 +92,7 @@ def _with_one_token(mechanism: str, token: bytes) -> LogIn:
 
 
 def scram(mechanism: str, user: str, password: str) -> LogIn:
-    """Logs in by SCRAM, and checks that the broker knows the password, too."""
+    """Return a SCRAM login that also checks that the broker knows the password."""
 
     def log_in(connection: RawConnection) -> None:
         _choose(connection, mechanism)
@@ -124,7 +124,7 @@ def _choose(connection: RawConnection, mechanism: str) -> None:
 
 
 def _answer(connection: RawConnection, token: bytes) -> bytes:
-    """What the broker answers to a token."""
+    """Send a token, and return the broker's answer to it."""
     body = connection.request(AUTHENTICATE_KEY, 1, struct.pack(">i", len(token)) + token)
     code, size = struct.unpack_from(">hh", body)
     if code:

@@ -1,1 +1,1 @@
-"""Share fetch and acknowledge beside Apache Kafka."""
+"""Share fetch and acknowledge compared with Apache Kafka."""

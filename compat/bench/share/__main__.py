@@ -1,10 +1,10 @@
-"""Share fetch and acknowledge beside Apache Kafka: records a second, broker CPU, and memory of a million records in flight.
+"""Share fetch and acknowledge compared with Apache Kafka: records a second, broker CPU, memory of a million records in flight.
 
     python -m compat.bench.share [--rounds N] [--records N] [--in-flight N]
     python -m compat.bench.share --quick
 
-One member over one raw connection, closed loop: each ShareFetch acknowledges what the one before it has brought. In turns on both
-brokers, each round with a group of its own that begins at the start of the log.
+One member over one raw connection, closed loop: each ShareFetch acknowledges the records of the one before it. Both brokers
+take turns, each round with a group of its own that starts at the beginning of the log.
 """
 
 import argparse
@@ -29,7 +29,7 @@ RECORDS, QUICK_RECORDS = 200_000, 10_000
 IN_FLIGHT, QUICK_IN_FLIGHT = 1_000_000, 20_000
 ROUNDS = 5
 FEW = 10
-"""With the acquire mode that counts records; otherwise batches are whole."""
+"""Records of a fetch in the acquire mode that counts records; otherwise batches are whole."""
 LOCKS = 10_000
 """The most of a partition that may be in flight: `group.share.partition.max.record.locks` at its limit."""
 BROKER = {
@@ -45,11 +45,11 @@ MODES: dict[str, tuple[int, Callable[[int], list[int]]]] = {
     "record by record": (500, lambda count: [REJECT if number % 10 == 9 else ACCEPT for number in range(count)]),
     "ten records a fetch": (FEW, lambda _: [ACCEPT]),
 }
-"""Name -> records of a fetch, and the types that a batch of so many is acknowledged with."""
+"""Name -> records of a fetch, and the function that returns a batch's acknowledgement types for its number of records."""
 
 
 def member_of(broker: BrokerProcess, group: str, topic: str, partitions: int) -> ShareMember:
-    """With all partitions of the topic, from their beginning on."""
+    """Return a member with all partitions of the topic, from their beginning on."""
     member = ShareMember(broker.bootstrap, group, topic)
     configure(member.client, group, "earliest")
     member.join(partitions)
@@ -137,11 +137,11 @@ class Measured(NamedTuple):
     """CPU seconds of the broker for a million of them."""
     records_a_fetch: float
     is_in_order: bool
-    """Each record was acquired once, one after the other from the first on."""
+    """Whether each record was acquired once, in order from the first on."""
 
 
 def measured(broker: BrokerProcess, group: str, mode: str, count: int) -> Measured:
-    """Acquire and acknowledge at least so many."""
+    """Acquire and acknowledge at least `count` records."""
     max_records, types = MODES[mode]
     member = member_of(broker, group, "queue", 1)
     said: Said = {}
@@ -162,7 +162,7 @@ def measured(broker: BrokerProcess, group: str, mode: str, count: int) -> Measur
 
 
 def memory(suite: Suite, broker: BrokerProcess, in_flight: int) -> None:
-    """What a broker takes for so many records in flight, each with a state of its own."""
+    """Measure the broker's memory for `in_flight` records in flight, each with a state of its own."""
     partitions = max(1, in_flight // LOCKS)
     create_topic(broker.bootstrap, "many", partitions=partitions)
     fill(broker, "many", partitions, in_flight, 10)
@@ -170,7 +170,7 @@ def memory(suite: Suite, broker: BrokerProcess, in_flight: int) -> None:
     before = broker.resident_bytes()
     held = acquire(member, in_flight)
     whole = broker.resident_bytes()
-    # Every second one comes a second time: no two neighbours are alike.
+    # Every second record is delivered twice, so that no two neighbours are alike.
     released = 0
     for partition in range(partitions):
         own = [(first, last) for number, first, last, _ in held if number == partition]
@@ -187,7 +187,7 @@ def memory(suite: Suite, broker: BrokerProcess, in_flight: int) -> None:
 
 
 def acquire(member: ShareMember, count: int) -> list[Acquired]:
-    """So many records, and more where a batch does not end there."""
+    """Acquire `count` records, and more up to the end of the last batch."""
     held: list[Acquired] = []
     found = 0
     deadline_s = time.monotonic() + 300

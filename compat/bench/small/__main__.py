@@ -1,10 +1,10 @@
-"""Small requests from a compiled client, closed loop: one record of 100 B a Produce (acks=1), or a Fetch of 4 KB, one batch or twenty.
+"""Small requests from a compiled client, closed loop: one record of 100 B a Produce (acks=1), or a Fetch of 4 KB.
 
     python -m compat.bench.small [--connections N]... [--slices N] [--versions V]... [--before DIRECTORY] [--instructions | --calls]
 
-Beside Apache Kafka, where java and Maven are, or with --before beside another checkout that has its own `.venv`. On a machine that
-does other things, look at the least CPU a request, at what valgrind counts (--instructions, fifty times as slow, the same whatever
-else runs), and at the system calls (--calls, by strace).
+The 4 KB are one batch or twenty. The bench compares with Apache Kafka, if java and Maven are installed, or with --before with
+another checkout that has its own `.venv`. On a busy machine use the least CPU per request, valgrind's count (--instructions,
+fifty times as slow, but independent of other load), and the system calls (--calls, by strace).
 """
 
 import argparse
@@ -37,11 +37,11 @@ WARM_MS, WARM_LOADS_MAX, STILL = 2_000, 15, 1.03
 """Apache Kafka is hot when a load of two seconds has less than 3 % more requests than the best before it."""
 
 OVERRIDES = {"max.incremental.fetch.session.cache.slots": "10000"}
-"""A session stays for two minutes after its client has gone, and each row has as many as connections."""
+"""A session outlives its client for two minutes, and each row has as many sessions as connections."""
 
 Sides = dict[str, BrokerProcess]
 Asks = dict[str, dict[str, Asked]]
-"""By side, by what they are called."""
+"""Side -> name -> request."""
 
 
 def body(suite: Suite, options: Options) -> None:
@@ -76,7 +76,7 @@ def body(suite: Suite, options: Options) -> None:
 
 @contextlib.contextmanager
 def started(suite: Suite, arguments: argparse.Namespace, *, is_counted: bool) -> Iterator[Sides]:
-    """Ottla, behind whom it is compared with: another checkout, or Apache Kafka where it can run and instructions are not counted."""
+    """Start Ottla, and before it another checkout, or Apache Kafka if it can run and instructions are not counted."""
     with contextlib.ExitStack() as running:
         sides: Sides = {}
         if arguments.before is not None:
@@ -93,7 +93,7 @@ def started(suite: Suite, arguments: argparse.Namespace, *, is_counted: bool) ->
 
 
 def timed(load: Load, sides: Sides, asks: Asks, connections: Sequence[int], slices: int, *, judged: bool) -> list[Row]:
-    """Two turns of each side for each row, the second in the other order. The floors are those beside Apache Kafka."""
+    """Measure two turns of each side for each row, the second in the other order. Floors are those against Apache Kafka."""
     theirs, ours = next(iter(sides)), OTTLA
     judged = judged and theirs == KAFKA
     rows: list[Row] = []
@@ -126,7 +126,7 @@ def timed(load: Load, sides: Sides, asks: Asks, connections: Sequence[int], slic
 
 
 def warm(load: Load, broker: BrokerProcess, asked: Asked, connections: int) -> None:
-    """Ask until the rate stands still: the JVM compiles what it finds to be hot."""
+    """Send requests until the rate is stable: the JVM compiles its hot code."""
     best = 0.0
     for _ in range(WARM_LOADS_MAX):
         (loaded,) = load.timed(broker, asked, connections, 1, WARM_MS).slices
@@ -145,7 +145,7 @@ def show(suite: Suite, rows: list[Row], sides: Sides) -> None:
 
 
 def instructions(load: Load, broker: BrokerProcess, asked: Asked, connections: int) -> str:
-    """Thousands a request, the least of three counts."""
+    """Return the thousands of instructions of one request, the least of three counts."""
     assert isinstance(broker, CheckoutProcess)
     broker.order("--instr=on")
     found = []
@@ -158,13 +158,13 @@ def instructions(load: Load, broker: BrokerProcess, asked: Asked, connections: i
 
 
 def calls(load: Load, broker: BrokerProcess, asked: Asked, connections: int) -> str:
-    """System calls a request, and those of which there is at least one for twenty."""
+    """Return system calls a request, and those of which there is at least one for twenty."""
     assert broker.process is not None
     counts = broker.work / "calls"
     tracing = ["strace", "-c", "-f", "-qq", "-U", "calls,name", "-o", str(counts), "-p", str(broker.process.pid)]
     with load.counted(broker, asked, connections, TRACED) as ask:
         tracer = subprocess.Popen(tracing)
-        time.sleep(0.5)  # it says nothing when it has begun
+        time.sleep(0.5)  # strace does not report its start
         ask()
         tracer.terminate()
         tracer.wait()

@@ -20,11 +20,11 @@ COMPILERS = ("cc", "gcc", "clang")
 
 @dataclass(frozen=True)
 class Slice:
-    """What came of one part of a load."""
+    """The results of one part of a load."""
 
     requests_a_s: float
     cpu_us: float
-    """Of the broker, for a request."""
+    """The broker's CPU for a request."""
     p50_us: float
     p99_us: float
 
@@ -33,7 +33,7 @@ class Slice:
 class Loaded:
     slices: list[Slice]
     fewest_part: float
-    """Requests of the connection that had the fewest, of those of the median one."""
+    """Requests of the connection with the fewest, divided by those of the median connection."""
 
 
 class Load:
@@ -73,7 +73,7 @@ class Load:
     def counted(
         self, broker: BrokerProcess, asked: Asked, connections: int, requests: int
     ) -> Iterator[Callable[[], None]]:
-        """The connections are open; to call what is given makes so many requests."""
+        """Open the connections, and yield a function that makes `requests` requests."""
         command = self._command(broker, asked, connections, 0, requests, 0)
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""The requests that are measured, as frames, and where in their answers the error code stands."""
+"""The measured requests, as frames, and the position of the error code in their answers."""
 
 import random
 import struct
@@ -25,37 +25,39 @@ NOT_THERE_YET = (3, 6)
 READ_BYTES = 4_000
 BATCHES = 20
 LATER_BATCHES = 1_000
-"""Behind those that are read, which the broker then remembers no more than others."""
+"""The number of batches after the read ones, so that the broker does not remember the read ones as the newest."""
 VERSIONS = (4, 11, 12, 13, 14, 15, 16, 17, 18)
-"""Of the fetches over many batches."""
+"""Versions of the fetches over many batches."""
 SESSIONS_SINCE, FLEXIBLE_SINCE, TOPIC_IDS_SINCE = 7, 12, 13
 SOME_SESSION = 0x5E551045
 RECORD_OVERHEAD_BYTES = 70
-"""Of a batch with one record, about."""
+"""The approximate size of a batch with one record, without its value."""
 FRAME_BYTES = struct.calcsize(">ii")
-"""Before the body of an answer: its size and correlation id."""
+"""The size of an answer's header: its size and correlation id."""
 
 
 @dataclass(frozen=True)
 class InSession:
-    """What follows the first request of a fetch session."""
+    """The request of a fetch session that follows its first one."""
 
     frame: bytes
     session_at: int
-    """The byte at which the session's id stands, and its epoch behind it."""
+    """The position of the session's id in the frame; its epoch follows."""
 
 
 @dataclass(frozen=True)
 class Asked:
     frame: bytes
     error_at: int
-    """The byte of an answer at which its error code stands, size included."""
+    """The position of the error code in an answer, its size field included."""
     in_session: InSession | None = None
 
 
 def prepare(broker: BrokerProcess, make_topic: Callable[[str], None] | None = None) -> dict[str, Asked]:
-    """Make the topics, by `make_topic` where a broker has no CreateTopics, and what is read of them; the requests, by what
-    they are called."""
+    """Create the topics and the records to read; return the requests by name.
+
+    `make_topic` creates topics on a broker that has no CreateTopics.
+    """
     for topic in (WRITTEN, READ):
         if make_topic is None:
             create_topic(broker.bootstrap, topic)
@@ -79,7 +81,7 @@ def prepare(broker: BrokerProcess, make_topic: Callable[[str], None] | None = No
 
 
 def fetch_body() -> bytes:
-    """Of Fetch 4, from the beginning of the only partition."""
+    """Return the body of a Fetch 4, from the start of the only partition."""
     name = READ.encode()
     return (
         struct.pack(">iiiib", -1, 500, 1, 1 << 20, 0)
@@ -89,7 +91,7 @@ def fetch_body() -> bytes:
 
 
 def prepare_fetches(broker: BrokerProcess, versions: Sequence[int]) -> dict[str, Asked]:
-    """Fetches of 4 KB that are BATCHES batches in an older part of the log, in each of `versions`; from 7 on also in a session."""
+    """Prepare fetches of 4 KB, BATCHES batches in an older part of the log, by version; from 7 on also in a session."""
     create_topic(broker.bootstrap, READ_IN_BATCHES)
     value = random.Random(3).randbytes(READ_BYTES // BATCHES - RECORD_OVERHEAD_BYTES)
     batch = one_record_batch(value)
@@ -133,7 +135,7 @@ def encode_fetch(version: int, body: FetchRequest) -> bytes:
 
 
 def check_batches(connection: RawConnection, version: int, frame: bytes) -> None:
-    """That the answer has the batches."""
+    """Check that the answer has the batches."""
     connection.socket.sendall(frame)
     _, answer = parse_response(APIS[FETCH[0]], version, connection.read_frame())
     records = answer.responses[0].partitions[0].records

@@ -1,7 +1,7 @@
-"""The pipeline on Spark beside itself without Spark, the server's cleaner, and what one would write first.
+"""The Spark pipeline compared with the same code without Spark, the server's cleaner, and the obvious first implementation.
 
-Each ratio has two sides on the same log, done in turns within one run; wall and CPU seconds of driver, JVM and Python
-workers together. What compactions leave is compared with the server's bytes, snapshots with the query's rows.
+Each ratio has two sides on the same log, by turns within one run; wall and CPU seconds of driver, JVM and Python
+workers together. Results of compactions are compared with the server's bytes, snapshots with the query's rows.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Bench:
         self.alone.append((sides.made, run_alone(sides.made)))
 
     def rounds_of(self, sides: dict[str, Side], rounds: int) -> None:
-        """All sides once a round, in turns from the first or from the last on."""
+        """Run all sides once a round, alternately from the first and from the last on."""
         from .cost import IDLE_MIN, idle_share
 
         for number in range(rounds):

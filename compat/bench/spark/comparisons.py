@@ -1,8 +1,8 @@
-"""The ratios that are looked at, and what they are to be.
+"""The ratios that the suite measures, and their bounds.
 
-Floors are a fifth to a quarter beyond what five quiet rounds have measured; aims are what to come to next. Between Spark
-and the same code in one process lies what Spark costs by itself, nearly as much CPU time again; the server's compiled
-cleaner is faster than both as long as its map holds the keys.
+Floors are a fifth to a quarter beyond the values of five quiet rounds; aims are the next targets. The difference between Spark
+and the same code in one process is Spark's own cost, nearly as much CPU time again. The server's compiled cleaner is faster
+than both if its map holds all keys.
 """
 
 from .rows import Comparison

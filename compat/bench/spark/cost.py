@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 IDLE_MIN = 0.9
-"""With less of the CPUs idle before a round, wall times say little."""
+"""The idle share of the CPUs before a round below which wall times mean little."""
 _LOOK_S, _LOOK_AT_COMMAND_S = 0.3, 0.1
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -18,7 +18,7 @@ class Cost:
     wall_s: float
     cpu_s: float
     jvm_s: float = 0.0
-    """Of the CPU seconds, those of the JVM."""
+    """The JVM's part of the CPU seconds."""
 
 
 def measured(work: Callable[[], object]) -> Cost:
@@ -32,14 +32,14 @@ def measured(work: Callable[[], object]) -> Cost:
 
 
 def measured_here(work: Callable[[], object]) -> Cost:
-    """Do once what starts no process: Spark's idle workers, which may end meanwhile, do not count."""
+    """Run work that starts no process, once. Spark's idle workers, which may end during it, do not count."""
     started_s, started_cpu_s = time.monotonic(), time.process_time()
     work()
     return Cost(time.monotonic() - started_s, time.process_time() - started_cpu_s)
 
 
 def measured_command(words: list[str]) -> Cost:
-    """Run a program, whose JVM may outlive it: what its processes had taken when they were last seen.
+    """Run a program, whose JVM may outlive it; return the cost of its processes when they were last seen.
 
     Raises:
         RuntimeError: It failed.
@@ -60,7 +60,7 @@ def measured_command(words: list[str]) -> Cost:
 
 
 def idle_share() -> float:
-    """How much of the machine's CPUs nobody used, during a moment in which this process does nothing either."""
+    """Return the idle share of the machine's CPUs, during a moment in which this process also does nothing."""
     idle, total = _idle_and_total()
     time.sleep(_LOOK_S)
     idle_after, total_after = _idle_and_total()
@@ -82,13 +82,13 @@ def _cpu_and_jvm_s(found: dict[int, tuple[str, int]]) -> tuple[float, float]:
 
 
 def _tree(root: int) -> dict[int, tuple[str, int]]:
-    """Name and CPU ticks of a process and of all below it; those of reaped ones are with who reaped them."""
+    """Return name and CPU ticks of a process and its descendants; a reaped process counts with the one that reaped it."""
     children: dict[int, list[int]] = {}
     found: dict[int, tuple[str, int]] = {}
     for each in filter(str.isdigit, os.listdir("/proc")):
         try:
             head, _, rest = Path("/proc", each, "stat").read_text().rpartition(")")
-        except OSError:  # ended meanwhile
+        except OSError:  # the process has ended
             continue
         fields = rest.split()
         children.setdefault(int(fields[1]), []).append(int(each))

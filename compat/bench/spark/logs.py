@@ -29,7 +29,7 @@ TP = TopicPartition("bench", 0)
 KEY_BYTES, VALUE_BYTES = 16, 76
 RECORDS_A_BATCH = 160
 SEGMENT_BYTES = 64 << 20
-"""Of `segment.bytes`: what a segment holds, and at most what a group of them becomes."""
+"""The topic's `segment.bytes`: the size of a segment, and the largest size of a cleaned segment."""
 FIRST_TIMESTAMP_MS = 1_000
 
 
@@ -57,10 +57,10 @@ class Made:
 
 
 def make_log(shape: Shape, data_dir: Path, *, partitions: int = 1, segment_bytes: int = SEGMENT_BYTES) -> Made:
-    """Write it, sealed segments and an empty active one, into `data_dir`, which must not exist; in so many partitions, all alike.
+    """Write a log of sealed segments and an empty active one into `data_dir`, which must not exist; all partitions alike.
 
     Args:
-        segment_bytes: What a segment holds; `segment.bytes` of the topic, which says what a group may become, stays.
+        segment_bytes: The size of a segment. The topic's `segment.bytes`, which limits a cleaned segment, stays.
     """
     files = OsFiles()
     config = LogConfig(cleanup_policy=("compact",), segment_bytes=SEGMENT_BYTES)
@@ -80,7 +80,7 @@ def make_log(shape: Shape, data_dir: Path, *, partitions: int = 1, segment_bytes
 
 
 def extend_log(made: Made, size_bytes: int, updates: int = 10) -> None:
-    """Let the log of one partition go on, by about so much."""
+    """Extend the log of one partition by about `size_bytes`."""
     directory = str(made.data_dir / str(TP))
     for path in Path(directory).glob(f"{made.record_count:020}.*"):
         path.unlink()
@@ -93,7 +93,7 @@ def extend_log(made: Made, size_bytes: int, updates: int = 10) -> None:
 def _write(
     directory: str, config: LogConfig, segment_bytes: int, begins: int, batches: Iterator[tuple[int, bytearray]]
 ) -> tuple[int, int, int]:
-    """Bytes, records and segments of what these batches become."""
+    """Return bytes, records and segments of what these batches become."""
     files = OsFiles()
     segment: LogSegment | None = None
     size_bytes = records = segments = 0
@@ -145,7 +145,7 @@ class _Block:
         self._pool = np.frombuffer(b"".join(values(VALUE_BYTES)), np.uint8).reshape(-1, VALUE_BYTES)
 
     def fill(self, numbers: Sequence[int] | npt.NDArray[np.uint64], first_value: int) -> bytes:
-        """Keys made of these numbers, and some of the values, which repeat after 2 000."""
+        """Return keys made of these numbers, and some of the values, which repeat after 2 000."""
         hexed = np.asarray(numbers, ">u8").tobytes().hex().encode()
         self._block[self._keys] = np.frombuffer(hexed, np.uint8).reshape(-1, KEY_BYTES)
         chosen = (first_value + np.arange(RECORDS_A_BATCH) * 7_919) % len(self._pool)

@@ -1,4 +1,4 @@
-"""What one would write first: a Data Source that yields tuples, and queries that shuffle whole records."""
+"""The obvious first implementation: a Data Source that yields tuples, and queries that shuffle whole records."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -64,7 +64,7 @@ class ObviousReader(DataSourceReader):
 
 
 def latest_by_max_by(records: DataFrame) -> DataFrame:
-    """The newest record of each key; tombstones go."""
+    """Return the newest record of each key, without tombstones."""
     from pyspark.sql.functions import col, max_by, struct
 
     newest = records.groupBy("partition", "key").agg(max_by(struct("value", "offset"), "offset").alias("newest"))
@@ -72,7 +72,7 @@ def latest_by_max_by(records: DataFrame) -> DataFrame:
 
 
 def latest_by_row_number(records: DataFrame) -> DataFrame:
-    """The newest record of each key, in order of offsets, as a compacted log has them."""
+    """Return the newest record of each key, in order of offsets, as a compacted log has them."""
     from pyspark.sql import Window
     from pyspark.sql.functions import col, row_number
 

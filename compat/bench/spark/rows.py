@@ -1,4 +1,4 @@
-"""Two sides of one log and what their ratio is to be: of wall time on an idle machine, of CPU time on any."""
+"""Two sides of one log and the bounds of their ratio: of wall time on an idle machine, of CPU time on any."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -9,7 +9,9 @@ from .cost import Cost
 
 @dataclass
 class Comparison:
-    """Medians of `ours` over medians of `theirs`, both names of sides. Bounds are from above; None: only told.
+    """Medians of `ours` over medians of `theirs`, both names of sides.
+
+    Bounds are upper bounds; without one the ratio is only reported.
 
     `cpu_floor` always holds; `wall_floor` is judged if the machine was idle before every round.
     """
@@ -53,7 +55,7 @@ class Figures:
             )
 
     def print_ratios(self, suite: Suite, comparisons: list[Comparison]) -> None:
-        """A table of all, then a check for each floor."""
+        """Print a table of all, then check each floor."""
         found = [(each, *self._ratios(each)) for each in comparisons if {each.ours, each.theirs} <= set(self.costs)]
         suite.note("| ratio | CPU | floor | aim | wall | floor | aim |")
         suite.note("|---|---|---|---|---|---|---|")

@@ -1,9 +1,10 @@
-"""What grows with what: bytes that the driver reads, files that it has open, snapshots since an earlier one, partitions, and cores.
+"""Scaling: bytes that the driver reads, files that it has open, snapshots since an earlier one, partitions, and cores.
 
     python -m compat.bench.spark.scale [--part NAME] [--megabytes N] [--segments N]
     python -m compat.bench.spark.scale --quick
 
-Logs are those of `compat.bench.spark`. What is judged are bytes and files; times are told, and are those of local[2] but for `cores`.
+Logs are those of `compat.bench.spark`. Bytes and files are judged. Times are only reported; all but those of `cores` are of
+local[2].
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ DESCRIPTORS = 1_024
 PARTITIONS, QUICK_PARTITIONS = (1, 8, 64), (1, 4)
 CHANGED = (0.001, 0.01, 0.1)
 FOR_WORKERS_BYTES = 1_200_000_000
-"""Of larger logs than 1 GiB the workers read the headers, too."""
+"""The size of a log whose headers Spark's workers read: one of more than 1 GiB."""
 LOOK_S = 0.005
 PARTS = ("driver", "files", "snapshots", "partitions", "cores")
 
@@ -127,7 +128,7 @@ def _bytes_of_the_driver(suite: Suite, spark: SparkSession, work: Path, size_byt
 
 
 def _as_before(data_dir: str) -> dict[str, list[float]]:
-    """Bytes and CPU of what the driver did until 2026-11-24, by the functions that workers do it with now: H the headers of all
+    """Return bytes and CPU of what the driver did until 2026-11-24, by the functions that workers use now: H the headers of all
     segments, O all that was written."""
     from ottla.pipeline.compaction.group_results import check_finished_group
     from ottla.pipeline.compaction.staging import pending_plans
@@ -233,7 +234,7 @@ def _partitions(suite: Suite, spark: SparkSession, work: Path, size_bytes: int, 
 
 
 def _cores(suite: Suite, work: Path, size_bytes: int) -> None:
-    """A warm job each, on one core, on two, and on so many more as there are."""
+    """Run a warm job of each kind on one core, on two, and on up to all cores of the machine."""
     from ottla.pipeline import jobs
 
     from .cost import measured
@@ -264,7 +265,7 @@ def _cores(suite: Suite, work: Path, size_bytes: int) -> None:
 
 @contextmanager
 def read_here() -> Iterator[list[float]]:
-    """Bytes that this process reads meanwhile, and CPU seconds that it takes: the driver's Python, not Spark's workers."""
+    """Measure the bytes that the driver's Python reads, and its CPU seconds, during the block; Spark's workers do not count."""
     found: list[float] = []
     bytes_before, cpu_before_s = _bytes_read(), time.process_time()
     yield found
@@ -277,7 +278,7 @@ def _bytes_read() -> int:
 
 @contextmanager
 def most_open_files() -> Iterator[list[int]]:
-    """The largest number of descriptors that this process was seen with meanwhile."""
+    """Yield the largest number of descriptors that this process had open during the block."""
     found = [0]
     ended = threading.Event()
 

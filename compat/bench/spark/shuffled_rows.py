@@ -1,10 +1,11 @@
-"""How many rows go through the exchanges of a compaction, and what they cost: by buckets as many as the data is worth, and by others.
+"""The number and cost of the rows in a compaction's exchanges: with buckets sized by the data, and with the earlier buckets.
 
     python -m compat.bench.spark.shuffled_rows [--segments N] [--quick]
 
-Stages 1 and 2 of tiny segments in this process, into the batches of Arrow that Spark gets; no Spark, for what it does with a row it does
-with any. The other side shares keys out as `ottla` did until 2026-11-25: a bucket for each 32 MiB, one at least for each task that the
-cluster runs at once, and a batch for each row. Both must come to the same records. For large logs the rows are told by the formula.
+Stages 1 and 2 of tiny segments run in this process, into the Arrow batches that Spark gets. Spark itself does not run: its cost
+of a row is the same for both sides. The other side divides keys as `ottla` did until 2026-11-25: a bucket for each 32 MiB, at
+least one for each task that the cluster runs at once, and a batch for each row. Both must lead to the same records. For large
+logs a formula gives the rows.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ RECORD_BYTES, ENTRY_BYTES = 102, 16
 LARGE = ((1e11, 100, 16), (1e12, 1_000, 100), (1e13, 10_000, 1_600), (1e14, 100_000, 1_600))
 """Bytes, segments, cores."""
 FEWER = 10
-"""So many times fewer rows a hundred cores must have."""
+"""The factor by which a hundred cores must have fewer rows."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +77,7 @@ def body(suite: Suite, options: Options) -> None:
 def stages(
     plan: CompactionPlan, buckets: Buckets, batches_of: Callable[[Iterable[Blob]], Iterator[int]]
 ) -> tuple[int, int, float, dict[int, int]]:
-    """Rows and batches of both exchanges, CPU seconds, and how many records of each segment another supersedes."""
+    """Return rows and batches of both exchanges, CPU seconds, and how many records of each segment another supersedes."""
     from ottla.pipeline.compaction.exchange import BITS, SUPERSEDED, merge_buckets, scan_source
     from ottla.pipeline.stores.reading_files import ReadingFiles
 
@@ -97,7 +98,7 @@ def stages(
 
 
 def alone(blobs: Iterable[Blob]) -> Iterator[int]:
-    """A batch for each row."""
+    """Return the number of rows of one batch per blob."""
     from ottla.pipeline.spark.blobs import BlobRows
 
     kind = BlobRows("source", "kind")

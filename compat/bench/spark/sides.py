@@ -1,7 +1,7 @@
-"""The pieces of work that are compared: each is done once a round and says what it cost.
+"""The compared pieces of work: each runs once a round and returns its cost.
 
-What a piece prepares and clears away is not measured; the plan of a compaction is part of it, opening the server's log
-is not. All compactions of a log have one clock and one secret, so that they must leave the same bytes.
+Preparation and clean-up of a piece are not measured. The plan of a compaction is measured, opening the server's log is not. All
+compactions of a log have one clock and one secret, so that they must write the same bytes.
 """
 
 import shutil
@@ -42,7 +42,7 @@ from .obvious import latest_by_max_by, latest_by_row_number
 NOW_MS = 10**12
 SECRET = bytes(range(16))
 MAP_BYTES, SMALL_MAP_BYTES, LOAD_FACTOR, IO_BUFFER_BYTES = 128 << 20, 16 << 20, 0.9, 2 << 20
-"""Of the server's cleaner: its default map, and one that many keys do not fit in."""
+"""Settings of the server's cleaner: its default map, and a map that is too small for many keys."""
 
 _COMMAND = "from ottla.pipeline.cli import main; raise SystemExit(main())"
 
@@ -50,7 +50,7 @@ Side = Callable[[], Cost]
 
 
 class Sides:
-    """All of one log."""
+    """All sides of one log."""
 
     def __init__(self, spark: SparkSession, made: Made, work: Path) -> None:
         self.spark = spark
@@ -122,7 +122,7 @@ class Sides:
         shutil.rmtree(paths.staging_root(self.data_dir), ignore_errors=True)
 
     def server(self, map_bytes: int = MAP_BYTES) -> Cost:
-        """All passes until the log is clean."""
+        """Run the server's cleaner until the log is clean."""
         with self.cleaned_by_server(map_bytes) as (_, cost):
             return cost
 
@@ -131,7 +131,7 @@ class Sides:
 
     @contextmanager
     def cleaned_by_server(self, map_bytes: int) -> Iterator[tuple[Path, Cost]]:
-        """The directory that it leaves of a linked copy, and what that has cost."""
+        """Clean a linked copy with the server; return the directory, and what the pass has cost."""
         directory = self.work / "server" / str(TP)
         directory.mkdir(parents=True)
         for file in self.directory.iterdir():
@@ -160,7 +160,7 @@ class Sides:
             shutil.rmtree(directory.parent)
 
     def differences(self) -> list[str]:
-        """Names of files that Spark and the server's cleaner leave with other bytes or another age, or one alone leaves."""
+        """Return names of files whose bytes or age differ between Spark and the server's cleaner, or that only one leaves."""
         self.compact()
         assert self.plan is not None
         staged = {
@@ -185,7 +185,7 @@ class Sides:
         return measured(lambda: _drain(latest_by_row_number(self._frame())))
 
     def cold_compact(self) -> Cost:
-        """The whole command, in a process of its own."""
+        """Measure the whole command, in a process of its own."""
         self.clear_staging()
         words = ["compact", self.data_dir, "--topic", TP.topic, "--master", "local[2]", "--no-verify", "--quiet"]
         cost = measured_command([sys.executable, "-c", _COMMAND, *words])
@@ -210,7 +210,7 @@ class Sides:
         return measured(lambda: latest_by_max_by(self._frame()).write.mode("overwrite").parquet(str(self.work / "sql")))
 
     def snapshot_differences(self) -> int:
-        """Rows of the last two snapshots that only one of them has."""
+        """Return rows of the last two snapshots that only one of them has."""
         names = ("key", "value", "partition", "offset")
         ours, theirs = (self.spark.read.parquet(str(self.work / name)).select(*names) for name in ("ours", "sql"))
         return ours.exceptAll(theirs).count() + theirs.exceptAll(ours).count()

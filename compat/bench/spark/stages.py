@@ -1,7 +1,7 @@
-"""What a compaction costs stage by stage, for each record: CPU and bytes that go through the exchanges.
+"""The cost of a compaction stage by stage, for each record: CPU, and bytes that go through the exchanges.
 
-Python's part is measured in this process, stage after stage; the JVM's part and the shuffled bytes are in Spark's event
-log. Together they say what a job of any size costs where nothing else limits it.
+Python's part is measured in this process, stage after stage. The JVM's part and the shuffled bytes come from Spark's event log.
+Together they predict the cost of a job of any size, if no other resource limits it.
 """
 
 import json
@@ -24,9 +24,9 @@ from .logs import Made
 from .sides import planned
 
 ENTRY_BYTES, NUMBER_BYTES, BITS_BYTES = 16, 4, 4 / 8
-"""Of a key's newest record in a segment; of a record that another segment's supersedes; of any record: two bits, twice."""
+"""Bytes for a key's newest record in a segment; for one superseded in another segment; for every record: two bits, twice."""
 ROOM = 1.05
-"""Of the model: frames of rows, and what Spark's codec adds to bytes that it cannot shrink."""
+"""A factor of the model: frames of rows, and the overhead of Spark's codec for incompressible bytes."""
 
 STAGES = ("plan", "scan", "merge", "rewrite")
 
@@ -36,7 +36,7 @@ class Alone(NamedTuple):
 
     cpu_s: dict[str, float]
     entries: int
-    """In the first exchange: d1 for each record."""
+    """The number of entries in the first exchange: d1 for each record."""
     kept: int
     """Records in the result."""
 
@@ -64,14 +64,14 @@ def run_alone(made: Made) -> Alone:
 
 
 class OfSpark(NamedTuple):
-    """Of one compaction on Spark, by stage."""
+    """The results of one compaction on Spark, by stage."""
 
     jvm_s: list[float]
     shuffled_bytes: list[int]
 
 
 def of_spark(events: Path) -> dict[str, OfSpark]:
-    """Job group -> what its last job has cost, from the event log of a session that has ended."""
+    """Return job group -> what its last job has cost, from the event log of a session that has ended."""
     (log,) = events.iterdir()
     execution_of: dict[int, tuple[str, int]] = {}
     jvm_s: dict[int, float] = defaultdict(float)
@@ -97,7 +97,7 @@ def of_spark(events: Path) -> dict[str, OfSpark]:
 
 
 def judge_stages(suite: Suite, made: Made, alone: Alone, spark: OfSpark) -> None:
-    """Print the figures of a log; its shuffled bytes have to be what the model says."""
+    """Print the figures of a log; its shuffled bytes must be as the model predicts."""
     records, name = made.record_count, made.data_dir.name
     suite.note(f"{name}: {made.size_bytes / 1e6:.0f} MB, {records} records, {made.segment_count} segments")
     suite.note("| stage | Python CPU, s/GB | Python CPU, us/record | JVM CPU, s/GB | shuffled, B/record |")

@@ -1,7 +1,7 @@
-"""Start and idle: from the command to the first successful produce, and memory at rest; Apache Kafka 4.3.1 beside it.
+"""Start and idle: from the command to the first successful produce, and idle memory; compared with Apache Kafka 4.3.1.
 
-Both start on a directory of their own that exists (Apache Kafka's is formatted before). The produce is librdkafka's,
-into a topic that it makes by producing.
+Both start on an existing directory of their own (Apache Kafka's is formatted before). The produce is librdkafka's,
+to a topic that it creates by producing.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def body(suite: Suite, options: Options) -> None:
     in_thread = sorted(start_in_a_thread() for _ in range(runs))
     slowest = max(rows["produce"].values[OTTLA])
     if options.quick:
-        # One start on a machine that does other things as well say nothing about seconds.
+        # Seconds of one start mean nothing on a busy machine.
         suite.note(f"slowest start to first produce {slowest:.2f} s; in a thread of the test process {in_thread} ms")
         return
     what = f"start to first produce below {START_BOUND_S} s in each run"
@@ -58,7 +58,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def measure(rows: dict[str, Row], broker: BrokerProcess, rest_s: float) -> None:
-    """One start, first produce, rest and stop."""
+    """Measure one start, first produce, rest and stop."""
     if not broker.addresses:
         broker.addresses = [f"127.0.0.1:{free_port()}"]
     broker.data.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def first_produce(bootstrap: str) -> None:
 
 
 def start_in_a_thread() -> float:
-    """Milliseconds until `ottla.Broker()` has an address, in a fresh interpreter, the import not counted."""
+    """Return milliseconds until `ottla.Broker()` has an address, in a fresh interpreter, the import not counted."""
     program = (
         "import time, ottla; kind = ottla.Broker; started = time.perf_counter()\n"
         "with kind() as broker:\n    print((time.perf_counter() - started) * 1000, broker.bootstrap)"

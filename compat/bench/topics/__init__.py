@@ -1,1 +1,1 @@
-"""What topics cost that come and go by the hundred."""
+"""The cost of creating and deleting topics by the hundred."""

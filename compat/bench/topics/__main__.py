@@ -1,10 +1,10 @@
-"""Many topics that come and go: by CreateTopics, by auto-creation, by DeleteTopics.
+"""Many topics that are created and deleted: by CreateTopics, by auto-creation, by DeleteTopics.
 
     python -m compat.bench.topics [--before DIRECTORY] [--kafka] [--rounds N]
 
-1 000 topics that Metadata creates, one request after the other, and 1 000 that one request of Metadata names, until Metadata has them;
-one topic of 5 000 partitions in one request; 500 topics of ten in one; 1 400 topics deleted by one request. With --before beside another checkout that has its own
-`.venv`, with --kafka beside Apache Kafka, in turns.
+1 000 topics that Metadata creates, one request after the other, and 1 000 that one request of Metadata names, until Metadata
+has them; one topic of 5 000 partitions in one request; 500 topics of ten in one; 1 400 topics deleted by one request. With
+--before the bench compares with another checkout that has its own `.venv`, with --kafka with Apache Kafka, by turns.
 """
 
 import argparse
@@ -37,7 +37,7 @@ TIMEOUT_S = 300
 BY_NAME = {api.name: api for api in APIS.values()}
 
 Figures = dict[str, dict[str, list[float]]]
-"""By what is measured, by side."""
+"""Measurement -> side -> values."""
 
 
 class Client:
@@ -59,7 +59,7 @@ class Client:
         self._metadata(names)
 
     def wait_for(self, names: Sequence[str]) -> None:
-        """Until Metadata has all of them."""
+        """Wait until Metadata has all of them."""
         while any(topic.error_code for topic in self._metadata(names)):
             time.sleep(0.01)
 
@@ -83,7 +83,7 @@ def refuse_errors(rows: Sequence[Any]) -> None:
 
 
 def measure(note: Callable[[str, float], None], broker: BrokerProcess, part: int) -> None:
-    """One round of one side, on an empty broker."""
+    """Measure one round of one side, on an empty broker."""
     client = Client(broker)
 
     def timed(what: str, step: Callable[[], object]) -> None:
@@ -137,7 +137,7 @@ def body(suite: Suite, options: Options) -> None:
         raise NotRunError("to start the brokers itself")
     arguments, machine = options.rest, Machine()
     names = [*([BEFORE] if arguments.before is not None else ()), OTTLA, *([KAFKA] if arguments.kafka else ())]
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # who has installed Ottla compiles it once
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation compiles once
     figures: Figures = {}
     for number in range(1 if options.quick else arguments.rounds):
         for name in names[:: -1 if number % 2 else 1]:
@@ -159,7 +159,7 @@ def body(suite: Suite, options: Options) -> None:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--before", type=Path, metavar="DIRECTORY", help="another checkout to compare with")
-    parser.add_argument("--kafka", action="store_true", help="beside Apache Kafka")
+    parser.add_argument("--kafka", action="store_true", help="compare with Apache Kafka")
     parser.add_argument("--rounds", type=int, default=3)
 
 

@@ -1,7 +1,7 @@
-"""Produce, fetch and round trips on the wire: Ottla beside Apache Kafka 4.3.1, in interleaved rounds of one run.
+"""Produce, fetch and round trips on the wire: Ottla compared with Apache Kafka 4.3.1, in interleaved rounds of one run.
 
-librdkafka is the client of both. The client is the limit for small records, so the figure to look at is the broker's
-CPU time per GB; throughput stands beside it. One-record round trips go over a bare socket, acks=1, after 2 000
+librdkafka is the client of both. The client is the limit for small records, so the main figure is the broker's
+CPU time per GB; throughput is reported as well. One-record round trips go over a bare socket, acks=1, after 2 000
 requests on that connection.
 """
 
@@ -52,7 +52,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def make_rows(codec: str, *, quick: bool) -> dict[str, Row]:
-    """The rows, with floors and aims for uncompressed records only.
+    """Return the rows, with floors and aims for uncompressed records only.
 
     One short round says little about times, so `quick` judges memory only.
     """

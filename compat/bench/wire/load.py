@@ -24,15 +24,15 @@ class Measured:
     fetch_mb_per_s: float
     produce_cpu_s_per_gb: float
     produce_kernel_s_per_gb: float
-    """The part of it that the kernel took: receiving, writing, sending."""
+    """The kernel's part of it: receiving, writing, sending."""
     fetch_cpu_s_per_gb: float
     fetch_kernel_s_per_gb: float
 
 
 class Load:
-    """`total_bytes` of values of `size` bytes into one partition of a fresh topic, then out of it.
+    """A load: `total_bytes` of values of `size` bytes, produced to one partition of a new topic, then fetched.
 
-    `client` are further properties of producer and consumer: how they connect, say.
+    `client` are further properties of producer and consumer, e.g. how they connect.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Load:
         )
 
     def measure(self, part: Callable[[], Loop]) -> tuple[float, float, float]:
-        """Seconds of the loop that `part` prepares: wall, broker CPU, and the kernel's part of that."""
+        """Return seconds of the loop that `part` prepares: wall, broker CPU, and the kernel's part of that."""
         loop, broker = part(), self.broker
         cpu_s, kernel_s, started_s = broker.cpu_seconds(), broker.kernel_seconds(), time.perf_counter()
         loop()
@@ -131,7 +131,7 @@ class Load:
 
 
 def round_trips(broker: BrokerProcess, warm_up: int, measured: int) -> list[float]:
-    """Microseconds of `measured` one-record produce requests on one connection, after `warm_up` others."""
+    """Return microseconds of `measured` one-record produce requests on one connection, after `warm_up` others."""
     topic = f"round-trips-{next(topic_numbers)}"
     create_topic(broker.bootstrap, topic)
     body = produce_body(topic, 0, one_record_batch(random.Random(1).randbytes(100), b"key-00001"))

@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka): at the end when the event says so, as `position` knows records only."""
+"""confluent-kafka (librdkafka): it is at the end when it gets that event, as `position` counts only records."""
 
 from __future__ import annotations
 

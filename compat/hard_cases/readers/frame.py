@@ -1,4 +1,4 @@
-"""What the three Python readers have in common."""
+"""Shared code of the three Python readers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = list[Any]
 
 @dataclass
 class Read:
-    """One read, and what has come of it."""
+    """One read, and its result so far."""
 
     topic: str
     level: str

@@ -1,8 +1,8 @@
-"""Python loads this by itself where its folder is on PYTHONPATH: it tells what a process does in an install, and when to end.
+"""A module that Python loads if its folder is on PYTHONPATH: it reports a process's steps in an install, and ends it at one.
 
-Steps are the renames, links, removals and syncs of staged files, of segments on their way in and out and of the cleaner's
+Steps are the renames, links, removals and syncs of staged files, of replaced and new segments, and of the cleaner's
 checkpoint, and the two halves of each HTTP call. They are written to the file `INSTALLS_STEPS`, a line each. Before
-step `INSTALLS_AT` (from 0) the process gets the signal `INSTALLS_SIGNAL`. Nothing of the product knows of it.
+step `INSTALLS_AT` (from 0) the process gets the signal `INSTALLS_SIGNAL`. The product has no code for this.
 """
 
 import http.client

@@ -1,4 +1,4 @@
-"""`kafka-storage.sh format`: nothing is to be formatted; users of --add-scram are kept for the start."""
+"""`kafka-storage.sh format`: formats nothing, and keeps the users of --add-scram for the start."""
 
 import argparse
 import re

@@ -13,11 +13,14 @@ class ExternalService:
         self.host, self.port = host, port
 
     def dump_logs(self) -> None:
-        """Its output is elsewhere."""
+        """Print nothing: the broker's output is elsewhere."""
 
 
 class SpawnedService:
-    """A broker of the fixtures' own; the last of `args` is its server.properties. Users of `kafka-storage.sh` are beside it."""
+    """A broker of the fixtures' own; the last of `args` is its server.properties.
+
+    Users of `kafka-storage.sh` are in the same folder.
+    """
 
     def __init__(self, args: list[str], env: dict[str, str]) -> None:
         self.config, self.env = args[-1], env
@@ -41,7 +44,7 @@ class SpawnedService:
                 self.ready.set()
 
     def wait_for(self, pattern: str, timeout: float) -> bool:
-        """Whether it serves; all that a pattern of Apache Kafka's log stands for is done by then."""
+        """Return whether it serves; then all events for which a test waits by a pattern of Apache Kafka's log have happened."""
         return self.ready.wait(timeout)
 
     def stop(self) -> None:
@@ -49,4 +52,4 @@ class SpawnedService:
         self.process.wait(30)
 
     def dump_logs(self) -> None:
-        """Its errors are in pytest's output."""
+        """Print nothing: the broker's errors are in pytest's output."""

@@ -1,1 +1,1 @@
-"""One process a client: a line with a login and an action in, a line with what came of it out."""
+"""One process per client: it reads a line with a login and an action, and writes a line with the outcome."""

@@ -23,13 +23,13 @@ except ImportError:
 
 RUNNER = asyncio.Runner()
 GROUP_TIMES = 4
-"""Several calls make a member of who consumes in a group."""
+"""The factor of the time-out for a consumer in a group, which joins by several calls."""
 NO_TIME_S = 15
-"""Beside the time-out of a call: for a client that tries on without end."""
+"""A time limit in addition to a call's time-out, for a client that retries without end."""
 
 
 class _Seen(logging.Handler):
-    """Why connections failed: it tells its log alone, and raises that it could not connect."""
+    """The reasons of failed connections: aiokafka only logs them, and raises a general connection error."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -54,7 +54,7 @@ class _Token(AbstractTokenProvider):  # type: ignore[misc]
 
 
 class AioKafka:
-    """The admin client of one login, and what producers and consumers of it are given."""
+    """The admin client of one login, and the options of its producers and consumers."""
 
     def __init__(self, line: Line) -> None:
         self.timeout_ms = int(line["timeout_ms"])
@@ -91,7 +91,7 @@ class AioKafka:
 
     @asynccontextmanager
     async def started(self, client: Any) -> AsyncIterator[Any]:
-        """A producer or a consumer of this login."""
+        """Yield a producer or a consumer of this login."""
         try:
             await client.start()
             yield client

@@ -28,14 +28,14 @@ except ImportError:
 # They have no other names.
 NO_TIME_MENDS = KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL
 NO_BROKER = KafkaError._ALL_BROKERS_DOWN
-"""There is one, so it is told when that has refused."""
+"""The broker is the only one, so the client reports this error when that broker has refused it."""
 WHY_S = 0.3
-"""The reason may come after it."""
+"""The time in which the reason may follow the error."""
 POLL_S = 0.02
 GROUP_TIMES = 4
-"""Several calls make a member of who consumes in a group."""
+"""The factor of the time-out for a consumer in a group, which joins by several calls."""
 SESSION_MS = 6_000
-"""The least. So long a commit waits for a coordinator that it may not find."""
+"""The lowest session time-out. A commit also waits this long for a coordinator that it may not find."""
 OPTIONS = {
     "bootstrap.servers": "bootstrap",
     "security.protocol": "protocol",
@@ -49,7 +49,7 @@ OPTIONS = {
 
 
 class Confluent:
-    """The admin client of one login, and what producers and consumers of it are given."""
+    """The admin client of one login, and the options of its producers and consumers."""
 
     def __init__(self, line: Line) -> None:
         self.timeout_s = line["timeout_ms"] / 1000
@@ -88,7 +88,7 @@ class Confluent:
             raise Refused("_ALL_BROKERS_DOWN", detail=str(self.errors))
 
     def all(self, futures: Any) -> list[Any]:
-        """Results of calls of the admin client."""
+        """Return results of calls of the admin client."""
         waited = list(futures.values()) if isinstance(futures, dict) else [futures]
         return [self.one(future) for future in waited]
 
@@ -223,7 +223,7 @@ def consume(session: Confluent, given: Line) -> None:
     consumer = session.consumer()
     try:
         consumer.assign([TopicPartition(given["topic"], 0, 0)])
-        # It looks for a coordinator, whom it has no use for, and may not have heard of one when the record comes.
+        # The client looks for a coordinator that it does not need, and may not have its answer when the record arrives.
         _polled(consumer, session, (KafkaError.GROUP_AUTHORIZATION_FAILED,))
     finally:
         consumer.close()

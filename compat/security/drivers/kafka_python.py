@@ -27,11 +27,14 @@ NAMES: dict[str, Any] = {
 
 
 BOOTSTRAP_MS = 600
-"""It tries again whatever the broker says, for so long; where nothing was said, for a call's time-out: the machine is busy."""
+"""The time in which the client retries its bootstrap, whatever the broker answers.
+
+Without an answer it retries for a call's time-out, as the machine is busy.
+"""
 
 
 class _Seen(logging.Handler):
-    """Whether connections were ended: it tells its log alone, and raises a time-out."""
+    """Whether connections were closed: the client only logs that, and raises a time-out."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -48,11 +51,11 @@ ENDS = (
     kafka_errors.KafkaConnectionError,
 )
 REFUSED_OR_ENDED = "refused, or ended"
-"""An answer that the end of the connection follows is overlooked or not, as it comes."""
+"""The client sometimes misses an answer that is followed by the end of the connection."""
 SEEN = _Seen()
 PREFERRED = 0
 GROUP_TIMES = 4
-"""Several calls make a member of who consumes in a group."""
+"""The factor of the time-out for a consumer in a group, which joins by several calls."""
 
 
 class _Token(AbstractTokenProvider):  # type: ignore[misc]
@@ -64,7 +67,7 @@ class _Token(AbstractTokenProvider):  # type: ignore[misc]
 
 
 class KafkaPython:
-    """The admin client of one login, and what producers and consumers of it are given."""
+    """The admin client of one login, and the options of its producers and consumers."""
 
     def __init__(self, line: Line) -> None:
         self.timeout_ms = int(line["timeout_ms"])
@@ -332,7 +335,7 @@ def _resource(kind: str, name: str, configs: Any = None) -> Any:
 
 
 def _described(session: KafkaPython, resource: Any) -> None:
-    """Of an error nothing is left but that there are no configs."""
+    """Describe configs. An error is only visible as missing configs."""
     found = session.admin.describe_configs([resource], config_filter="all")
     if not any(configs for resources in found.values() for configs in resources.values()):
         raise Refused("missing")

@@ -1,4 +1,4 @@
-"""What the drivers in Python have in common: lines, sessions, and the outcome of one action."""
+"""Shared code of the drivers in Python: lines, sessions, and the outcome of one action."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def serve(
     opened: Callable[[Line], Session],
     told: Callable[[BaseException], tuple[str, str]],
 ) -> None:
-    """Answer lines until there are none.
+    """Answer lines until the input ends.
 
     Args:
-        opened: A session for the login of a line.
-        told: Result and the broker's words, of what the client raised.
+        opened: Returns a session for the login of a line.
+        told: Returns the result and the broker's message, from the client's exception.
     """
     answers, sys.stdout = sys.stdout, sys.stderr
     sessions: dict[str, Session] = {}
@@ -59,7 +59,7 @@ def serve(
             return {"result": "unsupported", "said": "", "detail": str(error)}
         except Refused as error:
             return {"result": error.result, "said": error.said, "detail": error.detail}
-        except Exception as error:  # noqa: BLE001 - whatever a client raises is what is to be told
+        except Exception as error:  # noqa: BLE001 - every exception of a client is reported
             result, said = told(error)
             return {"result": result, "said": said, "detail": f"{type(error).__name__}: {error}"[:2000]}
         finally:
@@ -76,6 +76,6 @@ def serve(
 
 
 def missing(what: str) -> None:
-    """This driver cannot run."""
+    """Report that this driver cannot run."""
     print(f"not run: needs {what}", flush=True)
     sys.exit(77)

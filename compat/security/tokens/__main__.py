@@ -1,8 +1,10 @@
-"""Logins by OAUTHBEARER, answer by answer: tokens of every kind at listeners whose keys come from a file, over http and https,
-or that take tokens nobody signed; malformed messages; keys that change, are slow or cannot be had.
+"""OAUTHBEARER logins, answer by answer.
 
-`--record` writes what Apache Kafka 4.3.1 answers beside this program. Without it Ottla is asked the same over bare sockets, and
-each difference is a failure unless it is named.
+Tokens of every kind are sent to listeners whose keys come from a file, over http and https, or that accept unsigned tokens.
+Others are malformed messages, and keys that change, are slow or are unavailable.
+
+`--record` writes Apache Kafka 4.3.1's answers next to this program. Without it the same is sent to Ottla over bare sockets, and
+each difference is a failure unless it is listed.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ TABLES = {
     "https": {kind: made for kind, made in SIGNED.items() if kind.startswith(("good", "by "))},
     "unsigned": UNSIGNED,
 }
-"""What is asked where."""
+"""Listener -> its tokens."""
 FILE = Path(__file__).with_name("apache_kafka.json")
 
 
@@ -62,7 +64,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def asked(against: str, work: Path) -> dict[str, Any]:
-    """The answers of a broker to every token and message."""
+    """Return the answers of a broker to every token and message."""
     issuer = Issuer(work)
     certificates = Certificates(work / "certificates")
     keys = lambda: (200, issuer.jwks())
@@ -86,7 +88,7 @@ def asked(against: str, work: Path) -> dict[str, Any]:
 
 
 def _more(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--record", action="store_true", help="write down what Apache Kafka answers")
+    parser.add_argument("--record", action="store_true", help="record Apache Kafka's answers")
 
 
 if __name__ == "__main__":

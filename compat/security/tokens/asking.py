@@ -18,13 +18,13 @@ MINUTE_MS = 60_000
 
 @dataclass
 class Conversation:
-    """A connection that has said its mechanism, and what the broker answered since."""
+    """A connection that has named its mechanism, and the broker's answers since."""
 
     connection: RawConnection
     answers: list[dict[str, Any]] = field(default_factory=list)
 
     def say(self, token: bytes) -> bool:
-        """Send this; whether the broker still answers without an error."""
+        """Send this; return whether the broker still answers without an error."""
         try:
             body = struct.pack(">i", len(token)) + token
             data = self.connection.request(SASL_AUTHENTICATE, 1, body)
@@ -41,7 +41,7 @@ class Conversation:
         return not code
 
     def who(self) -> str:
-        """As whom the broker knows this client: the owner of a delegation token that it makes."""
+        """Return the user as whom the broker knows this client: the owner of a delegation token that it creates."""
         try:
             data = self.connection.request(CREATE_DELEGATION_TOKEN, 1, struct.pack(">iq", 0, -1))
         except OSError:
@@ -55,7 +55,7 @@ class Conversation:
 
 
 def begin(address: str) -> Conversation:
-    """A new one at HOST:PORT."""
+    """Connect to HOST:PORT, and name OAUTHBEARER as the mechanism."""
     host, _, port = address.rpartition(":")
     connection = RawConnection(host, int(port))
     connection.request(SASL_HANDSHAKE, 1, struct.pack(">h", 11) + b"OAUTHBEARER")
@@ -63,12 +63,12 @@ def begin(address: str) -> Conversation:
 
 
 def first_message(token: str) -> bytes:
-    """What a client says first."""
+    """Return a client's first message."""
     return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
 
 
 def login(address: str, message: bytes, reply: bytes = CONFIRMED) -> list[Any]:
-    """The broker's answers to a first message, and to the reply to its error; behind a login that went well: who."""
+    """Return the broker's answers to a first message, and to the reply to its error; after a login, also the user."""
     conversation = begin(address)
     with conversation.connection:
         if conversation.say(message):

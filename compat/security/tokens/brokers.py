@@ -18,7 +18,7 @@ CHECKED = {
     "sasl.oauthbearer.expected.audience": f"{AUDIENCE},others",
 }
 LOGIN = 'unsecuredLoginStringClaim_sub="broker"'
-"""With options of any other kind, Apache Kafka wants to know as whom it would log in itself."""
+"""With any other options Apache Kafka requires a login of its own."""
 UNSIGNED_OPTIONS = 'unsecuredValidatorRequiredScope="produce consume" unsecuredValidatorAllowableClockSkewMs="10000"'
 
 
@@ -69,7 +69,7 @@ class AllowingKafka(ApacheKafkaProcess):
 
 @contextmanager
 def broker(against: str, options: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[BrokerProcess, dict[str, str]]]:
-    """One that is started, and its addresses by listener; `options` are those of each."""
+    """Yield a started broker, and its addresses by listener; `options` has each listener's options."""
     addresses = {name: f"127.0.0.1:{free_port()}" for name in options}
     urls = [value for some in options.values() for name, value in some.items() if name.endswith("endpoint.url")]
     overrides = {

@@ -1,4 +1,4 @@
-"""Where Ottla answers otherwise than Apache Kafka, and why."""
+"""Answers of Ottla that differ from Apache Kafka's, with reasons."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tokens of every kind, good and bad, and first messages of clients: what is asked at each listener.
+"""Tokens of every kind, good and bad, and first messages of clients for each listener.
 
-A claim that is None is left out. Times are relative to the moment of asking.
+A claim that is None is left out. Times are relative to the moment of the request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _claims(**changed: Any) -> Made:
 
 
 def _at(**after_s: float) -> Made:
-    """With times so many seconds from now."""
+    """Make a token with times relative to now, in seconds."""
     return lambda issuer: issuer.token(USER, **_later(after_s))
 
 
@@ -35,7 +35,7 @@ def _signed(algorithm: str, key: str, kid: str | None, **header: Any) -> Made:
 
 
 def _text(claims: str, **header: Any) -> Made:
-    """With claims of this text."""
+    """Make a token whose claims are this text."""
     head = {"alg": "RS256", "kid": RSA_KEY, **header}
     return lambda issuer: issuer.signed(head, claims.replace("NOW", str(int(time.time()))), RSA_KEY)
 
@@ -129,7 +129,7 @@ SIGNED: dict[str, Made] = {
     "no token": lambda _: "x",
     "dots": lambda _: "..",
 }
-"""At listeners whose tokens are signed."""
+"""Tokens for listeners that require signed ones."""
 
 
 def _client(**changed: Any) -> Made:
@@ -160,7 +160,7 @@ OTHER_CLAIMS: dict[str, Made] = {
         USER, issued_s_ago=100, lives_s=120, nbf=int(time.time()) + 50, client="bob", aud=None
     ),
 }
-"""At the listener with claims of its own for user and scope, which skews clocks by 100 s and expects no issuer or audience."""
+"""Tokens for the listener with other claims for user and scope, a clock skew of 100 s and no expected issuer or audience."""
 
 
 def _unsigned(**changed: Any) -> Made:
@@ -210,7 +210,7 @@ UNSIGNED: dict[str, Made] = {
     "no token": lambda _: "x",
     "dots": lambda _: "..",
 }
-"""At the listener that takes tokens which nobody signed; it wants the scopes `produce` and `consume`, and skews clocks by 10 s."""
+"""Tokens for the listener of unsigned ones; it requires the scopes `produce` and `consume`, with a clock skew of 10 s."""
 
 MESSAGES: dict[str, bytes] = {
     "nothing": b"",
@@ -245,4 +245,4 @@ REPLIES: dict[str, bytes] = {
     "two bytes": b"\x01\x01",
     "another good token": b"n,,\x01auth=Bearer TOKEN\x01\x01",
 }
-"""What a client says to the broker's error."""
+"""A client's reply to the broker's error."""

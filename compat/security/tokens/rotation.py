@@ -1,4 +1,4 @@
-"""Keys that come and go while logins go on: from a file and over http, from a server that is slow or fails."""
+"""Keys that appear and disappear while clients log in: from a file and over http, from a server that is slow or fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLOOD = 20
 
 
 def options(url: str) -> dict[str, str]:
-    """Of a listener whose keys are there."""
+    """Return the options of a listener with these keys."""
     return {
         "oauthbearer.sasl.jaas.config": f"{MODULE};",
         "oauthbearer.sasl.server.callback.handler.class": VALIDATOR,
@@ -36,7 +36,7 @@ def listeners(issuer: Issuer, url: str) -> dict[str, dict[str, str]]:
 
 
 def seen(against: str, work: Path) -> dict[str, Any]:
-    """What comes of each step."""
+    """Return the result of each step."""
     issuer = Issuer(work)
     issuer.publish(RSA_KEY)
     state: dict[str, Any] = {"names": (RSA_KEY,), "wait_s": 0.0, "status": 200}
@@ -53,7 +53,7 @@ def seen(against: str, work: Path) -> dict[str, Any]:
             return "minutes" in login(at[name], first_message(token))[0]
 
         def soon(name: str, token: str, *, wanted: bool) -> bool:
-            """Whether it comes to that."""
+            """Wait until the token is accepted, or refused, as `wanted`; return whether that happened in time."""
             due_s = time.monotonic() + SOON_S
             while counts(name, token) is not wanted and time.monotonic() < due_s:
                 time.sleep(PAUSE_S)

@@ -1,10 +1,10 @@
-"""In the Python of the suite's executors: notes what the pipeline's tasks do, and ends processes where it is told to.
+"""A hook in the Python of the suite's executors: notes the steps of the pipeline's tasks, and ends processes on request.
 
 Python imports this module when it starts (the suite's PYSPARK_PYTHON puts this folder on its path), so the pipeline itself
-is what users have. In the folder OTTLA_COMPAT_MOMENTS lie
+is unchanged. The folder OTTLA_COMPAT_MOMENTS contains
 
     moments                 a line for each moment that was reached: its name, and the executor's work directory
-    order.<moment>          the victims, a line each; whoever reaches the moment first takes the order away and obeys:
+    order.<moment>          the victims, a line each; the first process that reaches the moment removes the order and obeys:
                             `executor`, `worker`, `self` (this Python) or a process id are killed, `pause` stops this Python
     unseen                  a directory that executors do not have; read when their Python starts
 
@@ -56,7 +56,7 @@ def _pid(victim: str) -> int:
 
 
 def _number(name: str) -> int:
-    """One more than the last one that any process got."""
+    """Return the next number: one more than the last one that any process got."""
     number = 0
     while True:
         try:

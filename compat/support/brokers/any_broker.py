@@ -7,19 +7,19 @@ from .process import BrokerProcess, RunningBroker, free_port
 
 
 def broker_process(options: Options, overrides: dict[str, str] | None = None, *, nodes: int = 1) -> BrokerProcess:
-    """A broker of its own that has not been started; `overrides` are options under Kafka's names, only Ottla has several nodes."""
+    """Return an unstarted broker of its own; `overrides` are options under Kafka's names. Only Ottla has several nodes."""
     if options.against == "apache-kafka":
         return ApacheKafkaProcess(overrides=overrides, keep=options.keep)
     return OttlaProcess(overrides=overrides, keep=options.keep, nodes=nodes)
 
 
 def any_broker(options: Options, overrides: dict[str, str] | None = None) -> BrokerProcess | RunningBroker:
-    """The broker named by `--broker`, else one of its own; a context manager either way."""
+    """Return the broker named by `--broker`, else one of its own; a context manager either way."""
     return RunningBroker(options.broker) if options.broker else broker_process(options, overrides)
 
 
 def more_listeners(broker: BrokerProcess, **protocols: str) -> list[str]:
-    """Give a broker that has not been started listeners beside its plain one, NAME=SECURITY_PROTOCOL; their addresses."""
+    """Add listeners to a broker before its start, NAME=SECURITY_PROTOCOL; return their addresses."""
     plain, *more = (f"127.0.0.1:{free_port()}" for _ in range(1 + len(protocols)))
     addresses = {"PLAINTEXT": plain} | dict(zip(protocols, more, strict=True))
     protocol_map = {"PLAINTEXT": "PLAINTEXT"} | protocols

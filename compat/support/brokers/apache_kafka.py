@@ -29,12 +29,12 @@ T = TypeVar("T")
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept between runs."""
+    """Return the folder that keeps downloads between runs."""
     return Path(os.environ.get("OTTLA_COMPAT_CACHE", Path.home() / ".cache" / "ottla-compat"))
 
 
 def fetches(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A function that fetches into the cache: of several suites that want something of this name, one is in there at a time."""
+    """Wrap a function that fetches into the cache, so that only one process at a time runs it under this name."""
 
     def marked(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
@@ -51,7 +51,7 @@ def fetches(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 @fetches("maven")
 def jars() -> Path:
-    """The folder of Apache Kafka's jars, fetched now if need be. NotRunError without java or Maven."""
+    """Return the folder of Apache Kafka's jars, fetched now if need be. NotRunError without java or Maven."""
     folder = cache_dir() / f"apache-kafka-{VERSION}"
     if not shutil.which("java"):
         raise NotRunError("java and Maven")
@@ -69,7 +69,7 @@ def jars() -> Path:
 
 
 def java(main_class: str, *arguments: str, heap: str = "256m", optimized: bool = False) -> list[str]:
-    """A command line that runs one class of Apache Kafka.
+    """Return a command line that runs one class of Apache Kafka.
 
     Args:
         heap: The most that the JVM's heap may have, in the JVM's spelling.

@@ -8,7 +8,7 @@ from .process import BrokerProcess
 
 
 def wait_until_cleaned(broker: BrokerProcess, *topics: str, partitions: int = 1, timeout_s: float = 60) -> None:
-    """Until the cleaner has gone up to the active segment of each partition of each topic, which must not be the first.
+    """Wait until the cleaner has reached the active segment of each partition of each topic, which must not be the first.
 
     Raises:
         TimeoutError: It did not.

@@ -1,4 +1,4 @@
-"""Ottla in a process of its own, whose clock a suite can move, and which tells how long the steps of its thread were."""
+"""Ottla in a process of its own, whose clock a suite can move, and which reports the duration of its thread's steps."""
 
 import contextlib
 import json
@@ -13,11 +13,11 @@ SCRIPT = Path(__file__).with_name("clocked_serve.py")
 
 
 class Steps(NamedTuple):
-    """What kept Trio's thread longest, since it was asked last.
+    """The longest step of Trio's thread since the last request.
 
-    cpu_ms: CPU time of its longest step.
-    task: Whose step it was.
-    workers_ms: At most so long the process's other threads kept the interpreter's lock from it in one step.
+    cpu_ms: CPU time of the longest step.
+    task: The task of that step.
+    workers_ms: The most that other threads of the process may have held the interpreter's lock during one step.
     """
 
     cpu_ms: float
@@ -50,7 +50,7 @@ class ClockedOttla(OttlaProcess):
             raise RuntimeError("the broker's clock was not moved")
 
     def take_steps(self) -> Steps:
-        """The longest step of Trio's thread since the last call."""
+        """Return the longest step of Trio's thread since the last call."""
         return Steps(**json.loads(self._told("steps")))
 
     def _told(self, line: str) -> str:

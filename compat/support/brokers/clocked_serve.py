@@ -1,9 +1,9 @@
-"""`ottla serve` whose clock another process moves, and which tells how long the steps of Trio's thread were: run by `clocked_ottla.py`.
+"""`ottla serve` with a clock that another process moves, and with reports of its steps: run by `clocked_ottla.py`.
 
     python clocked_serve.py SOCKET serve …
 
-Each line on the Unix socket is a number of milliseconds by which the broker's clock goes on, answered by `done` when that is
-done; or `steps`, answered by what was the longest since it was asked last, as JSON (`Longest.taken`).
+A line on the Unix socket is a number of milliseconds by which to advance the broker's clock, answered by `done` afterwards. Or
+it is `steps`, answered by the longest step of Trio's thread since the last request, as JSON (`Longest.taken`).
 """
 
 import ctypes
@@ -29,17 +29,17 @@ STEPS = "steps\n"
 
 
 class Longest(trio.abc.Instrument):
-    """The longest step of Trio's thread: between two checkpoints of a task nobody else is served.
+    """The longest step of Trio's thread: no other task runs between two checkpoints of a task.
 
-    What counts is the CPU time of this thread, which no other program makes longer. Meanwhile the thread may also have waited
-    without being ready to run, for the interpreter's lock above all: as long as that, and no longer than the process's other
-    threads computed, they may have had it.
+    The CPU time of this thread counts, which other programs do not lengthen. During a step the thread may also have waited
+    without being ready to run, mostly for the interpreter's lock. Other threads of the process may have held the lock for that
+    time, but not for longer than their own CPU time.
     """
 
     def __init__(self) -> None:
         self._schedule = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
         self._text = ctypes.create_string_buffer(100)
-        # Unlike os.pread this keeps the interpreter's lock: who looks must not have others take it.
+        # Unlike os.pread this keeps the interpreter's lock: the measurement must not let other threads take it.
         self._pread = ctypes.PyDLL(None).pread
         self._begun: tuple[int, int, int, bytes] | None = None
         self._forget()
@@ -48,7 +48,7 @@ class Longest(trio.abc.Instrument):
         self._cpu_ns, self._name, self._workers_ns = 0, "", 0
 
     def taken(self) -> str:
-        """What was the longest since the last call: CPU in ms, its task's name, and the most that other threads may have held it up."""
+        """Return and reset the longest step: CPU in ms, its task's name, and the longest delay by other threads."""
         told = {"cpu_ms": self._cpu_ns / 1e6, "task": self._name, "workers_ms": self._workers_ns / 1e6}
         self._forget()
         return json.dumps(told)
@@ -61,7 +61,7 @@ class Longest(trio.abc.Instrument):
             self._cpu_ns, self._name = cpu_ns, ".".join(task.name.split(".")[-2:])
 
     def before_io_wait(self, timeout: float) -> None:
-        # Not to wait means that somebody is to have his step: that it takes time is the lock's doing.
+        # A time-out of 0 means that a task is ready to run: time that passes here is a wait for the interpreter's lock.
         self._begun = None
         if not timeout:
             self._begin()
@@ -79,9 +79,9 @@ class Longest(trio.abc.Instrument):
         self._begun = time.monotonic_ns(), time.process_time_ns(), time.thread_time_ns(), schedule
 
     def _end(self) -> int:
-        """The CPU time of the thread since `_begin`, in ns."""
+        """Return the CPU time of the thread since `_begin`, in ns."""
         now_ns = time.thread_time_ns()
-        if self._begun is None:  # the step in which the instrument came
+        if self._begun is None:  # the step in which the instrument was added
             return 0
         wall_ns, all_ns, thread_ns, schedule = self._begun
         cpu_ns = now_ns - thread_ns

@@ -11,7 +11,7 @@ from .process import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerProcess, LineReader
 
 
 def ottla_command() -> list[str]:
-    """The console command of the environment we run in, else the one on the path."""
+    """Return the console command of the environment we run in, else the one on the path."""
     beside = Path(sys.executable).with_name("ottla")
     found = str(beside) if beside.exists() else shutil.which("ottla")
     if not found:

@@ -1,4 +1,4 @@
-"""What a broker in its own process can do: start, stop, be killed, start again on the same data and port."""
+"""A broker in a process of its own: start, stop, kill, restart on the same data and port."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ class Broker(Protocol):
 
 
 class RunningBroker:
-    """A broker that somebody else started; it cannot be stopped and its files are out of reach."""
+    """A broker that the suite has not started: the suite can neither stop it nor read its files."""
 
     def __init__(self, address: str) -> None:
         self.bootstrap = address
@@ -157,9 +157,9 @@ class BrokerProcess:
         return float(psutil.Process(self.process.pid).cpu_times().system)
 
     def cpu_seconds(self) -> float:
-        """Time that the process was on a CPU since it started; on Linux to the microsecond.
+        """Return the time that the process was on a CPU since it started; on Linux to the microsecond.
 
-        Of a thread that has ended, what was seen of it at an earlier call counts on.
+        Of a thread that has ended, the time seen at an earlier call still counts.
         """
         assert self.process is not None
         threads = Path(f"/proc/{self.process.pid}/task")
@@ -221,7 +221,7 @@ class LineReader(threading.Thread):
         self.lines.put(None)
 
     def line(self, beginning: str, timeout_s: float) -> str | None:
-        """The next line that begins so, others before it are passed by; None if there is none in time."""
+        """Return the next line that begins so, others before it are passed by; None if there is none in time."""
         deadline = time.monotonic() + timeout_s
         with contextlib.suppress(queue.Empty):
             while (line := self.lines.get(timeout=max(0.0, deadline - time.monotonic()))) is not None:
@@ -231,7 +231,7 @@ class LineReader(threading.Thread):
 
 
 def free_port() -> int:
-    """A TCP port of the loopback address that was free a moment ago."""
+    """Return a TCP port of the loopback address that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,1 +1,1 @@
-"""What asks a broker: librdkafka, a bare socket, and a pinger that says how long the others wait."""
+"""Clients of a broker: librdkafka, a bare socket, and a pinger that reports how long other clients wait."""

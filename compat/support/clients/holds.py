@@ -1,14 +1,14 @@
-"""How long a broker keeps one client waiting while it works for another: the longest hold.
+"""The longest hold: how long a broker makes one client wait while it works for another.
 
     with Pinger(broker.bootstrap, pid) as pinger:
         with pinger.watch() as hold:
-            ...                       # what may hold the others
+            ...                       # work that may hold the others
         hold.longest_ms
 
-A second connection, of a process of its own (`pinger.py`), asks for ApiVersions every 5 ms; the figure is the longest time
-to an answer. A hold that begins between two pings is seen up to 5 ms too short. What the machine did is taken off: stalls
-that a thread beside the pinger saw too, and the time in which the broker's first thread was ready to run and other programs
-had the processors. What the broker's own threads do to it (the GIL, too few processors) is not taken off.
+A separate process (`pinger.py`) sends ApiVersions over its own connection every 5 ms. The hold is the longest time until an
+answer. If it begins between two pings, the figure is up to 5 ms too small. The machine's own delays are subtracted: stalls that
+another thread of the pinger saw as well, and the time in which the broker's first thread was ready to run while other programs
+had the processors. Delays by the broker's own threads (the GIL, or a lack of processors) are not subtracted.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from .pinger import PING, RECORD
 INTERVAL_MS = 5
 ANSWER_TIMEOUT_S = 120.0
 SETTLE_S = 0.01
-"""Stalls of the machine may be told a moment later than the ping that they held."""
+"""The pinger may report a stall of the machine a moment after the ping that it delayed."""
 
 
 @dataclass
 class Hold:
-    """What a watch saw; filled when it is over.
+    """The results of a watch; set at its end.
 
-    longest_ms: The longest time that the broker let a ping wait.
-    raw_ms: The same with what the machine did.
-    pings: How many were answered.
-    steps: The longest step of the broker's thread, by its CPU time; None if the broker does not tell.
+    longest_ms: The longest time that the broker made a ping wait.
+    raw_ms: The same including the machine's own delays.
+    pings: The number of answered pings.
+    steps: The longest step of the broker's thread, by its CPU time; None if the broker does not report steps.
     """
 
     longest_ms: float = 0.0
@@ -62,9 +62,9 @@ class Ping(NamedTuple):
 
 
 class Pinger:
-    """Pings one broker from enter to exit; `pid` is its process, if it is one whose first thread serves.
+    """A pinger of one broker from enter to exit; `pid` is its process, if its first thread serves.
 
-    `take_steps` tells of the steps since it was called last (`ClockedOttla.take_steps`).
+    `take_steps` returns the steps since its last call (`ClockedOttla.take_steps`).
 
     Attributes:
         answered: The pings of the last watch.
@@ -120,7 +120,7 @@ class Pinger:
 
     @contextmanager
     def watch(self) -> Iterator[Hold]:
-        """Watch from here to the end of the block, and until one more ping has been answered behind it."""
+        """Watch until the end of the block, and until one more ping has been answered after it."""
         self._take_steps()
         hold, begun_s = Hold(), time.monotonic()
         with self._come:

@@ -7,7 +7,7 @@ SMALL = ("java", "-Xmx200m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class Jvms:
-    """So many numbered processes of one class; their output is in `logs`, a file each."""
+    """Numbered processes of one class; each has its output in a file in `logs`."""
 
     def __init__(self, class_path: str, main: str, count: int, logs: Path) -> None:
         self._command = [*SMALL, "-cp", class_path, main]
@@ -15,7 +15,7 @@ class Jvms:
         self._running: list[subprocess.Popen[bytes] | None] = [None] * count
 
     def start(self, number: int, *words: str) -> None:
-        """Its standard input stays open until it is killed, or this process ends."""
+        """Start a JVM; its standard input stays open until it is killed, or this process ends."""
         with open(self._logs / f"process-{number}.log", "ab") as log:
             self._running[number] = subprocess.Popen(
                 [*self._command, *words], stdin=subprocess.PIPE, stdout=log, stderr=log
@@ -42,5 +42,5 @@ class Jvms:
                 raise RuntimeError(f"process {number} ended with {process.returncode}")
 
     def said(self, *words: str) -> str:
-        """What a run that ends by itself prints. CalledProcessError if it fails."""
+        """Return the output of a run that ends by itself. CalledProcessError if it fails."""
         return subprocess.run([*self._command, *words], capture_output=True, text=True, check=True, timeout=120).stdout

@@ -1,7 +1,7 @@
-"""What others' tests ask of Apache Kafka's script `kafka-acls.sh`, carried out by librdkafka's admin client.
+"""A replacement of Apache Kafka's script `kafka-acls.sh` for foreign test suites, by librdkafka's admin client.
 
-`python kafka_acls.py --bootstrap-server HOST:PORT …`, or `carry_out` with a client that is there already. It imports nothing
-of ours, so that it can be copied into a tree of somebody's tests.
+`python kafka_acls.py --bootstrap-server HOST:PORT …`, or `carry_out` with an existing client. It imports no code of this
+project, so that it can be copied into the source tree of another project's tests.
 """
 
 import argparse
@@ -27,8 +27,8 @@ EVERY_ENTRY = AclBindingFilter(
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kafka-acls.sh", allow_abbrev=False)
     parser.add_argument("--bootstrap-server")
-    parser.add_argument("--authorizer-properties", help="where ZooKeeper is: not needed here")
-    parser.add_argument("--force", action="store_true", help="ask nobody")
+    parser.add_argument("--authorizer-properties", help="address of ZooKeeper; ignored")
+    parser.add_argument("--force", action="store_true", help="no confirmation")
     action = parser.add_mutually_exclusive_group(required=True)
     for name in ("--add", "--remove", "--list"):
         action.add_argument(name, action="store_true")
@@ -43,7 +43,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def carry_out(asked: argparse.Namespace, admin: AdminClient) -> str:
-    """Do it; what is to be said. KafkaException with the broker's error."""
+    """Carry out the request, and return the text to print. KafkaException with the broker's error."""
     if asked.list:
         return "\n".join(map(str, admin.describe_acls(EVERY_ENTRY).result(TIMEOUT_S)))
     if asked.allow_principal:

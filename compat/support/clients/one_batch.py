@@ -6,7 +6,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 
 
 def one_record_batch(value: bytes, key: bytes | None = None) -> bytes:
-    """A v2 batch with one record, uncompressed, timestamp now."""
+    """Return a v2 batch with one record, uncompressed, timestamp now."""
     builder = MemoryRecordsBuilder(2, 0, len(value) + 1024)
     builder.append(int(time.time() * 1000), key, value, headers=[])
     builder.close()

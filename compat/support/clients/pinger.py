@@ -1,11 +1,11 @@
-"""A process that asks a broker for its API versions every few milliseconds, and says how long each answer took.
+"""A process that sends ApiVersions to a broker every few milliseconds, and reports how long each answer took.
 
     python pinger.py HOST PORT PID INTERVAL_MS
 
-It shares no interpreter with the broker, runs at real-time priority where it may, and imports nothing but the standard
-library. Records (`RECORD`) go to standard output: pings, and the stalls of the machine as a second thread sees them, that
-does nothing but sleep. `waited_s` of a ping is how long the thread that serves was ready to run meanwhile while programs
-other than the broker had the processors; 0 where the system does not tell.
+It shares no interpreter with the broker, runs at real-time priority if allowed, and imports only the standard library. It
+writes records (`RECORD`) to standard output: pings, and stalls of the machine, which a second thread sees that only sleeps. A
+ping's `waited_s` is how long the serving thread was ready to run during it while programs other than the broker had the
+processors; 0 if the system does not report that.
 """
 
 import os
@@ -28,7 +28,7 @@ REQUEST = struct.pack(">i", len(_API_VERSIONS_V0)) + _API_VERSIONS_V0
 
 
 class Processors:
-    """What a process, and its first thread, have had of the processors."""
+    """The processor time that a process, and its first thread, have used."""
 
     def __init__(self, pid: int) -> None:
         self._clock = (~pid << 3) | 2  # the CPU clock of a whole process (clock_getcpuclockid)
@@ -38,7 +38,7 @@ class Processors:
             self._file = os.open(f"/proc/{pid}/task/{pid}/schedstat", os.O_RDONLY)
 
     def read(self) -> tuple[float, float, float]:
-        """Seconds that the first thread ran, that it was ready and did not run, and that all threads ran."""
+        """Return seconds that the first thread ran, that it was ready and did not run, and that all threads ran."""
         if self._file < 0:
             return 0.0, 0.0, 0.0
         ran, ready, _ = os.pread(self._file, 100, 0).split()
@@ -46,7 +46,7 @@ class Processors:
 
 
 def waited_for_others(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
-    """The part of the first thread's wait for a processor that its own process cannot be the cause of."""
+    """Return the part of the first thread's wait for a processor that its own process cannot be the cause of."""
     ran, ready, all_ran = (late - early for early, late in zip(before, after, strict=True))
     return max(0.0, ready - (all_ran - ran))
 
@@ -98,5 +98,5 @@ def main(host: str, port: str, pid: str, interval_ms: str) -> None:
 
 
 if __name__ == "__main__":
-    with suppress(OSError):  # the broker, or who asked, is gone
+    with suppress(OSError):  # the broker, or the suite, has ended
         main(*sys.argv[1:])

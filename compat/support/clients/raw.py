@@ -29,7 +29,7 @@ class RawConnection:
         return response[4:]
 
     def pipeline(self, api_key: int, version: int, bodies: Sequence[bytes]) -> list[bytes]:
-        """Send requests of one kind in one go, then wait for their responses; these come in the same order."""
+        """Send requests of one kind at once, then wait for their responses; these arrive in the same order."""
         first = self.correlation_id + 1
         self.correlation_id += len(bodies)
         self.socket.sendall(b"".join(frame(api_key, version, first + n, body) for n, body in enumerate(bodies)))
@@ -63,13 +63,13 @@ class RawConnection:
 
 
 def frame(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
-    """Size, request header v1 (client id `compat`), body."""
+    """Return the request's size, header v1 (client id `compat`), and body."""
     message = struct.pack(">hhih", api_key, version, correlation_id, 6) + b"compat" + body
     return struct.pack(">i", len(message)) + message
 
 
 def produce_body(topic: str, partition: int, records: bytes, acks: int = 1, timeout_ms: int = 5000) -> bytes:
-    """Body of Produce v3 (the oldest version that Kafka 4 takes) with one partition."""
+    """Return the body of Produce v3 (the oldest version that Kafka 4 takes) with one partition."""
     name = topic.encode()
     return (
         struct.pack(">hhi", -1, acks, timeout_ms)
@@ -80,13 +80,13 @@ def produce_body(topic: str, partition: int, records: bytes, acks: int = 1, time
 
 
 def produce_result(body: bytes, topic: str) -> tuple[int, int]:
-    """Error code and base offset of the only partition in a Produce v3 response."""
+    """Return error code and base offset of the only partition in a Produce v3 response."""
     error_code, base_offset = struct.unpack_from(">hq", body, 4 + 2 + len(topic.encode()) + 4 + 4)
     return error_code, base_offset
 
 
 def has_brokers(host: str, port: int) -> bool:
-    """Whether a Metadata v1 request is answered with at least one broker: what a client needs to begin."""
+    """Return whether a Metadata v1 request is answered with at least one broker: what a client needs to begin."""
     with contextlib.suppress(OSError, ConnectionError, struct.error), RawConnection(host, port, 5.0) as connection:
         return bool(struct.unpack_from(">i", connection.request(3, 1, struct.pack(">i", 0)))[0] > 0)
     return False

@@ -1,5 +1,6 @@
-"""A member of a share group (KIP-932) over one connection, for what client libraries hide: when exactly an answer came, which records
-were acquired, renewals; and members that are gone without a word.
+"""A member of a share group (KIP-932) over one connection, for details that client libraries hide.
+
+These are the exact time of an answer, the acquired records, renewals, and members that disconnect without leaving.
 """
 
 import time
@@ -33,7 +34,7 @@ class Acquired(NamedTuple):
     first: int
     last: int
     deliveries: int
-    """How often they have been delivered, this time included."""
+    """The number of deliveries, this one included."""
 
 
 def client_of(bootstrap: str, timeout_s: float = 60) -> Client:
@@ -42,7 +43,7 @@ def client_of(bootstrap: str, timeout_s: float = 60) -> Client:
 
 
 def configure(client: Client, group: str, value: str | None, name: str = "share.auto.offset.reset") -> None:
-    """A config of the group; None has it forgotten. Raises KafkaError."""
+    """Set a config of the group; None resets it. Raises KafkaError."""
     operation = 1 if value is None else 0
     config = altering.AlterableConfig(name=name, config_operation=operation, value=value)
     resource = altering.AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=(config,))
@@ -51,25 +52,28 @@ def configure(client: Client, group: str, value: str | None, name: str = "share.
 
 
 def checked(answer: Any) -> Any:
-    """It, if it tells of no error. Raises KafkaError."""
+    """Return the answer, if it has no error. Raises KafkaError."""
     if answer.error_code:
         raise KafkaError(ErrorCode(answer.error_code), getattr(answer, "error_message", None) or "")
     return answer
 
 
 class ShareMember:
-    """Of one topic. Whatever is refused as a whole is a KafkaError; then it is to be closed, and another to be made."""
+    """A member of a share group that reads one topic.
+
+    A request that is refused as a whole raises KafkaError. Then the member must be closed, and a new one made.
+    """
 
     def __init__(self, bootstrap: str, group: str, topic: str, timeout_s: float = 60) -> None:
         self.client = client_of(bootstrap, timeout_s)
         self.group, self.topic, self.name = group, topic, str(uuid.uuid4())
         self.epoch, self.session, self.topic_id = 0, 0, b""
         self.partitions: frozenset[int] = frozenset()
-        """Those it is to fetch from."""
+        """The partitions that the member is assigned."""
         self._of_session: frozenset[int] = frozenset()
 
     def join(self, least: int = 1, timeout_s: float = 60) -> None:
-        """Wait until it has so many partitions at least. Raises TimeoutError."""
+        """Wait until the member has at least `least` partitions. Raises TimeoutError."""
         deadline_s = time.monotonic() + timeout_s
         while len(self.partitions) < least:
             if time.monotonic() > deadline_s:
@@ -81,7 +85,7 @@ class ShareMember:
             except KafkaError as error:
                 if error.code not in NOT_YET:
                     raise
-                # Apache Kafka makes the topic of offsets when somebody asks for a coordinator first.
+                # Apache Kafka creates the offsets topic only after a client has looked for a coordinator.
                 self.client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=(self.group,)), 4)
             time.sleep(PAUSE_S)
 
@@ -107,10 +111,10 @@ class ShareMember:
     def fetch(
         self, said: Said, max_records: int, *, is_limit: bool = False, max_wait_ms: int = 500
     ) -> tuple[list[Acquired], dict[int, int]]:
-        """Acknowledge what is said, and acquire more; batches are whole unless `max_records` is a limit.
+        """Send acknowledgements, and acquire more records; batches are whole unless `max_records` is a limit.
 
         Returns:
-            What has been acquired, and the errors of the acknowledgements by partition.
+            The acquired records, and the errors of the acknowledgements by partition.
         """
         wanted = {*said, *(self.partitions - self._of_session)}
         gone = self._of_session - self.partitions
@@ -159,7 +163,7 @@ class ShareMember:
         return found, refused
 
     def acknowledge(self, said: Said, *, is_renewal: bool = False) -> dict[int, int]:
-        """Without a fetch. Returns the errors by partition: nothing of such a partition was taken."""
+        """Acknowledge without a fetch. Returns the errors by partition: the broker has refused all of such a partition."""
         rows = tuple(
             acknowledging.AcknowledgePartition(
                 partition_index=number,
@@ -192,12 +196,12 @@ class ShareMember:
         }
 
     def leave(self) -> None:
-        """Say so, and close."""
+        """Leave the group, and close."""
         try:
             self.beat(LEAVES)
         finally:
             self.close()
 
     def close(self) -> None:
-        """Without a word: what it holds is free again when the broker sees that the connection is gone."""
+        """Close without leaving: the member's records are released when the broker sees the closed connection."""
         self.client.close()

@@ -38,7 +38,7 @@ def create_topic(
 ) -> None:
     """Create a topic with `configs` and `more` of them, and wait for the broker's answer; config names with `_` for `.`."""
     config = {name.replace("_", "."): value for name, value in {**configs, **more}.items()}
-    client = admin(bootstrap)  # kept: its answers never come once it is collected
+    client = admin(bootstrap)  # kept: a collected client never delivers its answers
     for done in client.create_topics([NewTopic(topic, partitions, replicas, config=config)]).values():
         done.result(30)
 
@@ -70,7 +70,7 @@ def produce_all(bootstrap: str, topic: str, records: Iterable[Mapping[str, Any]]
 def read_partitions(
     bootstrap: str, partitions: list[tuple[str, int]], *, isolation: str = "read_uncommitted", timeout_s: float = 60.0
 ) -> dict[tuple[str, int], list[ReadRecord]]:
-    """Every record of each partition from its beginning to its end, as librdkafka delivers them."""
+    """Return every record of each partition from its beginning to its end, as librdkafka delivers them."""
     found: dict[tuple[str, int], list[ReadRecord]] = {tp: [] for tp in partitions}
     for message in read_messages(bootstrap, partitions, isolation=isolation, timeout_s=timeout_s):
         headers = tuple((name, value) for name, value in message.headers() or ())
@@ -82,10 +82,10 @@ def read_partitions(
 def read_messages(
     bootstrap: str, partitions: list[tuple[str, int]], *, isolation: str = "read_uncommitted", timeout_s: float = 60.0
 ) -> Iterator[Message]:
-    """The client's own message objects of all partitions, until each partition's end was reached.
+    """Yield the client's own message objects of all partitions, until each partition's end was reached.
 
     Raises:
-        TimeoutError: nothing came for `timeout_s` and some end was not reached.
+        TimeoutError: No message arrived for `timeout_s` and some end was not reached.
     """
     consumer = Consumer(
         {
@@ -95,7 +95,7 @@ def read_messages(
             "enable.partition.eof": True,
             "isolation.level": isolation,
             "check.crcs": True,
-            "fetch.wait.max.ms": 10,  # the end is told by a fetch that found nothing
+            "fetch.wait.max.ms": 10,  # a fetch without records reports the end
             "fetch.message.max.bytes": 10_000_000,
             "queued.max.messages.kbytes": 100_000,
         }
@@ -123,7 +123,7 @@ def read_messages(
 
 
 def watermarks(bootstrap: str, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-    """(topic, partition) -> log start offset and high watermark."""
+    """Return (topic, partition) -> log start offset and high watermark."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "compat-read", "enable.auto.commit": False})
     try:
         return {tp: consumer.get_watermark_offsets(TopicPartition(*tp), 30) for tp in partitions}

@@ -10,7 +10,7 @@ RECORDS_A_BATCH = 160
 LZ4 = 3
 
 OnBatch = Callable[[list[int], bytes, int], None]
-"""Is told of a batch's keys, of the value of all its records (empty for tombstones), and of its bytes."""
+"""A callback with a batch's keys, the value of all its records (empty for tombstones), and its size in bytes."""
 
 
 def make_batches(
@@ -22,11 +22,11 @@ def make_batches(
     lz4_in: int = 0,
     on_batch: OnBatch = lambda _keys, _value, _bytes: None,
 ) -> Iterator[bytearray]:
-    """About `size_bytes` of them.
+    """Yield batches of about `size_bytes` in all.
 
     Args:
         key_of: The key of a record, by its offset.
-        tombstones_in, lz4_in: Of so many batches one is all tombstones, or compressed; 0: none.
+        tombstones_in, lz4_in: One batch in this number has only tombstones, or is compressed; 0 for none.
     """
     rng = random.Random(1)
     with_value = [_head(index, value_bytes) for index in range(RECORDS_A_BATCH)]
@@ -59,7 +59,7 @@ def make_batches(
 
 
 def _head(index: int, value_bytes: int | None) -> bytes:
-    """A record up to its key of 16 bytes."""
+    """Return a record up to its key of 16 bytes."""
     rest = b"\0\0" + varint(index) + varint(16)
     value = b"\1" if value_bytes is None else varint(value_bytes) + bytes(value_bytes)
     return varint(len(rest) + 16 + len(value) + 1) + rest

@@ -21,7 +21,7 @@ def write_big_log(
     records_a_batch: int,
     segment_bytes: int,
 ) -> None:
-    """Write batches of so many records each, one after the other from offset 0, and an empty active segment behind them.
+    """Write batches of `records_a_batch` records each, one after the other from offset 0, and then an empty active segment.
 
     The timestamp of a batch's last record is its first offset and 1 000, in ms.
     """
@@ -53,7 +53,7 @@ def _seal(segment: LogSegment | None) -> None:
 
 
 def linked_copy(data_dir: Path, copy: Path) -> None:
-    """A copy whose segment files share their bytes with the original's: for whoever replaces files, and changes none."""
+    """Copy a directory with hard links to its segment files: for a caller that replaces files, and changes none in place."""
     for path in data_dir.rglob("*"):
         target = copy / path.relative_to(data_dir)
         if path.is_dir():

@@ -35,7 +35,7 @@ class BatchHeader:
 
 
 def batch_headers(log_file: Path) -> Iterator[BatchHeader]:
-    """Headers of the whole batches of a segment; stops at a torn tail."""
+    """Yield the headers of a segment's whole batches, up to a torn tail."""
     data = log_file.read_bytes()
     position = 0
     while position + HEADER.size <= len(data):
@@ -50,7 +50,7 @@ def batch_headers(log_file: Path) -> Iterator[BatchHeader]:
 
 
 def segments(partition_dir: Path) -> list[Path]:
-    """The `.log` files in offset order; the last one is the active segment."""
+    """Return the `.log` files in offset order; the last one is the active segment."""
     return sorted(partition_dir.glob("*.log"))
 
 
@@ -59,7 +59,7 @@ def base_offset(segment: Path) -> int:
 
 
 def read_checkpoint(path: Path) -> dict[tuple[str, int], int]:
-    """An offset checkpoint file: version 0, entry count, then `topic partition offset` lines. Missing file: empty."""
+    """Return an offset checkpoint file: version 0, entry count, then `topic partition offset` lines. Missing file: empty."""
     if not path.exists():
         return {}
     entries = {}
@@ -70,15 +70,15 @@ def read_checkpoint(path: Path) -> dict[tuple[str, int], int]:
 
 
 def cleaner_checkpoint(data_dir: Path, topic: str, partition: int = 0) -> int | None:
-    """First dirty offset as the cleaner last wrote it down."""
+    """Return first dirty offset as the cleaner last wrote it down."""
     return read_checkpoint(data_dir / "cleaner-offset-checkpoint").get((topic, partition))
 
 
 def index_faults(partition_dir: Path) -> list[str]:
-    """Entries of `.index` and `.timeindex` that do not describe the `.log` beside them; empty is good.
+    """Return the wrong entries of `.index` and `.timeindex`, compared with the `.log`; empty if all are correct.
 
-    An offset entry must name a batch's start and an offset that this batch holds, ascending. A time entry must be
-    ascending, and no batch up to its offset may be newer than it says.
+    An offset entry must name a batch's start and an offset in this batch, ascending. A time entry must be
+    ascending, and no batch up to its offset may be newer than its time.
     """
     faults = []
     for log_file in segments(partition_dir):
@@ -114,7 +114,7 @@ def _time_faults(name: str, base: int, headers: list[BatchHeader], times: list[t
 
 
 def entries(path: Path, layout: str) -> list[tuple[int, ...]]:
-    """The entries of an index file, without the zeros that a preallocated file ends with."""
+    """Return the entries of an index file, without the zeros that a preallocated file ends with."""
     if not path.exists():
         return []
     data = path.read_bytes()
@@ -126,5 +126,5 @@ def entries(path: Path, layout: str) -> list[tuple[int, ...]]:
 
 
 def work_files(partition_dir: Path) -> list[str]:
-    """Names of files that a clean pass or its swap has not finished with."""
+    """Return names of files that a clean pass or its swap has not finished with."""
     return [path.name for path in partition_dir.iterdir() if path.suffix in (".cleaned", ".swap")]

@@ -1,11 +1,11 @@
-"""The wheels that `make release` left in dist/, each where it can run on this machine.
+"""The wheels that `make release` left in dist/, each tested where it can run on this machine.
 
 - Every Python from 3.11 on that is on the path, or is given by `--python`: one wheel for all of them.
-- aarch64 with glibc: Debian's Python under qemu's emulation of a user's program. Wants qemu-aarch64-static and mmdebstrap (Debian's
+- aarch64 with glibc: Debian's Python under qemu's user-mode emulation. Needs qemu-aarch64-static and mmdebstrap (Debian's
   packages qemu-user-static, mmdebstrap), and Debian's archive.
-- x86_64 with musl: a Python built against musl, whose path MUSL_PYTHON has.
-- macOS: nothing of it runs here. What is seen is that pip finds a wheel for it, and for all that it brings along.
-- aarch64 with musl: not even that, as lz4 has no wheel for musl, and pip finds all or nothing for a machine that it is not on.
+- x86_64 with musl: a Python built against musl, whose path is in MUSL_PYTHON.
+- macOS: cannot run here. The suite checks that pip finds a wheel for it, and for all dependencies.
+- aarch64 with musl: not checked at all, as lz4 has no wheel for musl, and pip finds all or nothing for a foreign machine.
 """
 
 import os
@@ -27,7 +27,7 @@ DEBIAN = "bookworm"
 
 @dataclass(frozen=True)
 class Platform:
-    """A platform as pip names it, and the Python that it is asked for."""
+    """A platform with pip's names of it, and its Python version."""
 
     name: str
     tags: tuple[str, ...]
@@ -77,7 +77,7 @@ def emulated(suite: Suite, pip_python: Path, dist: Path, folder: Path) -> None:
         return
     system = folder / "arm64"
     packages = "--include=python3.11,libpython3.11-stdlib,libstdc++6"
-    # Extracted and not set up: nothing of it has to run for that.
+    # Extracted and not set up: that needs none of its programs to run.
     setup = [mmdebstrap, "--variant=extract", "--arch=arm64", "--skip=check/qemu", packages, DEBIAN, system]
     done = run(list(map(str, setup)), folder)
     if done.returncode:
@@ -89,7 +89,7 @@ def emulated(suite: Suite, pip_python: Path, dist: Path, folder: Path) -> None:
 
 
 def musl(suite: Suite, pip_python: Path, dist: Path, folder: Path) -> None:
-    """pip installs it as that Python: of lz4 there is no wheel for musl, and it is compiled (`CC` says by what)."""
+    """Install the wheel with pip for that Python. lz4 has no wheel for musl, so it is compiled (`CC` names the compiler)."""
     python = os.environ.get(MUSL_PYTHON)
     if python is None:
         suite.skip(MUSL, f"needs {MUSL_PYTHON}, the path of a Python built against musl")
@@ -103,7 +103,7 @@ def musl(suite: Suite, pip_python: Path, dist: Path, folder: Path) -> None:
 
 
 def found(suite: Suite, platform: Platform, pip_python: Path, dist: Path, folder: Path) -> Path | None:
-    """Everything that pip installs for a platform, in a folder of its own; None if it does not find all of it."""
+    """Return the folder with everything that pip installs for a platform; None if pip does not find all of it."""
     site = folder / f"site-{platform.tags[0]}"
     tags = [part for tag in platform.tags for part in ("--platform", tag)]
     where: list[str | Path] = ["--find-links", dist, "--only-binary", ":all:", "--target", site]

@@ -1,5 +1,5 @@
-# Takes the place of aiokafka's tests/conftest.py, which is beside it under another name: the same fixtures, but a broker
-# that runs already (COMPAT_BROKER, with TLS at COMPAT_TLS, with SASL at COMPAT_SASL) instead of a container, certificates of
+# A replacement of aiokafka's tests/conftest.py, which is next to it under another name: the same fixtures, but a broker that is
+# already running (COMPAT_BROKER, with TLS at COMPAT_TLS, with SASL at COMPAT_SASL) instead of a container, certificates of
 # COMPAT_CERTIFICATES, no Kerberos.
 import os
 import pathlib

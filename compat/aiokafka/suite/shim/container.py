@@ -1,5 +1,5 @@
-# Stands in for the container that aiokafka's tests run commands in: kafka-acls.sh and kafka-configs.sh, carried out by
-# librdkafka's admin client at the broker that runs already. kafka_acls.py is compat/support/clients/kafka_acls.py.
+# A replacement of the container in which aiokafka's tests run kafka-acls.sh and kafka-configs.sh: librdkafka's admin client
+# carries them out at the broker that is already running. kafka_acls.py is compat/support/clients/kafka_acls.py.
 import argparse
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""A table whose rows live in a compacted topic: the newest value of each key, and nothing for a key that was deleted."""
+"""A table whose rows are in a compacted topic: the newest value of each key, and no row for a deleted key."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Callable
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 QUICK = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100}
-"""For a broker next door: nobody has to be spared."""
+"""Short waits, as the broker is on this machine and needs no protection."""
 PARTITION = 0
 TIMEOUT_S = 20.0
 IDLE_S = 0.5
-"""A log may end in a gap, where records were compacted away. librdkafka reports no end there, so silence is the end, too."""
+"""A log may end in a gap where records were compacted away.
+
+librdkafka reports no end there, so silence also counts as the end.
+"""
 
 
 class Table:
@@ -32,7 +35,7 @@ class Table:
         self.put_all([(key, value)])
 
     def delete(self, key: str) -> None:
-        """Delete a row; its tombstone tells other readers."""
+        """Delete a row; its tombstone informs other readers."""
         self.put(key, None)
 
     def put_all(self, rows: list[tuple[str, str | None]]) -> None:
@@ -51,7 +54,7 @@ class Table:
             raise KafkaException(errors[0])
 
     def rows(self) -> dict[str, str]:
-        """The table as it is now."""
+        """Return the table as it is now."""
         found: dict[str, str] = {}
 
         def apply(message: Message) -> None:
@@ -65,7 +68,7 @@ class Table:
         return found
 
     def history(self) -> list[tuple[str, str | None]]:
-        """All records that are left in the log."""
+        """Return all records that are left in the log."""
         found: list[tuple[str, str | None]] = []
 
         def note(message: Message) -> None:
@@ -92,7 +95,7 @@ class Table:
         try:
             consumer.list_topics(
                 self._topic, TIMEOUT_S
-            )  # or half a second goes by before it asks who leads the partition
+            )  # or half a second passes before it looks for the partition's leader
             consumer.assign([TopicPartition(self._topic, PARTITION, OFFSET_BEGINNING)])
             wait_s = TIMEOUT_S
             while True:

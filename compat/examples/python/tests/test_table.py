@@ -1,4 +1,4 @@
-"""Ten tests of a table in a compacted topic. The same ten, in the same order, are in the other languages beside us."""
+"""Ten tests of a table in a compacted topic. The other languages have the same ten, in the same order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def table(kafka_bootstrap: str, kafka_topic: str) -> Table:
 
 
 def values(count: int, keys: int) -> list[tuple[str, str | None]]:
-    """`count` rows over so many keys, one after the other."""
+    """Return `count` rows over `keys` keys, one after the other."""
     return [(f"key {number % keys}", f"value {number}") for number in range(count)]
 
 

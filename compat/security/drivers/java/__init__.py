@@ -1,4 +1,4 @@
-"""How the Java driver is started: one source file, which `java` compiles as it starts."""
+"""The start of the Java driver: one source file, which `java` compiles as it starts."""
 
 import shutil
 from pathlib import Path
@@ -10,10 +10,10 @@ SOURCE = Path(__file__).with_name("Driver.java")
 
 
 def command() -> list[str]:
-    """The command line. NotRunError without a JDK."""
+    """Return the command line. NotRunError without a JDK."""
     if not SOURCE.exists() or not shutil.which("javac"):
         raise NotRunError("a JDK, and Maven once")
     logging = f"-Dlog4j2.configurationFile={LOG4J}"
-    # It runs for a minute: what is compiled thoroughly does not pay, and the driver is compiled at each start.
+    # It runs for a minute: thorough compilation does not pay, and the driver is compiled at each start.
     brisk = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     return ["java", "-Xmx256m", *brisk, "-Djava.awt.headless=true", logging, "-cp", f"{jars()}/*", str(SOURCE)]

@@ -1,4 +1,4 @@
-"""Stands in for trivup, which the tests import to start Apache Kafka's own processes: names a listener with SASL that runs."""
+"""A replacement of trivup, with which the tests start Apache Kafka's own processes: names a SASL listener that already runs."""
 
 import os
 
