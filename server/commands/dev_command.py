@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
 
 def hello(data: str, temporary: str | None, lives: Lives, secured: Secured | None) -> str:
     """What to paste. Passwords are not in it, but in a file that goes at the end."""
-    address, admin = lives.nodes[0].listeners[0].address, str(lives.admin_address)
+    address, admin = lives.nodes[0].listeners[0].client_address, str(lives.admin_address)
     exports = ""
     if address != LISTENER:
         exports += f"    export {BOOTSTRAP}={address}\n"
@@ -158,7 +158,7 @@ def hello(data: str, temporary: str | None, lives: Lives, secured: Secured | Non
             file.writelines(f"{name}={properties_text(value)}\n" for name, value in properties.items())
         exports += f"    export {COMMAND_CONFIG}={path}\n"
     return HELLO.format(
-        bootstrap=lives.bootstrap,
+        bootstrap=",".join(node.listeners[0].client_address for node in lives.nodes),
         address=address,
         admin=admin,
         data=data,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...storage.topics.config import ConfigError
+from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ...storage.topics.options import Option
 from .broker_config import NO_TEXTS, BrokerConfig, ConfigSource, Texts
 from .emulation import release_of
@@ -268,6 +268,8 @@ def warnings_of(texts: Mapping[str, str], *, names_the_nearest: bool = False) ->
 def _nearest(name: str) -> list[str]:
     from difflib import get_close_matches  # No start shall wait for it.
 
+    if name in TOPIC_OPTIONS:
+        return [option.name for option in TOPIC_OPTIONS[name].synonyms[:1]]
     return get_close_matches(name, BROKER_OPTIONS, 1, _LIKE)
 
 

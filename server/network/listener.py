@@ -231,6 +231,13 @@ class Listener:
         """HOST:PORT to connect to."""
         return with_port(self.host or LOCALHOST, self.port)
 
+    @property
+    def client_address(self) -> str:
+        """HOST:PORT for clients: the advertised address, if this listens on all addresses of the machine by name."""
+        if self.host in (ANY_IPV4[1], ANY_IPV6[1]):
+            return with_port(self.advertised_host, self.advertised_port)
+        return self.address
+
     def pause(self) -> None:
         """Stop listening, but keep the port reserved, so that `bind` finds it free.
 

@@ -77,6 +77,10 @@ def split(known: dict[str, argparse.Action], words: Iterable[str], parser: Parse
     return options, rest
 
 
+_OTHER_ADDRESS = {"--admin": "--bootstrap", "--bootstrap": "--admin"}
+"""The two addresses of a broker, of which a command has one."""
+
+
 def taken(known: dict[str, argparse.Action], word: str, left: list[str], parser: Parser) -> str:
     """The option `word` as one word with its value, which is taken off `left` if it is the next."""
     name, equals, _ = word.partition("=")
@@ -84,7 +88,9 @@ def taken(known: dict[str, argparse.Action], word: str, left: list[str], parser:
         name, equals = word[:2], word[2:]
     action = known.get(name)
     if action is None:
-        parser.error(f"unknown option {name}{did_you_mean(name, list(known))}")
+        other = _OTHER_ADDRESS.get(name)
+        hint = f"; use {other} for this command" if other in known else did_you_mean(name, list(known))
+        parser.error(f"unknown option {name}{hint}")
     if equals or not takes_value(action) or not left or left[0] in known:
         return word
     return f"{name}={left.pop(0)}"

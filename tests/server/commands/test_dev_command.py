@@ -59,6 +59,13 @@ def test_it_says_ready_first_and_what_to_paste_and_leaves_nothing() -> None:
     assert not Path(directory[1]).exists()
 
 
+def test_on_all_addresses_it_prints_the_one_that_it_advertises() -> None:
+    advertised = "advertised.listeners=PLAINTEXT://broker.example:19092"
+    with dev("--listener", "0.0.0.0:0", "--override", advertised, "--admin", "0") as (_, text):
+        assert re.search(r"Kafka clients +broker\.example:19092\n", text)
+        assert "    export OTTLA_BOOTSTRAP=broker.example:19092\n" in text
+
+
 def test_with_users_clients_log_in_and_no_password_is_printed() -> None:
     with dev(*FREE, "--user", "alice:top:secret", "--user", "bob:other:SCRAM-SHA-512") as (_, text):
         exports = dict(re.findall(r"^    export (\w+)=(\S+)$", text, re.MULTILINE))

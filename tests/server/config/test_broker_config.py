@@ -466,9 +466,11 @@ def test_the_name_of_an_unknown_option_is_told_of_by_its_beginning() -> None:
 
 
 def test_a_slip_of_the_pen_at_a_start_is_told_of_with_the_nearest_name() -> None:
-    assert static_config(overrides={"log.cleaner.enabel": "true", "confluent.metrics.enable": "true"}).warnings == (
+    overrides = {"log.cleaner.enabel": "true", "confluent.metrics.enable": "true", "flush.messages": "1"}
+    assert static_config(overrides=overrides).warnings == (
         "log.cleaner.enabel: unknown option, ignored; did you mean log.cleaner.enable?",
         "confluent.metrics.enable: unknown option, ignored",
+        "flush.messages: unknown option, ignored; did you mean log.flush.interval.messages?",
     )
 
 

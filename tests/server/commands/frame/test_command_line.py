@@ -135,6 +135,8 @@ WRONG = {
     "topics 7": "ottla topics: action '7' not found; choose from: list, describe",
     "topics list --bootsrap h:1": "ottla topics list: unknown option --bootsrap; did you mean --bootstrap?",
     "topics list --boot h:1": "ottla topics list: unknown option --boot; did you mean --bootstrap?",
+    "topics list --admin h:1": "ottla topics list: unknown option --admin; use --bootstrap for this command",
+    "compact t --bootstrap h:1": "ottla compact: unknown option --bootstrap; use --admin for this command",
     "topics --partitions 3 list": "ottla topics list: unknown option --partitions",
     "topics list -x": "ottla topics list: unknown option -x",
     "topics list --bootstrap": "ottla topics list: argument --bootstrap: expected one argument",
