@@ -1,4 +1,4 @@
-"""Questions and jobs in pieces, so that others come in between: generators that end with what they have found."""
+"""Long work in pieces, so that other work can run in between: generators that return their result."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TypeAlias, TypeVar
 Result = TypeVar("Result")
 
 Steps: TypeAlias = Generator[None, None, Result]
-"""A job that comes to a result."""
+"""Long work that returns a result."""
 
 A_PIECE = 100
-"""Things of which each takes some microseconds, that are gone through in one piece. Few of them make no piece of their own."""
+"""Number of items, each of which takes some microseconds, in one piece. A rest of a few needs no piece of its own."""
 
 
 def to_the_end(steps: Steps[Result]) -> Result:
-    """Do all pieces at once, where they are known to be few, or nobody waits."""
+    """Run all pieces in one go, if they are few or no other work waits, and return the result."""
     while True:
         try:
             next(steps)

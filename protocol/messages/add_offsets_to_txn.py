@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (key 25, versions 0–4): put a group's committed offsets into a producer's transaction (KIP-98).
 
-2 brings PRODUCER_FENCED (KIP-588), 3 flexible encoding, 4 TRANSACTION_ABORTABLE (KIP-890).
+2 adds PRODUCER_FENCED (KIP-588), 3 flexible encoding, 4 TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """AlterClientQuotas (key 49, versions 0–1): set or remove quotas of users, client ids and addresses (KIP-546).
 
-1 brings flexible encoding. An entity name of null is the default of its type.
+1 adds flexible encoding. An entity name of null is the default of its type.
 """
 
 from dataclasses import dataclass

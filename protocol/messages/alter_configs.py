@@ -1,6 +1,6 @@
 """AlterConfigs (key 33, versions 0–2): replace all configs of a resource (KIP-133); IncrementalAlterConfigs superseded it.
 
-2 brings flexible encoding.
+2 adds flexible encoding.
 """
 
 from dataclasses import dataclass

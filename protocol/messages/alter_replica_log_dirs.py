@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (key 34, versions 1-2): replicas of a broker move to other data directories of it (KIP-113).
 
-2 brings flexible encoding.
+2 adds flexible encoding.
 """
 
 from dataclasses import dataclass

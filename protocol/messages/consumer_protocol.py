@@ -2,7 +2,7 @@
 
 The broker passes them on unread, except to learn which topics a group subscribes to. Each blob starts with an int16
 version; a reader takes a higher version than it knows as its highest one (later versions only add fields).
-1 brings the partitions owned so far (KIP-429), 2 the generation they are from, 3 the member's rack (KIP-881).
+1 adds the partitions owned so far (KIP-429), 2 the generation they are from, 3 the member's rack (KIP-881).
 """
 
 from dataclasses import dataclass

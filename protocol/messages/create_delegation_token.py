@@ -1,6 +1,6 @@
 """CreateDelegationToken (key 38, versions 1–3): a token that logs in in its owner's stead (KIP-48).
 
-2 brings flexible encoding, 3 tokens for another owner than who asks (KIP-373).
+2 adds flexible encoding, 3 tokens for another owner than who asks (KIP-373).
 """
 
 from dataclasses import dataclass

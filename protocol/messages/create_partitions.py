@@ -1,6 +1,6 @@
 """CreatePartitions (key 37, versions 0–3): raise the partition count of topics (KIP-195).
 
-2 brings flexible encoding, 3 THROTTLING_QUOTA_EXCEEDED (KIP-599).
+2 adds flexible encoding, 3 THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from dataclasses import dataclass

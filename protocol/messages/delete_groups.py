@@ -1,6 +1,6 @@
 """DeleteGroups (key 42, versions 0–2): remove empty consumer groups with their offsets (KIP-229).
 
-2 brings flexible encoding.
+2 adds flexible encoding.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """DeleteTopics (key 20, versions 1–6).
 
-4 brings flexible encoding, 5 error messages and THROTTLING_QUOTA_EXCEEDED (KIP-599), 6 deletion by topic id (KIP-516).
+4 adds flexible encoding, 5 error messages and THROTTLING_QUOTA_EXCEEDED (KIP-599), 6 deletion by topic id (KIP-516).
 """
 
 from dataclasses import dataclass

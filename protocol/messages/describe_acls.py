@@ -1,6 +1,6 @@
 """DescribeAcls (key 29, versions 1–3): the access control entries that a filter matches (KIP-140).
 
-1 brings patterns of names (KIP-290), 2 flexible encoding, 3 entries for users (KIP-373).
+1 adds patterns of names (KIP-290), 2 flexible encoding, 3 entries for users (KIP-373).
 """
 
 from dataclasses import dataclass

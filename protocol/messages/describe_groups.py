@@ -1,6 +1,6 @@
 """DescribeGroups (key 15, versions 0–6): state and members of classic groups.
 
-3 brings authorized operations (KIP-430), 4 static members (KIP-345), 5 flexible encoding, 6 GROUP_ID_NOT_FOUND with a
+3 adds authorized operations (KIP-430), 4 static members (KIP-345), 5 flexible encoding, 6 GROUP_ID_NOT_FOUND with a
 message for a group that does not exist (KIP-1043).
 """
 

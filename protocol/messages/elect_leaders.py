@@ -1,6 +1,6 @@
 """ElectLeaders (key 43, versions 0–2): the preferred replica, or any live one, becomes leader (KIP-183, KIP-460).
 
-1 brings unclean elections, 2 flexible encoding. Null partitions are all there are.
+1 adds unclean elections, 2 flexible encoding. Null partitions are all there are.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """EndTxn (key 26, versions 0–5): commit or abort a producer's transaction (KIP-98).
 
-2 brings PRODUCER_FENCED (KIP-588), 3 flexible encoding, 4 TRANSACTION_ABORTABLE, 5 a new epoch for the producer at every
+2 adds PRODUCER_FENCED (KIP-588), 3 flexible encoding, 4 TRANSACTION_ABORTABLE, 5 a new epoch for the producer at every
 end (KIP-890).
 """
 

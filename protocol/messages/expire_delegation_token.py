@@ -1,6 +1,6 @@
 """ExpireDelegationToken (key 40, versions 1–2): let a delegation token expire earlier, or at once (KIP-48).
 
-2 brings flexible encoding.
+2 adds flexible encoding.
 """
 
 from dataclasses import dataclass

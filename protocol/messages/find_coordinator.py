@@ -1,7 +1,7 @@
 """FindCoordinator (key 10, versions 0–6): the broker that coordinates a group (key type 0), a transactional id (1) or a
 share group's partition (2).
 
-1 brings the key type (KIP-98), 3 flexible encoding, 4 several keys at once (KIP-699), 5 TRANSACTION_ABORTABLE
+1 adds the key type (KIP-98), 3 flexible encoding, 4 several keys at once (KIP-699), 5 TRANSACTION_ABORTABLE
 (KIP-890), 6 share groups (KIP-932).
 """
 

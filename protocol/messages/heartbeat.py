@@ -1,6 +1,6 @@
 """Heartbeat (key 12, versions 0–4): a member of a classic group is alive.
 
-3 brings static members (KIP-345), 4 flexible encoding.
+3 adds static members (KIP-345), 4 flexible encoding.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (key 44, versions 0–1): set (0), delete (1), append to (2) or subtract from (3) single configs
 (KIP-339).
 
-1 brings flexible encoding.
+1 adds flexible encoding.
 """
 
 from dataclasses import dataclass

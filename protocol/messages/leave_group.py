@@ -1,6 +1,6 @@
 """LeaveGroup (key 13, versions 0–5): members leave a classic group.
 
-3 takes several members and static ones (KIP-345), 4 brings flexible encoding, 5 the member's reason (KIP-800).
+3 takes several members and static ones (KIP-345), 4 adds flexible encoding, 5 the member's reason (KIP-800).
 """
 
 from dataclasses import dataclass

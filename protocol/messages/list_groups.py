@@ -1,6 +1,6 @@
 """ListGroups (key 16, versions 0–5): the groups that this broker coordinates.
 
-3 brings flexible encoding, 4 group states and a filter by them (KIP-518), 5 group types likewise (KIP-848).
+3 adds flexible encoding, 4 group states and a filter by them (KIP-518), 5 group types and a filter by them (KIP-848).
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """ListTransactions (key 66, versions 0–2): the transactional ids that this broker coordinates (KIP-664).
 
-1 brings a filter by duration (KIP-994), 2 one by a pattern of the id (KIP-1152).
+1 adds a filter by duration (KIP-994), 2 one by a pattern of the id (KIP-1152).
 """
 
 from dataclasses import dataclass

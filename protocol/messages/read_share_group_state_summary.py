@@ -1,6 +1,6 @@
 """ReadShareGroupStateSummary (key 87, versions 0–1): where the state of share partitions begins; between brokers (KIP-932).
 
-1 brings the number of records whose delivery is complete (KIP-1226).
+1 adds the number of records whose delivery is complete (KIP-1226).
 """
 
 from dataclasses import dataclass

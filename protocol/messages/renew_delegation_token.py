@@ -1,6 +1,6 @@
 """RenewDelegationToken (key 39, versions 1–2): put off the expiry of a delegation token (KIP-48).
 
-2 brings flexible encoding.
+2 adds flexible encoding.
 """
 
 from dataclasses import dataclass

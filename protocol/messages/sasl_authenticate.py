@@ -1,6 +1,6 @@
 """SaslAuthenticate (key 36, versions 0–2): one token of a SASL mechanism, and the broker's answer to it (KIP-152).
 
-1 tells how long the session lasts (KIP-368), 2 brings flexible encoding.
+1 tells how long the session lasts (KIP-368), 2 adds flexible encoding.
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """SyncGroup (key 14, versions 0–5): the leader hands in the assignment, every member receives its part.
 
-3 brings static members (KIP-345), 4 flexible encoding, 5 protocol type and name as a cross-check (KIP-559).
+3 adds static members (KIP-345), 4 flexible encoding, 5 protocol type and name as a cross-check (KIP-559).
 """
 
 from dataclasses import dataclass

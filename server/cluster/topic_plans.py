@@ -1,7 +1,7 @@
-"""What may become of topics: everything that can be wrong with a wish is looked at here, and nothing is changed.
+"""Plans of topic changes: all checks of a request are here, and nothing is changed.
 
-Replicas of new partitions are placed as Apache Kafka's controller does it. Every node of the cluster counts, stopped ones too, but at
-least one replica of each partition must be alive to lead it. Leaders go round the racks, followers behind them in other racks as long
+Replicas of new partitions are placed as by Apache Kafka's controller. Every node of the cluster is used, stopped ones included, but at
+least one replica of each partition must be alive to lead it. Leaders rotate over the racks, and followers are in other racks as long
 as there are any (KIP-36).
 """
 

@@ -1,4 +1,4 @@
-"""What every coordinator stands on: topics, logs and appends, the options, the clock."""
+"""Dependencies of every coordinator: topics, logs and appends, the options, the clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..runtime.clock import Clock
 
 
 class Ground(NamedTuple):
-    """Of one broker."""
+    """Dependencies of the coordinators of one broker."""
 
     clock: Clock
     config: LiveConfig
@@ -23,4 +23,4 @@ class Ground(NamedTuple):
     logs: LogManager
     appends: Appends
     ensure_topic: Callable[[str], Awaitable[Topic]]
-    """The broker's own topic of this name, created if it is not there. Raises KafkaError."""
+    """Return the internal topic of this name, and create it if it does not exist. Raises KafkaError."""

@@ -64,7 +64,9 @@ Thing = TypeVar("Thing")
 
 
 class Tombstones(Generic[Thing]):
-    """Those of one round in one partition, in as many batches as it takes them in: what expires need not go all at once. A batch that is refused keeps its own things; the round goes on with the others.
+    """Tombstones of one round in one partition, in one or more batches: expiry and deletion need not be atomic.
+
+    If a batch is refused, its things stay in the tables, and the round continues with the others.
 
     Args:
         forget: Function that removes a thing from the tables; called once its tombstone is in the log.

@@ -341,7 +341,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         topics: Sequence[TopicCommit],
         now_ms: int,
     ) -> Steps[PreparedCommit]:
-        """What `commit` and `commit_in_transaction` take (`offset_commits.prepare`)."""
+        """Return the input of `commit` and `commit_in_transaction` (`offset_commits.prepare`)."""
         max_bytes = partial(self._store.max_batch_bytes, shard.partition)
         if isinstance(request, OffsetCommitRequest):
             return self._commits.prepare(request, topics, now_ms, max_bytes)

@@ -23,15 +23,15 @@ class ReconciledGroup(Generic[GroupMember, Target]):
     Attributes:
         epoch: Number that grows with every change of the target's inputs.
         assignment_epoch: The group epoch that `targets` were computed for, at `assignment_ms` (0: never).
-        metadata_hash: Of the topics that it needs, as they were when the epoch grew last.
-        targets: Member id -> what it should have.
-        sessions, waits: Member id -> when its silence, and its delay in what a rebalance asks of it, has lasted too long. Set by
-            `reconciled_protocol`, not in the log. Members of share groups have nothing to give up: nobody waits for them.
-        refresh_at_ms: From then on the next heartbeat looks at the topics again.
-        topics_known_to: The changes of topics that `refresh_at_ms` has heard of.
-        assigned_at_ms: When the target assignment was made; None: never. Like `refresh_at_ms` in elapsed time, set by `protocol`, and
-            not in the log, which has the wall time.
-        is_assigning: A job is at that.
+        metadata_hash: Hash of the group's topics, as they were when the epoch last grew.
+        targets: Member id -> the member's target.
+        sessions, waits: Member id -> deadline for its next heartbeat, and for a step that a rebalance requires. `reconciled_protocol`
+            sets them; they are not in the log. Members of share groups have nothing to give up, and so no `waits`.
+        refresh_at_ms: Time from which the next heartbeat looks up the topics again.
+        topics_known_to: Number of topic changes that `refresh_at_ms` takes into account.
+        assigned_at_ms: Time at which the target assignment was made; None: never. Like `refresh_at_ms` it is elapsed time and
+            set by `protocol`. It is not in the log, which has the wall time.
+        is_assigning: Whether a job is making a target assignment.
     """
 
     def __init__(self, group_id: str, partition: int) -> None:

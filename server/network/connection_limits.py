@@ -134,7 +134,7 @@ class Hosts:
         self._resolving = trio.CapacityLimiter(RESOLVED_AT_ONCE)
 
     async def addresses(self, names: Iterable[str | None]) -> dict[str, str]:
-        """Of those that are no address availablees themselves, and that are found in time."""
+        """Return the address of each name that is not itself an address and that is resolved in time."""
         found: dict[str, str] = {}
         time_slice = TimeSlice()
         distinct = await time_slice.once(names)

@@ -1,10 +1,10 @@
 """Appends that would block Trio's thread: worker threads do the slow work, and the connections wait.
 
-    what takes long                                   who does it
-    to look at all records of a batch                 one of `Appends.heavy_checks`
-    to write megabytes                                a thread of its data directory; other producers of the partition wait
-    to read what nobody has in memory after a start,  `threads.bring`
-    or to make the log on disk, before all others
+    slow work                                         done by
+    checking all records of a batch                   one of `Appends.heavy_checks`
+    writing megabytes                                 a thread of its data directory; other producers of the partition wait
+    reading data that a start leaves on disk only,    `threads.bring`
+    or making the log on disk, before all others
 
 After each of these the append starts again: other producers may have written during it.
 """

@@ -1,7 +1,7 @@
-"""Why rows of an answer were refused, in words, as long as these stay few.
+"""Error messages of the rows of a response, within a bound.
 
-A row that a request names with a few bytes may be refused in hundreds, and a request may name a million. The codes always say
-what is wrong; past these bounds they say it alone.
+A row of a few bytes in a request can cost hundreds of bytes of error message, and a request can have a million rows. Beyond the
+bounds here, rows have only their error code.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from ...protocol.errors import KafkaError
 from ...storage.produce.record_checks import RECORD_ERRORS_MAX, InvalidRecordError, RecordError
 
 REASONS_CHARS_MAX = 256 << 10
-"""In one answer."""
+"""Limit of one response."""
 
 
 class Reasons:
-    """Those of one answer."""
+    """Budget for the error messages of one response."""
 
     __slots__ = ("_left_chars", "_left_records")
 
@@ -23,7 +23,7 @@ class Reasons:
         self._left_records = RECORD_ERRORS_MAX
 
     def of(self, error: KafkaError) -> str | None:
-        """What to say of it beside its code."""
+        """Return the message that goes with the error code; None if the budget is used up."""
         self._left_chars -= len(error.message)
         return error.message if self._left_chars >= 0 else None
 

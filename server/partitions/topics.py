@@ -25,20 +25,20 @@ NAME_CHARS_SHOWN = 249
 
 @dataclass(slots=True)
 class Reassigning:
-    """What becomes of a partition's replicas (KIP-455), of which both of these are a part until it has become so.
+    """A reassignment of a partition that is in progress (KIP-455). Until it is complete, both lists belong to the replicas.
 
-    All replicas are one log, so nothing is copied. What is played is the time: a new replica is in step when the throttle
+    All replicas are one log, so nothing is copied. Only the time is emulated: a new replica is in sync when the throttle
     would have let the log's bytes through.
     """
 
     adding: tuple[int, ...]
     removing: tuple[int, ...]
     copied_bytes: dict[int, float]
-    """By node, of those of `adding` that are not in step yet: how much each has caught up."""
+    """Node id -> bytes that it has caught up, for the nodes of `adding` that are not in sync yet."""
 
     @property
     def lagging(self) -> Collection[int]:
-        """Those of `adding` that are not in step yet."""
+        """Nodes of `adding` that are not in sync yet."""
         return self.copied_bytes.keys()
 
 
@@ -232,22 +232,22 @@ def flat(name: str) -> str:
 
 
 class Watcher:
-    """Whoever keeps something that hangs on topics, told in the turn in which everybody sees the change.
+    """An observer of topics, called before any other task runs after the change.
 
-    What it need not know of it leaves as it is here. Nothing may raise.
+    A subclass overrides the methods that it needs. None of them may raise.
     """
 
     def leader_moved(self, partition: Partition) -> None:
         """Another node leads the partition, or none."""
 
     def topic_created(self, topic: Topic) -> None:
-        """There is a new topic."""
+        """A topic was created."""
 
     def topic_grew(self, topic: Topic) -> None:
         """A topic got more partitions."""
 
     def topic_deleted(self, topic: Topic) -> None:
-        """Nobody finds the topic any more; it still has its partitions."""
+        """The topic was removed from the table; it still has its partitions."""
 
     def lost(self, partition: Partition, now_ms: int) -> None:
-        """What was appended to a partition of the broker's own will never be on disk."""
+        """Records appended to a partition of an internal topic will never be on disk."""

@@ -36,7 +36,7 @@ class PartitionExplanation:
     eligible: bool
     """Whether the next round of the cleaner may clean it."""
     waits_for: Waits | None
-    """What it is waiting for, as a code; None if it is eligible."""
+    """Code of the reason why it is not eligible; None if it is."""
     sentence: str
     """Why it is or is not eligible."""
     eligible_at_ms: int | None

@@ -7,17 +7,17 @@ from typing import Self
 
 from ..config.broker_config import BrokerConfig
 
-# How soon markers are tried again that a partition did not take, because it has no leader or its disk refuses.
+# Time until a marker is tried again that could not be written, because the partition has no leader or its disk failed.
 MARKER_RETRY_MS = 500
-# How many markers are written before others get their turn: some milliseconds.
+# Number of markers that are written in one piece of work: some milliseconds.
 MARKERS_A_PIECE = 50
-# How many transactional ids are looked at, and forgotten, before others get their turn.
+# Number of transactional ids that are checked, and forgotten, in one piece of work.
 IDS_A_PIECE = 512
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """As they are when the broker starts."""
+    """Options of the transaction coordinator, as of the broker's start."""
 
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_max_timeout_ms: int
@@ -27,7 +27,7 @@ class TransactionSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
-        """What a broker with these options has its transactions coordinated by."""
+        """Take the coordinator's options from the broker's."""
         return cls(
             transaction_abort_timed_out_transaction_cleanup_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
             transaction_max_timeout_ms=config.transaction_max_timeout_ms,

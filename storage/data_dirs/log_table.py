@@ -71,7 +71,7 @@ def close_dir(data_dir: DataDir, logs: LogTable, now_ms: int, of_each: OfEach, n
         data_dir.checkpoint_high_watermarks(logs)
         if is_clean:
             data_dir.mark_clean(logs)
-    except Exception as error:  # noqa: BLE001 - the other directories are to be closed, and all to be given back
+    except Exception as error:  # noqa: BLE001 - the other directories must be closed, and all must be released
         note(f"cannot close data directory {data_dir.path}: {_text(error)}")
 
 

@@ -15,7 +15,7 @@ import resource
 KEPT_FOR_SHORT_WORK = 32
 KEPT_FOR_SEGMENTS = 2 * KEPT_FOR_SHORT_WORK
 _PART_AT_MOST = 8
-"""Of a small limit no more than this part of it is kept for short work, twice as much for segments."""
+"""If the limit is small, at most one in so many descriptors is reserved for short work, and twice that for segments."""
 
 
 def is_scarce(descriptor: int, kept: int) -> bool:

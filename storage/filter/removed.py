@@ -1,4 +1,4 @@
-"""What a pass took out: how many records, by reason, and of some which. The rules themselves are in `clean_rules`."""
+"""Records that a pass removed: counts by reason, and a list of some. The rules themselves are in `clean_rules`."""
 
 from __future__ import annotations
 

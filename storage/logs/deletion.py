@@ -81,25 +81,26 @@ class Deletion:
 class DeletedFiles:
     """Files of one log that were renamed to `.deleted`, until `file.delete.delay.ms` is over.
 
-    Whoever was reading them when they left the log has that long to come to an end. A start removes what is left of them. Times are elapsed ones. Removing them is the caller's, in any thread.
+    Readers that had opened them have that long to finish. A start removes the rest. Times are elapsed times. The caller removes the
+    files, in any thread.
     """
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self.waiting: list[tuple[int, Iterable[str]]] = []
-        """(due at, paths, to be taken once). Whoever has thousands of logs looks at this first, which is no call."""
+        """Pairs (due at, paths; each can be iterated once). Jobs over thousands of logs check this first, without a call."""
 
     def add(self, bases: Sequence[int], snapshot_bases: Sequence[int], due_ms: int) -> None:
-        """The files of segments with these base offsets, and producer snapshots at others, are to go at `due_ms`."""
+        """Have the files of segments with these base offsets, and producer snapshots at others, removed at `due_ms`."""
         if bases:
             self.waiting.append((due_ms, self._paths(bases, snapshot_bases)))
 
     def put_off(self, due_ms: int, path: str) -> None:
-        """Have one be due at `due_ms` that could not be removed."""
+        """Try a file again at `due_ms` that could not be removed."""
         self.waiting.append((due_ms, [path]))
 
     def take_due(self, elapsed_ms: int) -> Iterator[str]:
-        """The paths of those whose time has come, which are the caller's then."""
+        """Return the paths of the files that are due; the caller removes them."""
         due = [deleted for due_ms, deleted in self.waiting if due_ms <= elapsed_ms]
         if due:
             self.waiting = [entry for entry in self.waiting if entry[0] > elapsed_ms]

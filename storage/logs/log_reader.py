@@ -33,7 +33,10 @@ from .segments import SegmentList
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset, and the place of the batch that holds or follows it: what bytes between two offsets are counted with. Holds until that segment is cut or replaced."""
+    """An offset, and the place of the batch that holds or follows it, to count the bytes between two offsets.
+
+    It is valid until that segment is cut or replaced.
+    """
 
     offset: int
     segment_base_offset: int
@@ -42,14 +45,14 @@ class LogOffsetMetadata(NamedTuple):
 
 
 class FetchedRecords(NamedTuple):
-    """What a read found."""
+    """Result of a read."""
 
     records: FileSlice
     """Whole batches."""
     offered_bytes: int
-    """With the part of a further batch up to the limit: what Apache Kafka gives, and counts against every limit."""
+    """Size including the part of one more batch up to the limit. Apache Kafka returns that part, and counts it in every limit."""
     start: LogOffsetMetadata
-    """Where the offset lies that was asked for."""
+    """Place of the requested offset."""
 
 
 class FoundOffset(NamedTuple):

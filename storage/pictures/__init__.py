@@ -1,4 +1,4 @@
-"""What a log looks like, and a pass over it: as data, and drawn from that as SVG and as text.
+"""Pictures of a log and of a pass over it: as data, as SVG and as text.
 
 Read in this order: `log_picture` (the data, all of it), `taking` (a log's, from what is in memory), `contents` (survivors and gaps,
 from its files), `passes` (before and after of a pass, done or tried), `scale` (where things stand in a drawing), `log_svg`,

@@ -1,4 +1,4 @@
-"""What an append is checked for, and what is known of producers and their transactions.
+"""Checks of an append, and the state of producers and their transactions.
 
 `validation` with `record_checks` (the batch), `producers` with `producer_state` and `verifications` (its sequence),
 `producer_snapshots`, `txn_markers`.

@@ -1,5 +1,5 @@
-"""What topics are configured with, and the catalog that says which there are.
+"""Options of topics, and the catalog of all topics.
 
-`options` (what an option is), `config` (those of topics); `catalog` with `catalog_file` and `entries` (of its sections);
+`options` (the type of an option), `config` (options of topics); `catalog` with `catalog_file` and `entries` (its sections);
 `cluster_metadata` (Apache Kafka's, with `client_records`).
 """

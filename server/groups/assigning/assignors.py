@@ -128,14 +128,15 @@ Assignable = Mapping[bytes, Collection[int]]
 
 
 def simple_assignor(spec: GroupSpec, assignable: Assignable) -> Steps[dict[str, Assignment]]:
-    """Give every member of a share group something, and every partition to somebody.
+    """Assign partitions to the members of a share group: no member and no partition is left out (`simple`, KIP-932).
 
-    Members may share partitions. Where there are fewer partitions than members each partition has as many members as it takes, and all
-    equally many or fewer; where there are more, each has one. How many partitions a member gets is as in Apache Kafka; which ones
-    differs, as Kafka breaks ties by the order of its hash tables. What a member had it keeps, as far as the numbers allow it.
+    Members may share partitions. With fewer partitions than members, each partition has as many members as needed, up to the same
+    maximum for all; with more partitions, each has one member. The number of partitions per member is as in Apache Kafka. The
+    partitions themselves differ: Kafka breaks ties by the order of its hash tables. A member keeps the partitions that it had, if
+    its number allows it.
 
-    Where members subscribe to different topics each topic is shared out for itself among its subscribers, so who subscribes to a
-    topic gets a part of it.
+    If members subscribe to different topics, each topic is divided separately among its subscribers, so each subscriber gets a
+    part of it.
 
     Args:
         assignable: Topic id -> the partitions that may be assigned.

@@ -11,26 +11,26 @@ from ...coordination.jobs import A_PIECE, Steps
 
 
 class TopicView(Protocol):
-    """The topics as they are at this moment; internal ones are there too. `server/groups/service` has the real one."""
+    """View of the broker's present topics, internal ones included. `server/groups/service` implements it."""
 
     def names(self) -> Iterable[str]: ...
 
     def id_of(self, name: str) -> bytes | None:
-        """The topic's id; None if there is no such topic."""
+        """Return the topic's id; None if the topic does not exist."""
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The topic's name; None if there is no such topic."""
+        """Return the topic's name; None if the topic does not exist."""
 
     def partition_count(self, topic_id: bytes) -> int:
-        """0 if there is no such topic."""
+        """Return the number of partitions; 0 if the topic does not exist."""
 
     def racks(self, topic_id: bytes) -> Sequence[Sequence[str]]:
-        """For each partition the racks of the nodes that hold it, in the order of the replicas; nodes without rack are
-        left out. May be empty where no node has one."""
+        """Return the racks of each partition's replicas, in the order of the replicas. Nodes without a rack are left out. May be
+        empty if no node has a rack."""
 
 
 def ids_of(names: Iterable[str], topics: TopicView) -> Steps[frozenset[bytes]]:
-    """Ids of those of the topics that there are when their piece comes."""
+    """Collect the ids of the topics that exist when their piece runs."""
     found: set[bytes] = set()
     for number, name in enumerate(names, 1):
         if (topic_id := topics.id_of(name)) is not None:

@@ -94,11 +94,13 @@ _TOO_MANY = "Too many {1} in the request ({0}, limit {2})."
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]) -> None:
-    """What a ConsumerGroupHeartbeat must look like, whatever the group. A member is taken in at once, for everybody; so there are bounds on
-    what it may name.
+    """Check a ConsumerGroupHeartbeat, without regard to the group.
+
+    A member is added in one piece, during which other requests wait. So the numbers of topics and partitions that it may name
+    are bounded.
 
     Raises:
-        KafkaError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR, in the order in which Apache Kafka looks.
+        KafkaError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR; the checks are in Apache Kafka's order.
     """
     epoch, owned, names = request.member_epoch, request.topic_partitions or (), request.subscribed_topic_names or ()
     needs_member_id = version >= _CLIENT_MADE_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH

@@ -48,15 +48,16 @@ def check_member_id(member_id: str) -> None:
     """Raise KafkaError INVALID_REQUEST for an id that is not one of a client's UUIDs: empty, or longer."""
     # Java counts UTF-16 units.
     if not member_id or len(member_id[: _MEMBER_ID_UNITS_MAX + 1].encode("utf-16-le")) > 2 * _MEMBER_ID_UNITS_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST)  # In Apache Kafka, too, nothing is said.
+        raise KafkaError(ErrorCode.INVALID_REQUEST)  # Apache Kafka has no message here either.
 
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:
-    """What a ShareGroupHeartbeat must look like, whatever the group. A member is taken in at once, for everybody; so there are bounds on
-    what it may name.
+    """Check a ShareGroupHeartbeat, without regard to the group.
+
+    A member is added in one piece, during which other requests wait. So the number of topics that it may name is bounded.
 
     Raises:
-        KafkaError: INVALID_REQUEST, in the order in which Apache Kafka looks.
+        KafkaError: INVALID_REQUEST; the checks are in Apache Kafka's order.
     """
     names, epoch = request.subscribed_topic_names or (), request.member_epoch
     told = f"Too many subscribed topics in the request ({len(names)}, limit {NAMES_MAX})."
@@ -71,5 +72,5 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def _is_blank(text: str) -> bool:
-    """As Java trims: nothing but controls and spaces."""
+    """Whether a text is empty after Java's `trim`, which removes control characters and spaces."""
     return not text.strip(_BLANKS)

@@ -47,9 +47,9 @@ class StateSummary(NamedTuple):
 
 
 class StateKeeper(Protocol):
-    """Who keeps the states of share partitions: the share coordinator, as far as groups ask something of it.
+    """Keeper of the states of share partitions: the interface of the share coordinator for groups.
 
-    Each method tells partition by partition; a KafkaError is for all of them.
+    Each method returns errors per partition; a KafkaError is for all partitions.
     """
 
     async def initialize(self, group_id: str, state_epoch: int, offsets: Offsets) -> Refusals:

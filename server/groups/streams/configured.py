@@ -27,11 +27,11 @@ _FAILED = "Failed to compute number of partitions for all repartition topics"
 
 
 def repartition_counts(subtopologies: Collection[Subtopology], existing: Callable[[str], int | None]) -> dict[str, int]:
-    """How many partitions each repartition topic has that is read or written, by name: without a number of its own as many as the
-    largest topic that is read by whoever writes to it, along the topology.
+    """Return the partition count of each repartition topic that is read or written, by name.
 
-    Apache Kafka goes over all subtopologies again and again until nothing is left, and takes what is known when it comes by; here a
-    subtopology is looked at when it would be come by first with something known, so a long chain costs no more than its length.
+    A topic without a count of its own has that of the largest topic that a writer of it reads, along the topology. Apache Kafka
+    passes over all subtopologies until every count is known, and uses the counts known at each visit. Here a subtopology is visited
+    only once: when Kafka would first visit it with a known count. So the time for a long chain is linear.
 
     Args:
         subtopologies: Subtopologies in the order of Kafka's passes.

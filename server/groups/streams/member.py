@@ -132,11 +132,12 @@ TAGS_MAX = 1_000
 
 
 def check_request(request: StreamsGroupHeartbeatRequest) -> None:
-    """What a StreamsGroupHeartbeat must look like, whatever the group. A member is taken in at once, for everybody, and so is a
-    topology; so there are bounds on what they may name.
+    """Check a StreamsGroupHeartbeat, without regard to the group.
+
+    A member and a topology are added in one piece, during which other requests wait. So the numbers of their elements are bounded.
 
     Raises:
-        KafkaError: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY, in the order in which Apache Kafka looks.
+        KafkaError: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY; the checks are in Apache Kafka's order.
     """
     topology, epoch = request.topology, request.member_epoch
     check_none(
