@@ -1,4 +1,4 @@
-"""Async tests run on Trio, one run each; a test that asks for `autojump_clock` runs in virtual time.
+"""Async tests run on Trio, one run each; a test with the fixture `autojump_clock` runs in virtual time.
 
 In virtual time a wait of any length ends as soon as every task waits, so no test sleeps.
 """
@@ -41,7 +41,7 @@ __all__ = [
     "pytest_xdist_make_scheduler",
 ]
 
-# How long an example takes is the machine's business. A slice has the same examples in each run.
+# The duration of an example depends on the machine. A short run has the same examples each time.
 hypothesis.settings.register_profile(
     "tests", deadline=None, max_examples=size(15, 100), derandomize=not FULL, database=None
 )
@@ -51,24 +51,24 @@ if not FULL:
     put_in_memory(os.environ)
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    # A shell that starts pytest in the background says so, and every process that a test starts, and interrupts, inherits it.
+    # A shell that starts pytest in the background ignores signals. Every process that a test starts and interrupts inherits that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """All that is collected stays: a third of the time went into looking for what does not."""
+    """Freeze all collected objects: a third of the time went into looking for garbage among them."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()  # what is garbage by now is little, and to look for it takes a second
+        gc.freeze()  # garbage is rare at this point, and looking for it takes a second
         gc.enable()
 
 
 @pytest.fixture
 def autojump_clock() -> trio.testing.MockClock:
-    """The virtual clock of this test's Trio run."""
+    """Return the virtual clock of this test's Trio run."""
     return trio.testing.MockClock(autojump_threshold=0)
 
 

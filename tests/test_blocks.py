@@ -1,4 +1,4 @@
-"""Every code block of what people read is run, or says in its first line why not: see `support.texts.blocks`."""
+"""Code blocks in documentation: each is run, or its first line says why not; see `support.texts.blocks`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN_HERE = [
     if page != "docs/spark.md" and any(not each.not_run for each in blocks((ROOT / page).read_text()))
 ]
 NOT_RUN = {
-    "a bucket": 1,  # somebody's own, and the AWS tools
+    "a bucket": 1,  # a user's own, and the AWS tools
     "a Kafka": 1,
     "a Kafka, and Maven Central for the jars": 4,
     "a cluster": 3,
@@ -39,7 +39,7 @@ NOT_RUN = {
     "Apache Kafka's tools": 1,
     "three disks": 1,
 }
-"""How many blocks are not run, by what they need that a machine with Python and the package index has not."""
+"""Number of blocks that are not run, by their requirement that a machine with Python and the package index lacks."""
 
 
 def of(page: str) -> list[Block]:
@@ -48,7 +48,7 @@ def of(page: str) -> list[Block]:
 
 @pytest.fixture
 def kept_modules() -> Iterator[dict[str, ModuleType]]:
-    """What is put into it stays loaded."""
+    """Yield a dictionary whose modules stay loaded."""
     load_clients_and_tls()
     kept: dict[str, ModuleType] = {}
     yield kept
@@ -57,7 +57,7 @@ def kept_modules() -> Iterator[dict[str, ModuleType]]:
 
 @pytest.fixture
 def folder(kept_modules: dict[str, ModuleType], pytester: pytest.Pytester) -> Iterator[pytest.Pytester]:
-    """pytester forgets what the blocks load, and a module that were loaded again would have other classes of the same names."""
+    """pytester unloads the blocks' modules, and a module loaded again would have other classes of the same names."""
     yield pytester
     own = str(pytester.path)
     kept_modules.update(

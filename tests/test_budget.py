@@ -1,4 +1,4 @@
-"""What a test may cost in processor time: `support.budget`."""
+"""Limits of tests in processor time: `support.budget`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_above_the_limit_a_test_fails_that_the_list_does_not_name(
 ) -> None:
     pytester.makeconftest(CONFTEST.format(full=full))
     pytester.makepyfile(test_of_it=TESTS)
-    with pytest.MonkeyPatch.context() as patch:  # for this test's own budget, what the inner conftest sets is undone
+    with pytest.MonkeyPatch.context() as patch:  # for this test's own budget; the inner conftest's settings are undone
         for name in ("FULL", "_EXPENSIVE", "spent_s"):
             patch.setattr(budget, name, getattr(budget, name))
         result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:xdist")

@@ -1,4 +1,4 @@
-"""Pages that are made from the code are as the code would make them now; each script's docstring says how to make it anew."""
+"""Generated pages are up to date; each script's docstring says how to make its page again."""
 
 from __future__ import annotations
 

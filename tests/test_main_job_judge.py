@@ -1,4 +1,4 @@
-"""The judge of `compat.main_job`: a pass whose checkpoint was not written is no loss, and a loss is one."""
+"""The checks of `compat.main_job`: a pass without a written checkpoint is not a loss, and a loss is reported."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 from compat.main_job.model import Model, Reading
 
 KEYS = (0, 1, 2, 0, 1, 2, 0, 3, 1, 3, 0, 4)
-"""Of the updates, which lie at their numbers; the newest of each key are at 5, 8, 9, 10 and 11."""
+"""Keys of the updates, whose offsets are their numbers; the newest of each key are at 5, 8, 9, 10 and 11."""
 BASES = (0, 4, 8)
 
 
 def read(
     lacking: Collection[int], first_dirty_offset: int, bases: Sequence[int] = BASES, *, are_as_read: bool = True
 ) -> list[str]:
-    """What is wrong with a log that lacks these offsets."""
+    """Return the errors of a log that lacks these offsets."""
     model = Model(len(KEYS), 5, 1_000, seed=1)
     for update, key in enumerate(KEYS):
         model.keys[update] = key

@@ -1,4 +1,4 @@
-"""One place opens files for writing and makes directories; every other one that could is found by its syntax."""
+"""The only module that opens files for writing and makes directories; any other one is found by its syntax."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 FLOORS = ("protocol", "storage", "server", "pipeline")
 THE_PLACE = "storage/disk/own_files.py"
 OPENERS = {"open_file", "make_file"}
-"""Of the one place: what `open` writes to is a descriptor of theirs, or a variable `descriptor` that has one."""
+"""Functions of that module: `open` writes to their descriptor, or to a variable `descriptor` that has one."""
 READ_ONLY = {"os.O_RDONLY", "os.O_CLOEXEC", "os.O_DIRECTORY", "os.O_NOFOLLOW"}
 SAFE = {
     "tempfile.gettempdir",
@@ -22,7 +22,7 @@ SAFE = {
     "tempfile.TemporaryFile",
     "tempfile.TemporaryDirectory",
 }
-"""Make names that are drawn, with O_EXCL, for their owner alone."""
+"""Functions that create random names, with O_EXCL, for their owner alone."""
 _ALWAYS = re.compile(
     r"^os\.(mkdir|makedirs|mkfifo|mknod|symlink|truncate|umask)$|^tempfile\.|^shutil\.(copy|move|make_archive|unpack)"
     r"|\b(write_text|write_bytes|mkdir|touch|symlink_to|FileIO|\w*FileHandler)$|^pq\.(ParquetWriter|write_table)$"
@@ -38,11 +38,11 @@ _MAY_WRITE = re.compile(
     r"(?:open|write_text|write_bytes|mkdir|touch|symlink_to|FileIO|FileHandler|ParquetWriter|write_table)\("
     r"|\b(?:os\.(?:makedirs|mkfifo|mknod|symlink|truncate|umask)\(|tempfile\.|shutil\.)"
 )
-"""Stands in the text of each call that `offences` finds: most files have none, and need not be parsed."""
+"""A pattern that matches every call that `offences` finds: most files have none, and need not be parsed."""
 
 
 def offences(source: str) -> Iterator[tuple[int, str]]:
-    """Line and text of each call that may write to a path, or make one."""
+    """Yield line and text of each call that may write to a path, or create one."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue

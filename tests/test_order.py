@@ -1,4 +1,4 @@
-"""In which order tests run, and what a process runs together: `support.order`."""
+"""The order of tests, and the tests that one process runs together: `support.order`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shipped and what loads when. That the built wheel serves is judged by `compat.wheel`."""
+"""Packaging: the shipped files, and the modules that each import loads. `compat.wheel` tests that the built wheel serves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def python(code: str) -> list[str]:
-    """What `code` prints in a fresh interpreter, which must end well and complain of nothing."""
+    """Return the output of `code` in a fresh interpreter, which must succeed without warnings."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     return done.stdout.splitlines()
@@ -43,7 +43,7 @@ def forked(work):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 """
-"""`forked(work)` has a process of its own do it that has loaded what this one has."""
+"""Code in which `forked(work)` runs the work in a process of its own that has the same modules loaded."""
 
 
 def test_every_package_is_shipped() -> None:
@@ -57,7 +57,7 @@ def test_every_package_is_shipped() -> None:
 
 
 def test_every_file_of_a_floor_is_shipped() -> None:
-    """What is no module has to be package data: else it is in the checkout and in no wheel."""
+    """A file other than a module must be package data: otherwise it is in the checkout and not in the wheel."""
     shipped = {
         path
         for package, patterns in PROJECT["tool"]["setuptools"]["package-data"].items()
@@ -80,7 +80,7 @@ def test_every_folder_with_code_is_a_package() -> None:
 
 
 def test_the_root_has_no_module_but_the_package_itself() -> None:
-    """Any other one would be shipped as ottla.NAME."""
+    """Any other module would be shipped as ottla.NAME."""
     assert [path.name for path in ROOT.glob("*.py")] == ["__init__.py"]
 
 
@@ -102,7 +102,7 @@ def test_the_console_commands_are_those_of_the_server_and_the_pipeline() -> None
 
 
 def test_the_compiled_kernel_is_not_older_than_its_source() -> None:
-    """Python takes the library where both are there: an edited kernel.py would be ignored. `make test` compiles it anew."""
+    """Python prefers the compiled library: an edited kernel.py would be ignored. `make test` compiles it again."""
     from ottla.storage import kernel
 
     loaded = Path(kernel.__file__)
@@ -134,7 +134,7 @@ def test_releases_have_notes() -> None:
 
 
 def test_changes_are_named_and_put_in_place_as_towncrier_wants_them() -> None:
-    """It passes over a file of another name, and writes a section that `release_notes` finds."""
+    """towncrier ignores a file of another name, and writes a section that `release_notes` finds."""
     settings = PROJECT["tool"]["towncrier"]
     names = [path.name for path in (ROOT / settings["directory"]).iterdir() if path.name != "README.md"]
     assert [name for name in names if not re.fullmatch(r"\+[\w-]+\.(feature|bugfix|removal|doc)\.md", name)] == []
@@ -144,7 +144,7 @@ def test_changes_are_named_and_put_in_place_as_towncrier_wants_them() -> None:
 
 
 def test_the_name_of_a_tag_is_no_command(tmp_path: Path) -> None:
-    """git lets a tag be called nearly anything, and the workflow hands its name on."""
+    """git allows almost any tag name, and the workflow passes the name on."""
     made = tmp_path / "made"
     tag = f"v1$(shell touch {made});touch {made}"
     done = subprocess.run(
@@ -161,13 +161,13 @@ def test_the_name_of_a_tag_is_no_command(tmp_path: Path) -> None:
 
 
 def test_what_a_release_tries_is_what_it_built() -> None:
-    """pip takes the newest that it finds, on the index, too, and no release candidate unless it is asked for one."""
+    """pip installs the newest version that it finds, also from the index, and a release candidate only if asked for one."""
     installs = re.findall(r"--find-links [\w/]+\s+(\S+)", (ROOT / ".github/workflows/release.yml").read_text())
     assert len(installs) == 2 and all(each.startswith('"ottla==$') for each in installs)
 
 
 PINNED = [ROOT / folder for folder in ("compat/release", "compat/lower_bounds", "docker")]
-"""Folders with a list of tools that we install for our own work: `requirements.in` for people, `requirements.txt` with hashes."""
+"""Folders with a list of tools for the project's own work: `requirements.in` for people, `requirements.txt` with hashes."""
 
 
 def pinned_tools(folder: Path) -> list[str]:
@@ -204,7 +204,7 @@ SPARK_IN_THE_IMAGE = {each for each in PROJECT["project"]["optional-dependencies
 
 @pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.spark"])
 def test_an_image_is_built_with_pinned_tools_alone(name: str) -> None:
-    """What stands in pyproject.toml is of the day; all else comes from the list with hashes, and no build fetches tools by itself."""
+    """Versions in pyproject.toml change; all tools come from the list with hashes, and no build fetches tools by itself."""
     text = re.sub(r"#.*\n", "", (ROOT / "docker" / name).read_text()).replace("\\\n", "")
     commands = INSTALLS.findall(text)
     assert len(commands) >= 4
@@ -367,7 +367,7 @@ def test_importing_the_package_loads_nothing_heavy_and_public_names_load_on_firs
 
 
 PYTEST_ONLY = ("ottla.server.pytest_plugin", "ottla.server.testing")
-"""Loaded by pytest alone."""
+"""Modules that only pytest loads."""
 FOR_TESTS = ("pytest", "hypothesis", "kafka", "kio", "psutil", "confluent_kafka", "aiokafka", "isal", "snappy")
 FLOORS_ALONE = f"""
 {FORKED}

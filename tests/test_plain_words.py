@@ -1,4 +1,4 @@
-"""The texts are in plain words: `support.texts.plain_words` counts, and no figure may rise."""
+"""Texts in plain words: `support.texts.plain_words` counts, and no figure may rise."""
 
 from __future__ import annotations
 

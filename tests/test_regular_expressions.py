@@ -1,4 +1,4 @@
-"""No regular expression that a stranger's text meets can backtrack: what `re` is given is read and judged, or named here."""
+"""Regular expressions that untrusted text meets cannot backtrack: each pattern for `re` is checked, or listed here."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ NOT_PROVED = {
     ("pipeline/spark/failures.py", "Cannot run"): FROM_SPARK,
     ("pipeline/spark/on_executors.py", "JAVA_VERSION"): FROM_SPARK,
 }
-"""By file, and how the pattern begins in its source."""
+"""Files, and the beginning of the pattern in their source."""
 
 
 @cache
 def all_uses() -> list[Use]:
-    """Not when tests are collected, which each process of a run does: all sources are read for it."""
+    """Return all uses; not at collection, which each process of a run does, since it reads all sources."""
     return list(uses())
 
 

@@ -1,4 +1,4 @@
-"""The house keeps its order: no circles, no halls, and a place for every module in an import contract."""
+"""The order of the code: no import cycles, no oversized folders, and a place for every module in an import contract."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CODE = (*FLOORS, "compat", "examples", "docker")
 MODULES_SIDE_BY_SIDE = 32
 TABLES = {"protocol/messages", "server/handlers"}
-"""A module an API."""
+"""Folders with one module per API."""
 
 
 def test_no_file_imports_itself_by_way_of_others() -> None:
@@ -85,7 +85,7 @@ def is_in(module: str, package: str) -> bool:
 
 
 def test_every_module_has_its_place_in_an_import_contract() -> None:
-    """Where a folder has rooms, a contract says of each module below it in which layer it stands."""
+    """If a folder has rooms, a contract names the layer of each module below it."""
     modules = modules_of(ROOT)
     rooms = {name for name, path in modules.items() if path.name == "__init__.py"}
     houses = {room.rpartition(".")[0] for room in rooms} - {"ottla.protocol"}  # Its one room is the table of messages.
@@ -105,7 +105,7 @@ PLANTS = ("import {}", "if TYPE_CHECKING:\n    import {}", "def later() -> None:
 
 
 def test_an_upward_import_breaks_its_contract(tmp_path: Path) -> None:
-    """One a contract, from the lowest layer into the highest, in a copy of the package."""
+    """The test adds one import per contract, from the lowest layer into the highest, in a copy of the package."""
     package = tmp_path / "ottla"
     for floor in FLOORS:
         shutil.copytree(ROOT / floor, package / floor, ignore=shutil.ignore_patterns("__pycache__", "*.so"))

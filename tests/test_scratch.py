@@ -1,4 +1,4 @@
-"""Where the tests' files are: `support.scratch`."""
+"""The location of the tests' files: `support.scratch`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a slice looks at, and tests that go through many cases: `support.sizes`, `support.noted`."""
+"""The extent of short runs, and tests with many cases: `support.sizes`, `support.noted`."""
 
 from __future__ import annotations
 

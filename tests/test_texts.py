@@ -1,4 +1,4 @@
-"""The texts: every link leads somewhere, and every file that they name is there."""
+"""Documentation: every link has a target, and every file that a text names exists."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ROOT = Path(__file__).parents[1]
 TEXTS = subprocess.run(
     ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False
 ).stdout.split()
-# Of the present; CHANGELOG.md names what was there once.
+# Texts about the present; CHANGELOG.md names files that no longer exist.
 GUIDES = [text for text in TEXTS if text in ("DESIGN.md", "CONTRIBUTING.md", "README.md") or text.startswith("docs/")]
 FOLDERS = "protocol|storage|server|pipeline|tests|compat|docs|examples|docker|typings"
 
 
 def anchors(text: str) -> set[str]:
-    """What links may name behind the #, as GitHub makes it of headings."""
+    """Return the anchors that links may have after the #, as GitHub derives them from headings."""
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -42,14 +42,14 @@ def test_links_lead_somewhere(text: str) -> None:
 
 @each_case("text", GUIDES)
 def test_files_and_folders_that_are_named_are_there(text: str) -> None:
-    """With or without `.py`; a place for a new one is written with <…>."""
+    """Names may lack `.py`; a place for a new file is written with <…>."""
     named = re.findall(rf"(?<![\w/.<-])((?:{FOLDERS})/[\w./<>*-]*[\w>*])", (ROOT / text).read_text())
     missing = [each for each in named if not set(each) & set("<>") and not _is_there(each)]
     assert missing == []
 
 
 def test_the_index_of_docs_names_each_of_its_pages_once() -> None:
-    """It is the navigation of the site that `make docs` builds: a new page has its line there."""
+    """The index is the navigation of the site that `make docs` builds: a new page gets a line there."""
     named = re.findall(r"^- \[[^\]]+\]\(([^)#/]+)\)", (ROOT / "docs/index.md").read_text(), re.MULTILINE)
     assert sorted(named) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md")
 
@@ -80,7 +80,7 @@ def test_each_api_is_among_the_supported_features() -> None:
 
 
 def test_no_cell_of_a_table_is_longer_than_25_words() -> None:
-    """On the pages that are written by hand. A longer text is a list or a section with a heading."""
+    """The rule is for pages that are written by hand. A longer text is a list or a section with a heading."""
     generated = ("commands.md", "configuration.md", "metrics.md", "options-without-effect.md", "python-api.md")
     made = re.compile(r"<!-- (calls|options|rights).*?(end|rights|options) -->", re.DOTALL)
     long = []
@@ -92,7 +92,7 @@ def test_no_cell_of_a_table_is_longer_than_25_words() -> None:
 
 
 def test_what_troubleshooting_quotes_is_said_by_the_code() -> None:
-    """The first column of its tables: Ottla's own words, with … for what differs."""
+    """The first column of its tables has Ottla's own messages, with … for the variable parts."""
     files = [path for floor in ("protocol", "storage", "server", "pipeline") for path in (ROOT / floor).rglob("*.py")]
     code = re.sub(r'"\s*\n\s*f?"', "", "\n".join(path.read_text() for path in files))
     rows = re.findall(r"^\| (.*?) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)

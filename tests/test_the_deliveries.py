@@ -1,4 +1,4 @@
-"""What `compat.share_consumers` and `compat.mixed_load` make of what the members of a share group wrote down."""
+"""The judgement of `compat.share_consumers` and `compat.mixed_load` on the records that share-group members wrote down."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def event(seconds: float, kind: str, member: str = "a", more: str = "1", asked: 
 
 
 def faults(capsys: pytest.CaptureFixture[str], deliveries: Deliveries, end: int = 1) -> set[str]:
-    """Of which kinds, of one partition with records up to this offset."""
+    """Return the kinds of faults, for one partition with records up to this offset."""
     suite = Suite("queue")
     deliveries.judge(suite, {0: end})
     said = capsys.readouterr().out
@@ -55,10 +55,10 @@ TWICE = [event(1, "R"), event(1.5, "R", "b", "2"), event(2, "A", "b")]
         ([event(1, "R", more="3"), event(2, "F")], {"nobody"}),  # the broker gives it up at this count
         ([*ONCE, event(3, "R", "b", "2")], {"again", "twice"}),
         ([event(1, "R"), event(2, "J"), event(3, "R", "b", "2")], {"again", "twice"}),
-        ([*ONCE, event(9, "R", "b", "2")], {"again"}),  # that the lock has timed out excuses nothing
+        ([*ONCE, event(9, "R", "b", "2")], {"again"}),  # a lock that has timed out is no excuse
         (TWICE, {"twice"}),
         ([event(1, "R"), event(1.2, "X"), event(1.3, "R", "b", "2"), event(2, "A", "b")], set()),
-        # Who has it already may come before who released it is told.
+        # The next owner may appear before the answer to the release.
         ([event(1, "R"), event(1.3, "R", "b", "2"), event(1.4, "X"), event(2, "A", "b")], set()),
         ([event(1, "R"), event(1.2, "L"), event(1.3, "R", "b", "2"), event(2, "A", "b")], set()),
         ([event(1, "R"), event(1.2, "F"), event(1.3, "R", "b", "2"), event(2, "A", "b")], set()),
@@ -110,7 +110,7 @@ def test_that_the_broker_was_away_does_not_explain_what_comes_after_it_was_accep
         ([event(3, "R"), event(4, "A")], set()),  # below its start the broker accepts every acknowledgement
         ([event(3, "R", "b")], {"again"}),
         ([event(7.1, "R")], {"again"}),
-        ([event(3, "R", asked=2.5)], {"again"}),  # it is known to have been fetched later
+        ([event(3, "R", asked=2.5)], {"again"}),  # it was certainly fetched later
     ],
 )
 def test_a_copy_that_a_member_fetched_from_the_next_broker_before_it_acknowledged_the_first_is_none_too_many(
@@ -157,7 +157,7 @@ def test_records_of_each_partition_are_counted(capsys: pytest.CaptureFixture[str
     assert "2 deliveries of 3 records" in said
 
 
-# Other members may have the records of a killed process before it has been waited for.
+# Other members may have the records of a killed process before the test has waited for its end.
 
 
 class Killed(subprocess.Popen[str]):

@@ -1,4 +1,4 @@
-"""What `compat.mixed_load` makes of what it saw; the load itself is an hour of real clients."""
+"""The judgement of `compat.mixed_load` on its observations; the load itself is an hour of real clients."""
 
 import os
 import threading
@@ -21,7 +21,7 @@ def record(offset: int, value: bytes | None, key: bytes | None = None) -> ReadRe
 
 
 class Message:
-    """As librdkafka hands it to a delivery callback."""
+    """A message as librdkafka passes it to a delivery callback."""
 
     def __init__(self, topic: str, offset: int, value: bytes | None, key: bytes | None = None) -> None:
         self._parts = (topic, 0, offset, value, key)
@@ -158,7 +158,7 @@ def test_what_is_refused_is_told_and_records_without_a_key_are_counted() -> None
 
 
 class Hurried(threading.Event):
-    """Nobody waits for it."""
+    """An event that never blocks its waiter."""
 
     def wait(self, timeout: float | None = None) -> bool:
         return self.is_set()

@@ -1,4 +1,4 @@
-"""What the race makes of its figures; the measuring itself is `make bench`."""
+"""The report of the race from its figures; `make bench` measures."""
 
 import argparse
 import re
@@ -177,7 +177,9 @@ def test_the_chart_has_a_bar_for_each_ratio_to_the_right_where_ours_is_better() 
     begins = [float(bar.attrib["x"]) for bar in bars]
     ends = [begin + float(bar.attrib["width"]) for begin, bar in zip(begins, bars, strict=True)]
     assert begins == pytest.approx([middle, middle, chart.place(0.5)], abs=0.1)
-    assert ends == pytest.approx([chart.place(2), chart.place(12.5), middle], abs=0.1)  # of CPU the least to the least
+    assert ends == pytest.approx(
+        [chart.place(2), chart.place(12.5), middle], abs=0.1
+    )  # the smallest CPU time to the smallest
     texts = [text.text for text in drawing.findall(f"{svg}text")]
     assert "produce <1 KB>, MB/s" in texts
     assert texts[-1] == "0.50"
@@ -185,7 +187,7 @@ def test_the_chart_has_a_bar_for_each_ratio_to_the_right_where_ours_is_better() 
 
 @pytest.fixture
 def brokers() -> Iterator[dict[str, BrokerProcess]]:
-    """None of them is ever started."""
+    """Yield brokers, none of which is ever started."""
     made = {side: sides.broker_of(side) for side in SIDES}
     yield made
     for broker in made.values():

@@ -34,7 +34,7 @@ REASONS = {
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two worker threads that knows our formats."""
+    """Run a session with two worker threads that has Ottla's formats."""
     pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
     from ottla.pipeline.errors import UsageError
     from ottla.pipeline.run.session import builder
@@ -62,4 +62,4 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     assert gateway is not None
     yield spark
     spark.stop()
-    gateway.shutdown()  # else its sockets are found open when Python ends
+    gateway.shutdown()  # otherwise its sockets are still open when Python ends

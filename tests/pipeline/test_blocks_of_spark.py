@@ -1,4 +1,4 @@
-"""What people read of Spark is run on the tests' session: see `support.texts.blocks`."""
+"""Code blocks about Spark are run in the tests' session: see `support.texts.blocks`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
     "page", ["docs/spark.md", *size((), ("pipeline/README.md", "README.md", "docs/change-feed.md"))]
 )
 def test_the_blocks_of(page: str, pytester: pytest.Pytester, spark: SparkSession) -> None:
-    """Where a page shows no data being made, `./data` holds the topic that it speaks of, compacted once, and closed segments."""
+    """If a page shows no data being written, `./data` has the page's topic, compacted once, and closed segments."""
     if page != "docs/spark.md":
         with ottla.Broker("data") as broker:
             broker.create_topic("orders", partitions=1, configs={"cleanup.policy": "compact"})

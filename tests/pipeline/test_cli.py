@@ -1,4 +1,4 @@
-"""The command `ottla-spark`: what it prints, what it leaves, and its exit codes."""
+"""The command `ottla-spark`: its output, the files that it leaves, and its exit codes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FIRST_LOG = f"{TOPIC}-0/{0:020}.log"
 
 
 class Shell:
-    """Runs command lines over one data directory."""
+    """A runner of command lines over one data directory."""
 
     def __init__(self, data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.data_dir = data_dir
@@ -43,7 +43,7 @@ class Shell:
         self._capsys = capsys
 
     def __call__(self, command: str, *options: object, exit_code: int = 0) -> str:
-        """Run in this process; returns what went to standard output, or of a refusal the one line of it."""
+        """Run the command in this process; return its standard output, or the one line of a refusal."""
         line = [command, str(self.data_dir), "--topic", TOPIC, *HERE, *map(str, options)]
         assert main(line) == exit_code
         out, err = self._capsys.readouterr()
@@ -409,7 +409,7 @@ def test_jobs_without_a_session(tmp_path: Path) -> None:
 
 
 def without_the_extra(*lines: list[str], but: str = "") -> tuple[list[int], str]:
-    """Commands in a process where nothing of the extra is installed but one package: their exit codes, and what they say."""
+    """Run commands in a process with only one package of the extra installed; return their exit codes, and their output."""
     gone = {"numpy", "pandas", "pyarrow", "pyspark", "py4j"} - {but}
     code = f"""import sys; sys.modules |= dict.fromkeys({gone})
 from ottla.pipeline.cli import main
@@ -501,7 +501,7 @@ def test_on_spark_partitions_are_worked_on_at_the_same_time_and_one_that_fails_s
     assert (done.outcome, done.records_written) == ("installed", 1)
 
 
-@full_only  # `test_the_same_on_a_callers_session` has two at a time, too
+@full_only  # `test_the_same_on_a_callers_session` also has two at a time
 def test_what_two_partitions_become_at_a_time_is_right(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     before = copied(data_dir)

@@ -31,7 +31,7 @@ for line in json.load(sys.stdin):
 
 
 def run(data_dir: Path, *commands: Sequence[str]) -> list[Any]:
-    """What each command says, run here and without Spark, one after the other in a process that may open few files."""
+    """Return the output of each command, run without Spark, one after the other in a process that may open few files."""
     common = (str(data_dir), "--topic", TOPIC, "--master", "none", "--json")
     lines = json.dumps([[command, *common, *options] for command, *options in commands])
     line = [sys.executable, "-c", RUN]

@@ -1,4 +1,4 @@
-"""The table of APIs."""
+"""Tests of the table of APIs."""
 
 from ottla.protocol.apis import APIS, Api, snake_case
 from support.noted import each_case

@@ -1,4 +1,4 @@
-"""The five codecs against other people's streams, damaged streams, and bombs."""
+"""The five codecs against streams of other implementations, damaged streams, and bombs."""
 
 import random
 import struct
@@ -49,8 +49,8 @@ def xerial(*blocks: bytes) -> bytes:
     return header + b"".join(struct.pack(">i", len(block)) + block for block in packed)
 
 
-# What clients put on the wire, as captured: librdkafka writes raw snappy and zstd without a size, the others xerial;
-# several frames come from whoever flushes its compressor between records.
+# Streams as clients send them, captured: librdkafka writes raw snappy and zstd without a size, the others xerial;
+# several frames come from clients that flush their compressor between records.
 FOREIGN_STREAMS: dict[str, tuple[Codec, bytes]] = {
     "gzip of kafka-python": (Codec.GZIP, kafka_python_codec.gzip_encode(TEXT)),
     "gzip in two members": (Codec.GZIP, zlib.compress(TEXT[:100], wbits=31) + zlib.compress(TEXT[100:], wbits=31)),
@@ -129,7 +129,7 @@ def test_every_level_that_a_topic_may_ask_for_works(codec: Codec, levels: list[i
 
 @pytest.mark.parametrize("level", some([-131072, -5, *range(1, 23)], 3))
 def test_what_a_reader_of_zstd_has_to_hold_is_bounded_at_each_level(level: int) -> None:
-    """Of one piece and of several; the writer's memory follows the same parameters."""
+    """The bound holds for input of one piece and of several; the writer's memory follows the same parameters."""
     for piece_count in (1, 2):
         packer = Packer(Codec.ZSTD, level, MAX_DECOMPRESSED_BATCH_BYTES)
         for _ in range(piece_count):
@@ -241,7 +241,7 @@ def test_a_stream_cut_short_anywhere_is_corrupt(codec: Codec, data: bytes) -> No
     packed = compress(codec, data)
     for length in range(len(packed)):
         if codec is Codec.SNAPPY and length == 16:
-            continue  # the xerial header without blocks: a whole stream of nothing
+            continue  # the xerial header without blocks: a complete, empty stream
         with pytest.raises(CorruptRecordError):
             decompress(codec, packed[:length])
 
@@ -304,7 +304,7 @@ def test_gzip_of_any_length_comes_out_whole(size_bytes: int, is_random: bool) ->
             decompress(Codec.GZIP, damaged)
 
 
-# Packed in pieces
+# Compressed in pieces
 
 
 @each_case("codec", range(5))

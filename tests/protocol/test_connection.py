@@ -1,4 +1,4 @@
-"""Frames as they come and go: headers, unknown APIs and versions, bytes too few and too many."""
+"""Frames in both directions: headers, unknown APIs and versions, bytes too few and too many."""
 
 import importlib
 import random
@@ -34,7 +34,7 @@ def versions_of(api: Api) -> list[int]:
 
 
 def frame_of(api: Api, version: int, body: Any, *, client_id: str | None = "client") -> bytearray:
-    """A request frame without its size."""
+    """Return a request frame without its size."""
     return bytearray(encode_request(api, version, 77, client_id, body)[4:])
 
 
@@ -119,7 +119,7 @@ def test_bytes_behind_a_request_are_ignored_as_kafka_does(api: Api) -> None:
 
 
 def test_damaged_frames_are_parsed_or_refused_but_nothing_else() -> None:
-    """Any bytes: a request or ProtocolError."""
+    """Any bytes give a request or ProtocolError."""
     dice = random.Random(20)
     for api in APIS.values():
         for version in versions_of(api):
@@ -169,8 +169,9 @@ def test_tagged_fields_of_the_header_are_passed_over() -> None:
 
 @pytest.mark.parametrize("version", [5, 32767, -1])
 def test_an_unknown_version_of_api_versions_is_told_which_ones_there_are(version: int) -> None:
-    """KIP-511: the client's first request may be newer than the broker; its body cannot be read, but is answered in
-    version 0 with the versions of this one API."""
+    """KIP-511: the client's first request may be newer than the broker. Its body cannot be read, but is answered in
+    version 0 with the versions of this one API.
+    """
     frame = version.to_bytes(2, "big", signed=True)
     request = parse_request(memoryview(b"\0\x12" + frame + bytes.fromhex("00000007 0001 63 deadbeef")))
 

@@ -1,4 +1,4 @@
-"""Error codes under Kafka's names."""
+"""Error codes with Kafka's names."""
 
 import copy
 import pickle
@@ -31,6 +31,6 @@ def test_damage_in_batches_is_a_corrupt_message() -> None:
 
 @pytest.mark.parametrize("error", [KafkaError(ErrorCode.NONE, "m"), CorruptRecordError("m"), ProtocolError("m")])
 def test_errors_survive_copying_and_pickling(error: Exception) -> None:
-    """Worker threads and processes hand them over."""
+    """Worker threads and processes pass them on."""
     for one in (copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert type(one) is type(error) and str(one) == str(error)

@@ -1,5 +1,4 @@
-"""A Produce that repeats the one before is read, and answered, as any other: whatever bytes follow, they are read the same or not
-at all."""
+"""A Produce that repeats the one before: whatever its bytes are, the fast path reads it as any other, or not at all."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def frame_of(
 
 
 def read(frame: memoryview) -> Any:
-    """What a request says, or that there is none."""
+    """Return the content of a request, or None for an invalid one."""
     try:
         return told(parse_request(frame))
     except ProtocolError:
@@ -53,7 +52,7 @@ def read(frame: memoryview) -> Any:
 
 
 def told(request: Request) -> Any:
-    """But its size, which `parse_request` leaves to others."""
+    """Return the content of a request without its size, which `parse_request` ignores."""
     return dataclasses.replace(request, size_bytes=0)
 
 
@@ -109,7 +108,7 @@ def test_bytes_that_differ_anywhere_are_read_the_same_or_not_at_all(version: int
 
 
 def damaged(original: memoryview) -> Iterator[memoryview]:
-    """Each byte another one, cut short after each byte, a byte more anywhere behind the header."""
+    """Yield damaged copies: each byte changed, cut after each byte, a byte inserted anywhere after the header."""
     size_bytes = len(original)
     for at in range(size_bytes):
         for byte in {0, 1, 0x7F, 0x80, 0xFF} - {original[at]}:
@@ -212,7 +211,7 @@ def test_what_more_than_offsets_differs_in_is_left_to_others() -> None:
 
 
 def others(answer: ProduceResponse) -> Iterator[ProduceResponse]:
-    """About something else, or nothing."""
+    """Yield answers to something else, or to nothing."""
     topic = answer.responses[0]
     partition = topic.partition_responses[0]
     yield dataclasses.replace(answer, responses=())
@@ -243,6 +242,6 @@ def test_nothing_is_kept_of_the_frame() -> None:
     frame.release()
     del frame, request
 
-    buffer.clear()  # BufferError while somebody has a view
+    buffer.clear()  # BufferError while a view of it exists
 
     assert last.parse(frame_of(9, body_of(bytes(100)))) is not None

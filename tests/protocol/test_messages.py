@@ -1,4 +1,4 @@
-"""Every message of every API in every version: written, read back, cut, extended, mangled."""
+"""Every message of every API in every version: written, read back, cut, extended, damaged."""
 
 import random
 from functools import partial
@@ -41,7 +41,7 @@ def write(value: Any, version: int, flexible: bool) -> bytes:
 
 
 def read(cls: type[Any], version: int, flexible: bool, raw: bytes) -> Any:
-    """The value, which must have taken all bytes."""
+    """Return the value, which must use all bytes."""
     value, end = codec(cls, version, flexible).read(memoryview(raw), 0)
     if end != len(raw):
         raise ProtocolError(f"{len(raw) - end} bytes left over")
@@ -92,7 +92,7 @@ def test_a_message_cut_anywhere_is_refused(api: Api) -> None:
 
 @EACH_API
 def test_damaged_messages_are_read_or_refused_but_nothing_else(api: Api) -> None:
-    """Any bytes: a value or ProtocolError."""
+    """Any bytes give a value or ProtocolError."""
     dice = {side: random.Random(f"{api.name} {side}") for side in SIDES}
     for side, version in product(SIDES, seen_versions(api, all_versions(api))):
         cls, flexible = getattr(api, side), api.is_flexible(version)
@@ -110,12 +110,12 @@ def check_read_or_refused(cls: type[Any], version: int, flexible: bool, data: by
         value = read(cls, version, flexible, data)
     except ProtocolError:
         return
-    # What was accepted means something: it can be said again and is then understood the same.
+    # Accepted bytes have a meaning: the value can be written and read again, with the same result.
     assert same(value, read(cls, version, flexible, write(value, version, flexible)))
 
 
 def mangle(raw: bytes, dice: random.Random) -> bytes:
-    """A copy with one byte changed, some removed, or some inserted."""
+    """Return a copy with one byte changed, some removed, or some inserted."""
     out = bytearray(raw)
     at = dice.randrange(len(out) + 1)
     match dice.randrange(4):

@@ -1,4 +1,4 @@
-"""Our message classes against the definitions inside Apache Kafka's jars, field by field in every version."""
+"""Ottla's message classes against the definitions in Apache Kafka's jars, field by field in every version."""
 
 from typing import Any
 
@@ -38,14 +38,14 @@ NAMED_TWICE = {
     "PartitionQuorum": "PartitionData",
     "OwnedTaskIds": "TaskIds",
 }
-"""Structs whose name in Kafka's definition is that of another one, in the request or in another record: ours and its."""
+"""Structs whose name in Kafka's definition occurs elsewhere, in the request or in another record: Ottla's -> Kafka's name."""
 NAMED_ONCE = {"TopicConfig": "KeyValue"}
-"""Structs of Kafka's log that are those of its request under another name: its name and ours."""
+"""Structs of Kafka's log that are those of its request under another name: Kafka's name -> Ottla's."""
 IMPLIED_DEFAULTS = {"bool": False, "string": "", "bytes": b"", "records": None, "uuid": ZERO_UUID, "float64": 0.0}
 
 
 def default_of(definition: Any, field: Field) -> Any:
-    """The default that a definition spells out or implies."""
+    """Return the default that a definition states or implies."""
     spelt = definition.get("default", "")
     if spelt in ("null", None):
         return None
@@ -161,7 +161,7 @@ def test_records_of_the_share_state_topic_are_declared_as_kafka_declares_them(nu
 
 
 def test_what_only_ottla_has_is_here() -> None:
-    """The exceptions to this file. A tagged field that differs from its default is sent, so each is told off by name."""
+    """The exceptions to this file: a tagged field that differs from its default is sent, so each is listed by name."""
     private = [
         f"{cls.__name__}.{field.name} v{field.first}"
         for api in APIS.values()
@@ -176,7 +176,7 @@ def test_what_only_ottla_has_is_here() -> None:
 
 
 def structs_of(cls: type[Any]) -> set[type[Any]]:
-    """A message class and those of its structs, however deep."""
+    """Return a message class and the classes of its structs, however deep."""
     types = [field.type.item or field.type for field in fields_of(cls)]
     return {cls}.union(*(structs_of(type.struct) for type in types if type.struct is not None))
 

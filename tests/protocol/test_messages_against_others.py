@@ -1,7 +1,7 @@
-"""Our bytes against two independent implementations: kafka-python's classes and kio's, for every API and version.
+"""Ottla's bytes against two independent implementations: kafka-python's classes and kio's, for every API and version.
 
-Both directions in one go: the other side must read the value that we wrote, and write what it read as the very same
-bytes; reading those is `test_messages.py`.
+Both directions at once: the other side must read the value that Ottla wrote, and write the value that it read as the same
+bytes; `test_messages.py` tests reading those.
 """
 
 import dataclasses
@@ -59,9 +59,9 @@ def write(value: Any, version: int, flexible: bool) -> bytes:
 
 
 def assert_agree(ours: Any, theirs: Any, version: int, fields: Fields, scalar: Callable[[Any], Any]) -> None:
-    """Compare a value of ours with another implementation's, field by field in order.
+    """Compare a value of Ottla with another implementation's, field by field in order.
 
-    `fields` lists names and values of one of their structs, `scalar` gives one of their values in our form.
+    `fields` lists names and values of one of its structs, `scalar` returns one of its values in Ottla's form.
     """
     if isinstance(ours, tuple):
         assert len(ours) == len(theirs)
@@ -72,15 +72,17 @@ def assert_agree(ours: Any, theirs: Any, version: int, fields: Fields, scalar: C
         for field, (name, other) in zip(here, fields(theirs, version), strict=True):
             value = getattr(ours, field.name)
             assert field.name == name
-            if field.tag is None or value != field.default or other is not None:  # they may show a missing tag as None
+            if (
+                field.tag is None or value != field.default or other is not None
+            ):  # they may represent a missing tag as None
                 assert_agree(value, other, version, fields, scalar)
-    elif ours != bytes(16) or theirs is not None:  # both show the zero UUID as None
+    elif ours != bytes(16) or theirs is not None:  # both represent the zero UUID as None
         assert ours == scalar(theirs)
 
 
 # --- kafka-python ----------------------------------------------------------------------------------------------------
 
-# It renames these fields, and shows the bits of the number as a Python set.
+# It renames these fields, and represents the bits of the number as a Python set.
 KAFKA_PYTHON_NAMES = {
     ("MetadataResponse", "authorized_operations"): "cluster_authorized_operations",
     ("MetadataResponseTopic", "authorized_operations"): "topic_authorized_operations",
@@ -129,7 +131,7 @@ SHARE_GROUPS = (
     "WriteShareGroupState",
 )
 
-# It speaks neither the new consumer protocol nor those of share and streams groups, and knows no delegation tokens, metrics of clients and
+# It supports neither the new consumer protocol nor those of share and streams groups; nor delegation tokens, client metrics and
 # changes of the quorum.
 KAFKA_PYTHON_LACKS = (
     "ConsumerGroupHeartbeat",
@@ -150,7 +152,7 @@ def test_kafka_python_reads_what_we_write_and_writes_the_same_bytes(api: Api) ->
 def check_against_kafka_python(api: Api, side: str, full: Any, version: int) -> None:
     cls = getattr(api, side)
     theirs = kafka_python_class(cls.__name__)
-    if cls.__name__ == "ApiVersionsResponse":  # with an error, kafka-python reads it as version 0 whatever it is told
+    if cls.__name__ == "ApiVersionsResponse":  # with an error, kafka-python reads it as version 0 in any case
         full = dataclasses.replace(full, error_code=0)
     value = as_kafka_knows(full, version)
     raw = write(value, version, api.is_flexible(version))
@@ -158,7 +160,7 @@ def check_against_kafka_python(api: Api, side: str, full: Any, version: int) -> 
     read = theirs.decode(raw, version=version)
 
     assert_agree(value, read, version, kafka_python_fields, kafka_python_scalar)
-    read._header = None  # unset by decode, and DeleteTopicsRequest.encode stumbles over that
+    read._header = None  # unset by decode, and DeleteTopicsRequest.encode fails on it
     assert raw == bytes(read.encode())
 
 
@@ -206,7 +208,7 @@ def kio_scalar(value: Any) -> Any:
     return value
 
 
-# It reads times of 64 bits as Python's, which do not reach as far.
+# It reads times of 64 bits as Python's, which have a smaller range.
 @each_case("api", of_all_apis_but(TOKENS))
 def test_kio_reads_what_we_write_and_writes_the_same_bytes(api: Api) -> None:
     check_each(api, check_against_kio)

@@ -18,7 +18,7 @@ ANSWER = ApiVersionsResponse(api_keys=(ApiVersion(api_key=18, max_version=4),))
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Callable[[socket.socket], None]], int]]:
-    """Serve one connection with the given function, in a thread; returns the port."""
+    """Serve one connection with the given function, in a thread; return the port."""
     listeners: list[socket.socket] = []
     threads: list[threading.Thread] = []
 

@@ -1,4 +1,4 @@
-"""Record batches: read and written against kafka-python and aiokafka, and refused where they are damaged."""
+"""Record batches: read and written against kafka-python and aiokafka, and refused if damaged."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def as_row(record: Record) -> oracles.Row:
 
 
 def packed(*records: bytes) -> bytearray:
-    """A batch around hand-made records, each given without its length."""
+    """Return a batch around hand-made records, each given without its length."""
     payload = b"".join(bytes([len(record) * 2]) + record for record in records)
     return around(payload, len(records))
 
@@ -79,7 +79,7 @@ def test_batches_of_other_producers_are_read(name: str, codec: int, fields: Any)
     assert read.is_crc_valid()
     assert [as_row(record) for record in read.records()] == rows
     assert (read.is_transactional, read.is_control) == (True, False)
-    assert read.codec in (codec, 0)  # kafka-python sends plain what would grow
+    assert read.codec in (codec, 0)  # kafka-python sends uncompressed what would grow
     assert (read.producer_id, read.producer_epoch, read.base_sequence) == (7, 3, 9)
     assert (read.base_offset, read.last_offset, read.record_count) == (0, len(rows) - 1, len(rows))
     assert (read.base_timestamp, read.max_timestamp) == (rows[0][1], max(row[1] for row in rows))
@@ -117,7 +117,7 @@ def test_uncompressed_batches_equal_kafka_pythons_byte_for_byte(fields: Any) -> 
     assert build_batch(rows) == oracles.build("kafka-python", rows)
 
 
-# --- what a header says -----------------------------------------------------------------------------------------
+# --- the fields of a header -------------------------------------------------------------------------------------
 
 
 def test_every_header_field_is_read() -> None:
@@ -199,7 +199,7 @@ def test_offsets_may_have_gaps_inside_and_at_both_ends() -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_an_emptied_batch_has_61_bytes_and_no_records_whatever_its_codec(codec: int) -> None:
     data = batch(base_offset=7, last_offset_delta=3, codec=codec)
-    data = data if codec == 0 else broken(data, 22, flip=codec)  # Kafka clears the codec; others might not
+    data = data if codec == 0 else broken(data, 22, flip=codec)  # Kafka clears the codec; other clients might not
     read = RecordBatch(data)
 
     assert (len(data), read.record_count, read.last_offset) == (HEADER_BYTES, 0, 10)
@@ -396,7 +396,7 @@ def test_any_damage_gives_records_or_corrupt_and_nothing_else(fields: Any, codec
             continue
 
 
-# --- ways of walking agree --------------------------------------------------------------------------------------
+# --- all ways of iterating agree --------------------------------------------------------------------------------
 
 
 @settings(max_examples=size(20, 50), deadline=None)

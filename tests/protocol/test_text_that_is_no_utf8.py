@@ -1,4 +1,4 @@
-"""Strings that are not UTF-8 are read as Java reads them, in every field of every API; and what was read can be written."""
+"""Strings that are not UTF-8 are read as Java reads them, in every field of every API; and the result can be written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def versions_of(api: Api) -> list[int]:
 
 
 def filled(cls: type[Any], version: int, text: str) -> Any:
-    """A message whose every string is `text`, with an element in every array."""
+    """Return a message whose every string is `text`, with one element in every array."""
     return cls(
         **{
             field.name: value(field.type, version, text)
@@ -97,7 +97,7 @@ def test_a_client_id_is_read_whatever_the_version(api: Api) -> None:
     ],
 )
 def test_as_many_characters_are_replaced_as_in_java(data: str, text: str) -> None:
-    """What `new String(bytes, UTF_8)` of OpenJDK 17 makes of them."""
+    """The expected texts are those of `new String(bytes, UTF_8)` in OpenJDK 17."""
     assert java_text(memoryview(bytes.fromhex(data))) == text
 
 

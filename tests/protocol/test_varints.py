@@ -1,4 +1,4 @@
-"""Signed variable-length integers: the table of the format's own examples, kafka-python beside it, and bad input."""
+"""Signed variable-length integers: the format's own examples, comparison with kafka-python, and bad input."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""The codec on small messages of our own: which bytes stand for which values, and what is refused."""
+"""The codec on small messages of the test's own: the bytes of values, and input that is refused."""
 
 import math
 import threading
@@ -185,11 +185,11 @@ def test_these_values_are_these_bytes(value: Any, version: int, flexible: bool, 
 @pytest.mark.parametrize(
     "cls, version, flexible, raw, value",
     [
-        (Texts, 0, OLD, "0000 fffe 00000000 80000000", Texts()),  # Kafka takes any negative length for null
-        (Numbers, 0, OLD, "02" + "00" * 45, Numbers(a=True)),  # and any byte but 0 for true
+        (Texts, 0, OLD, "0000 fffe 00000000 80000000", Texts()),  # Kafka reads any negative length as null
+        (Numbers, 0, OLD, "02" + "00" * 45, Numbers(a=True)),  # and any byte except 0 as true
         (Holder, 0, OLD, "00000000 0000 7f 00000001 0000", Holder(maybe=Point(x=1))),
-        (Tagged, 5, FLEXIBLE, "0001 01 05 03 010203", Tagged(plain=1)),  # unknown tags are passed over
-        (Tagged, 5, FLEXIBLE, "0001 02 05 00 00 04 00000003", Tagged(plain=1, first=3)),  # in whatever order
+        (Tagged, 5, FLEXIBLE, "0001 01 05 03 010203", Tagged(plain=1)),  # unknown tags are skipped
+        (Tagged, 5, FLEXIBLE, "0001 02 05 00 00 04 00000003", Tagged(plain=1, first=3)),  # in any order
         (Tagged, 5, FLEXIBLE, "0001 02 00 04 00000002 00 04 00000003", Tagged(plain=1, first=3)),  # the last one counts
         (Tagged, 5, FLEXIBLE, "0001 01 ffffffff0f 00", Tagged(plain=1)),
         (Tagged, 5, FLEXIBLE, "0001 8100 00 04 00000003", Tagged(plain=1, first=3)),  # varints may be padded
@@ -263,7 +263,7 @@ def test_varints_are_read_back(value: int) -> None:
 
 
 def test_records_are_passed_through_untouched() -> None:
-    """What is sent may be a slice of a file: nothing but its length is asked for."""
+    """The value may be a slice of a file: the codec only asks for its length."""
 
     class Slice:
         def __len__(self) -> int:
@@ -380,7 +380,7 @@ def test_nobody_waits_for_a_codec_that_another_thread_makes(monkeypatch: pytest.
 
 
 def test_markers_of_different_kinds_are_never_equal() -> None:
-    """Python 3.11.2 takes `Annotated[Int32, until(3)]` for `Annotated[Int32, since(3)]` if they are, whichever it saw first."""
+    """If they were equal, Python 3.11.2 would take `Annotated[Int32, until(3)]` for `Annotated[Int32, since(3)]`."""
     kinds = (since, until, nullable_since, tag)
     assert [(one, other) for one in kinds for other in kinds if one is not other and one(3) == other(3)] == []
 

@@ -1,4 +1,4 @@
-"""A broker in a thread of the test process, and a client that speaks raw requests to it."""
+"""A broker in a thread of the test process, and a client that sends raw requests to it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from support.broker.served import FEW_PARTITIONS
 
 @pytest.fixture(autouse=True)
 def _first_life() -> Iterator[None]:
-    """What a broker of one test was does not count in the next: each restart would collect the garbage of all tests before."""
+    """Forget the brokers of earlier tests: otherwise each restart would collect the garbage of all of them."""
     yield
     Collector.a_life_has_ended = False
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
-    """One node on a free port, with the quick reactions of the `dev` profile; records of 1970 are safe in it."""
+    """Run one node on a free port, with the quick reactions of the `dev` profile; records of 1970 are safe in it."""
     overrides = dict.fromkeys(("log.retention.check.interval.ms", "log.initial.task.delay.ms"), "3600000")
     with ottla.Broker(str(tmp_path / "data"), overrides=FEW_PARTITIONS | overrides, rng=random.Random(1)) as running:
         yield running

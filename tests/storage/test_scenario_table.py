@@ -1,4 +1,4 @@
-"""SCENARIOS.md is whole and current."""
+"""SCENARIOS.md is complete and current."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ NAMES: dict[str, Any] = {
     "transactional_ids": "x",
     "v3_and_below_transactional_id": "x",
 }
-"""Values by the names of fields, of arrays those of their one element. What is not here has its default."""
+"""Values by the names of fields; for an array, the value of its one element. Fields that are not listed have their defaults."""
 ROWS = {
     "dirs",
     "topics",
@@ -63,11 +63,11 @@ ROWS |= {
     "markers",
     *(name for name, value in NAMES.items() if name.endswith("s")),
 }
-"""Arrays that have an element."""
+"""Arrays that have one element."""
 
 
 def asked(api: Api, version: int, topic_id: bytes, **values: Any) -> Request:
-    """A request as the broker reads it; `values` are set in its body's own fields."""
+    """Return a request as the broker reads it; `values` are set in its body's own fields."""
     body = _filled(api.request, version, topic_id, values)
     return parse_request(memoryview(bytearray(encode_request(api, version, 7, "client", body)))[4:])
 

@@ -1,8 +1,8 @@
-"""Whether a regular expression of Python's `re` can backtrack.
+"""The check whether a regular expression of Python's `re` can backtrack.
 
-`doubts` reads a pattern as a machine whose states are the places in it. If no state in a loop has two ways for one character,
-a match reads each character of its text a few times at most, however it ends. What cannot be shown so is named, and may be
-harmless: `tests/test_regular_expressions.py` lists those, each with its reason.
+`doubts` reads a pattern as a state machine whose states are positions in the pattern. Suppose that no state in a loop has two
+ways for one character: then a match reads each character of its text a few times at most, however it ends. A pattern for which
+this cannot be shown is named, and may be harmless: `tests/test_regular_expressions.py` lists those, each with its reason.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .import_graph import FLOORS, python_files
 ROOT = Path(__file__).parents[2]
 ANCHORED = ("match", "fullmatch")
 _CHARACTERS = (*map(chr, range(256)), "Ω", "б", "\u0661", "\u2028", "中", "\ud800", "\U0001f600")
-"""One at least of each kind that a pattern can tell from others."""
+"""At least one character of each kind that a pattern can distinguish."""
 _TAKEN: dict[tuple[int, str, str], frozenset[str]] = {}
-"""Which of them a place takes, by the flags and what stands there: a loop has many places of one kind."""
+"""Which of these characters a place accepts, by the flags and the place's text: a loop has many places of one kind."""
 _COPIES_MAX = 70
 _ENDLESS = 1 << 30
 _CATEGORIES: dict[Any, str] = {
@@ -39,7 +39,7 @@ _CATEGORIES: dict[Any, str] = {
 
 @dataclass
 class _Part:
-    """Of a pattern: its first and last places, and whether it matches nothing at all, too."""
+    """A part of a pattern: its first and last places, and whether it also matches the empty string."""
 
     first: set[int]
     last: set[int]
@@ -48,13 +48,13 @@ class _Part:
 
 @dataclass
 class _Machine:
-    """Places, each with the characters that it takes, and which may follow which."""
+    """Places, each with the characters that it accepts, and the places that may follow it."""
 
     flags: int
     takes: list[frozenset[str]] = field(default_factory=list)
     follow: list[set[int]] = field(default_factory=list)
     in_loops: set[int] = field(default_factory=set)
-    """Places that a long text passes again and again."""
+    """Places that a long text passes repeatedly."""
     doubts: list[str] = field(default_factory=list)
 
     def place(self, kind: Any, value: Any) -> _Part:
@@ -149,11 +149,11 @@ class _Machine:
 
 
 def doubts(pattern: str | bytes, flags: int = 0, how: str = "fullmatch") -> list[str]:
-    """Why a match of `pattern` might cost more than its text has characters; nothing if it cannot.
+    """Return why a match of `pattern` might cost more than the length of its text; an empty list if it cannot.
 
     Args:
-        how: The function of `re` that is called; one that searches tries at every character, so its pattern must be of bounded
-            width, or the last thing in it alone unbounded.
+        how: The function of `re` that is called. A function that searches tries every character, so its pattern must have a
+            bounded width, or only its last part may be unbounded.
     """
     text = pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern
     tree = parser.parse(text, flags)
@@ -168,7 +168,10 @@ def doubts(pattern: str | bytes, flags: int = 0, how: str = "fullmatch") -> list
 
 
 def _only_its_end_is_unbounded(items: Any) -> bool:
-    """Then nothing can fail after a long read, and no place is read from two beginnings."""
+    """Return whether only the end is unbounded.
+
+    Then nothing can fail after a long read, and no place is read from two beginnings.
+    """
     *before, (kind, value) = items
     if items[: len(before)].getwidth()[1] >= _ENDLESS:
         return False
@@ -186,10 +189,10 @@ class Use:
 
     file: str
     call: str
-    """As `re.compile(_NAME)`, its first argument as it stands in the source."""
+    """The call, e.g. `re.compile(_NAME)`, with its first argument as the source has it."""
     how: str
     pattern: str | bytes | None
-    """None: it is made while the broker runs."""
+    """The pattern; None if it is made while the broker runs."""
     flags: int
 
     @property
@@ -199,12 +202,12 @@ class Use:
 
 _FUNCTIONS = ("compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
 MARK = "Matches"
-"""Of a field in HTTP, whose text is matched whole."""
+"""The marker of HTTP fields' patterns, which match the whole text."""
 _CALLS = (MARK, *(f"re.{name}" for name in _FUNCTIONS))
 
 
 def uses() -> Iterator[Use]:
-    """Every pattern that the product gives to `re`, with its value where the module knows it by itself."""
+    """Yield every pattern that the product passes to `re`, with its value where the module alone defines it."""
     for path in python_files(ROOT, *FLOORS):
         yield from _uses_of(path)
 
@@ -249,7 +252,10 @@ def _value(node: ast.expr, module: object) -> Any:
 
 
 def _methods_called(tree: ast.AST) -> dict[str, set[str]]:
-    """By the name of a pattern: what is called of it in its file. A name that is called nowhere is searched with, to be sure."""
+    """Return the methods that a file calls, by the name of the pattern.
+
+    A pattern without calls counts as searched with, to be sure.
+    """
     found: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in _FUNCTIONS and isinstance(node.value, ast.Name):

@@ -1,4 +1,4 @@
-"""What another thread may see of something that is being done: a look at every place where it may have its turn."""
+"""The states of an unfinished operation that another thread may see: calls `look` wherever another thread may run."""
 
 import sys
 from collections.abc import Callable

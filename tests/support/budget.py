@@ -1,6 +1,6 @@
-"""What each test costs in processor time: pytest's hooks, which `tests/conftest.py` takes over.
+"""Processor time of each test: pytest's hooks, which `tests/conftest.py` imports.
 
-A test aims at less than 2 s, and fails above LIMIT_S: so `make test` stays as short as it is. Full runs have no limit.
+A test should take less than 2 s, and fails above LIMIT_S, so that `make test` stays short. Full runs have no limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from support.sizes import FULL
 
 LIMIT_S = 5.0
-"""Two to three times what a test may cost: processors that share a core, or other programs' use of its memory, make a test dearer."""
+"""The limit in seconds: two to three times the target, because a shared core or a busy memory makes a test slower."""
 
 EXPENSIVE = {
     "collects the garbage of the whole test process": (
@@ -55,7 +55,7 @@ EXPENSIVE = {
         "tests/server/broker/test_extremes.py::test_every_number_of_a_topic_may_be_as_large_or_small_as_its_option_takes",
     ),
 }
-"""Tests that may cost more: for each reason, their node ids without parameters."""
+"""Tests that may take longer: for each reason, their node ids without parameters."""
 _EXPENSIVE = {nodeid for nodeids in EXPENSIVE.values() for nodeid in nodeids}
 
 SHOWN = 10
@@ -63,7 +63,7 @@ _PROPERTY = "cpu_s"
 
 
 def spent_s() -> float:
-    """Processor time of this process and of those that it has waited for."""
+    """Return the processor time of this process and of those that it has waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 

@@ -1,4 +1,4 @@
-"""How much work something is, as the number of calls of functions: the same in every run, unlike its time."""
+"""The amount of work, as the number of function calls: it is the same in every run, unlike the time."""
 
 import gc
 import sys
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 class Counted:
-    """`calls` of functions, those of C included."""
+    """`calls` of functions, including those written in C."""
 
     calls = 0
 
@@ -17,7 +17,10 @@ class Counted:
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """How many functions `work` calls in this thread, those of C included; not the finalizers of what others left behind."""
+    """Return the number of functions that `work` calls in this thread, including C functions.
+
+    Finalizers of older objects do not count.
+    """
     with calls_counted() as counted:
         work()
     return counted.calls
@@ -25,7 +28,7 @@ def calls_of(work: Callable[[], object]) -> int:
 
 @contextmanager
 def calls_counted() -> Iterator[Counted]:
-    """Of this thread, as `calls_of` has it, for the time of the block: once that has ended the figure is whole."""
+    """Count the calls of this thread during the block, as `calls_of` does. The figure is complete once the block has ended."""
     counted = Counted()
     gc.disable()
     sys.setprofile(counted.note)
@@ -38,7 +41,7 @@ def calls_counted() -> Iterator[Counted]:
 
 @contextmanager
 def at_most(calls: int) -> Iterator[None]:
-    """Fail in the midst of what goes round for ever: after so many calls of functions in this thread."""
+    """Fail after this number of function calls in this thread, so that an endless loop ends."""
     left = calls
 
     def note(_frame: FrameType, event: str, _argument: object) -> None:

@@ -1,7 +1,7 @@
-"""Which file imports which, read from the sources; nothing is executed.
+"""Imports between files, read from the sources; nothing is executed.
 
-Imports under `if TYPE_CHECKING:` and inside functions count: who names a thing depends on it. That Python loads the packages
-above a module with it does not: they are doors, which name what stands inside. An import whose name is put together at run
+Imports under `if TYPE_CHECKING:` and inside functions count: a file that names a thing depends on it. Python also loads the
+packages above a module, which does not count: they only name what is inside them. An import whose name is put together at run
 time (`import_module`) is not seen; one in the text of a string is.
 """
 
@@ -17,7 +17,7 @@ FLOORS = ("protocol", "storage", "server", "pipeline")
 
 
 def python_files(root: Path, *folders: str) -> Iterator[Path]:
-    """Every Python file below these folders of a checkout, but for those in hidden ones."""
+    """Yield every Python file below these folders of a checkout, except those in hidden folders."""
     for folder in folders:
         for path in sorted((root / folder).rglob("*.py")):
             if not any(part.startswith(".") for part in path.relative_to(root).parts):
@@ -25,20 +25,20 @@ def python_files(root: Path, *folders: str) -> Iterator[Path]:
 
 
 def module_name(path: str) -> str:
-    """What a file is imported as: floors stand below `ottla`, everything else below the root of the checkout."""
+    """Return the name by which a file is imported: floors are below `ottla`, everything else below the root of the checkout."""
     *folders, file = path.removesuffix(".py").split("/")
     names = folders if file == "__init__" else [*folders, file]
     return ".".join(["ottla", *names] if not names or names[0] in FLOORS else names)
 
 
 def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
-    """Of each file, by its path from the root of the checkout, which others of `sources` it imports."""
+    """Return, for each file (by its path from the root of the checkout), the others of `sources` that it imports."""
     paths = {module_name(path): path for path in sources}
     graph = {}
     for path, text in sources.items():
         name = module_name(path)
         package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
-        is_script = package not in paths  # It imports what lies beside it by its bare name.
+        is_script = package not in paths  # It imports files in its folder by their bare names.
         found = set()
         for names in _imported(text, package):
             candidates = [*names, *(f"{package}.{beside}" for beside in names if is_script)]
@@ -48,7 +48,7 @@ def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
-    """Files of which each imports the next, and the last is the first again; empty if there is no such circle."""
+    """Return a cycle: files of which each imports the next, with the first also last; empty if the graph has no cycle."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -57,11 +57,11 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
 
 
 _IMPORT = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
-"""On lines of its own, as `ruff format` has each."""
+"""Imports at the beginning of a line, where `ruff format` puts each."""
 
 
 def _tree(text: str) -> ast.Module:
-    """With the imports of `text`: to parse all of the project takes seconds."""
+    """Return a tree with only the imports of `text`: parsing the whole project takes seconds."""
     try:
         return ast.parse("\n".join(_IMPORT.findall(text)))
     except SyntaxError:  # words of a docstring, or a bracket in a comment
@@ -69,7 +69,7 @@ def _tree(text: str) -> ast.Module:
 
 
 def _imported(text: str, package: str) -> Iterator[tuple[str, ...]]:
-    """Full names for each thing imported; the first of them that is a module is the one."""
+    """Yield the full names that each imported thing may have; the first that is a module counts."""
     for node in _statements(_tree(text)):
         if isinstance(node, ast.Import):
             yield from ((alias.name,) for alias in node.names)
@@ -80,7 +80,7 @@ def _imported(text: str, package: str) -> Iterator[tuple[str, ...]]:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All statements in a module, however deep; expressions, most of what a file has, hold none."""
+    """Yield all statements in a module, however deep; expressions, most of a file, contain none."""
     for inner in ("body", "orelse", "finalbody", "handlers", "cases"):
         found = getattr(node, inner, None)
         for statement in found if isinstance(found, list) else ():

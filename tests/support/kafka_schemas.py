@@ -1,6 +1,6 @@
-"""Apache Kafka's own message definitions, read from its jars where they are to be had; never kept in this repository.
+"""Apache Kafka's own message definitions, read from its jars if this machine has them; never kept in this repository.
 
-The jars are looked for in `OTTLA_KAFKA_CLIENTS_JAR` (others beside it) and in the local Maven repository, where
+The jars are looked for at `OTTLA_KAFKA_CLIENTS_JAR` (others in the same folder) and in the local Maven repository, where
 `mvn dependency:get -Dartifact=org.apache.kafka:kafka-clients:4.3.1` puts them.
 """
 
@@ -18,7 +18,7 @@ KAFKA_VERSION = "4.3.1"
 
 
 def find_jar(artifact: str) -> Path | None:
-    """The jar of an artifact of Apache Kafka, None when it is not on this machine."""
+    """Return the jar of an artifact of Apache Kafka, None if this machine does not have it."""
     name = f"{artifact}-{KAFKA_VERSION}.jar"
     places = [Path.home() / ".m2/repository/org/apache/kafka" / artifact / KAFKA_VERSION / name]
     if given := os.environ.get("OTTLA_KAFKA_CLIENTS_JAR"):
@@ -27,7 +27,7 @@ def find_jar(artifact: str) -> Path | None:
 
 
 def definitions(artifact: str) -> dict[str, Any]:
-    """Message definitions by name. Skips the test when the jar is not there."""
+    """Return message definitions by name. Skips the test if the jar is missing."""
     jar = find_jar(artifact)
     if jar is None:
         pytest.skip(f"not run: needs the {artifact} jar of Apache Kafka {KAFKA_VERSION}")
@@ -42,12 +42,12 @@ def _read(jar: Path) -> dict[str, Any]:
 
 
 def parse(text: str) -> Any:
-    """JSON with line comments; no string in the definitions holds `//` after a quote or a space."""
+    """Parse JSON with line comments; no string in the definitions holds `//` after a quote or a space."""
     return json.loads(re.sub(r"(^|\s)//[^\n]*", "", text))
 
 
 def in_range(versions: str | None, version: int) -> bool:
-    """Whether a range as the definitions write it ("3+", "0-7", "2", "none") holds this version."""
+    """Return whether a range of the definitions ("3+", "0-7", "2", "none") contains this version."""
     if versions is None or versions == "none":
         return False
     first, _, last = versions.partition("-")

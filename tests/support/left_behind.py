@@ -1,11 +1,11 @@
-"""What some work leaves to Python's collector of cycles, and not what others in this process leave meanwhile."""
+"""The objects that some work leaves to Python's cycle collector, without those that other code leaves at the same time."""
 
 import gc
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 TIMES = 3
-"""Clients, sockets and generators of other tests may go in the midst of one; what the work itself leaves is left each time."""
+"""Number of repetitions. Objects of other tests may be freed during one of them; the work itself leaves the same each time."""
 ROUNDS_MAX = 10
 
 _depth = 0
@@ -13,7 +13,7 @@ _depth = 0
 
 @contextmanager
 def older_left_alone() -> Iterator[None]:
-    """Have collections within look at what was made within alone."""
+    """Let collections in the block look only at objects that were created in it."""
     global _depth
     if not _depth:
         leave_alone()
@@ -25,19 +25,19 @@ def older_left_alone() -> Iterator[None]:
 
 
 def leave_alone() -> None:
-    """Have no collection look at what there is by now: all of a test process takes it a quarter of a second."""
+    """Let no collection look at existing objects: walking all of a test process takes a quarter of a second."""
     _collect_all()
     gc.freeze()
 
 
 async def left_to_the_collector(work: Callable[[], Awaitable[object]], enough: int = 0) -> int:
-    """How many objects `work` leaves that only the collector finds: the fewest of several times. It may be done again and again.
+    """Return the number of objects that `work` leaves and only the collector finds: the fewest of several runs.
 
     Args:
-        enough: It is done no more once it has left so few.
+        enough: Stop repeating once `work` has left this few.
     """
     with older_left_alone():
-        # The first time it may replace what was made before, where no collection looks.
+        # The first run may replace older objects, at which no collection looks.
         await _left_once(work)
         left = await _left_once(work)
         for _ in range(TIMES - 1):
@@ -58,7 +58,7 @@ async def _left_once(work: Callable[[], Awaitable[object]]) -> int:
 
 
 def _collect_all() -> None:
-    """What finalizers of the first round leave is found by the next."""
+    """Collect until nothing is found: finalizers of one round leave objects for the next."""
     for _ in range(ROUNDS_MAX):
         if not gc.collect():
             break

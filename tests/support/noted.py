@@ -1,4 +1,4 @@
-"""Which of many cases of one test an error is about."""
+"""The case of a test with many cases that an error is about."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Test = Callable[..., None]
 
 @contextmanager
 def noted(case: object) -> Iterator[None]:
-    """Add `case` to what an error of the block says; pytest shows it."""
+    """Add `case` to the notes of an error in the block; pytest shows it."""
     try:
         yield
     except BaseException as error:

@@ -7,14 +7,14 @@ import weakref
 
 
 class Ring:
-    """Names itself."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
 class OldGarbage:
-    """A ring that nobody else names, among the old objects."""
+    """An unreachable ring among the old objects."""
 
     def __init__(self) -> None:
         gc.collect()
@@ -25,5 +25,5 @@ class OldGarbage:
         del ring
 
     def is_there(self) -> bool:
-        """Whether no full collection has been done since."""
+        """Return whether no full collection has run since."""
         return self._ring() is not None

@@ -1,6 +1,6 @@
-"""Record formats of other Kafka implementations, as judges of ours.
+"""Record formats of other Kafka implementations, for comparison with Ottla's.
 
-kafka-python warns on import (it reads its schemas through a deprecated function), which our own warnings filter would
+kafka-python warns on import (it reads its schemas through a deprecated function), which Ottla's warnings filter would
 make an error; therefore its modules are imported here and nowhere else.
 """
 
@@ -24,14 +24,14 @@ Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]
 
 
 def encode_varint(value: int) -> bytes:
-    """kafka-python's form of a signed integer."""
+    """Encode a signed integer with kafka-python."""
     out: list[int] = []
     kafka_python_varints.encode_varint(value, out.append)
     return bytes(out)
 
 
 def decode_varint(data: bytes) -> tuple[int, int]:
-    """kafka-python's reading of a signed integer: value and the position after it."""
+    """Decode a signed integer with kafka-python: return the value and the position after it."""
     value, at = kafka_python_varints.decode_varint(bytearray(data), 0)
     return value, at
 
@@ -46,7 +46,7 @@ def build(
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> bytes:
-    """One batch as that implementation's producer writes it; offsets count from 0."""
+    """Return one batch as that implementation's producer writes it; offsets count from 0."""
     builder = IMPLEMENTATIONS[name].DefaultRecordBatchBuilder(
         magic=2,
         compression_type=codec,
@@ -62,7 +62,7 @@ def build(
 
 
 def read(name: str, data: bytes) -> tuple[dict[str, Any], list[Row]]:
-    """A batch as that implementation's consumer reads it: header fields, records. Its CRC must be right."""
+    """Read a batch with that implementation's consumer: return header fields and records. Its CRC must be right."""
     batch = IMPLEMENTATIONS[name].DefaultRecordBatch(data)
     assert batch.validate_crc()
     header = {

@@ -1,7 +1,8 @@
-"""In which order tests run, and which process runs them: pytest's hooks, which `tests/conftest.py` takes over.
+"""The order of tests, and the process that runs each: pytest's hooks, which `tests/conftest.py` imports.
 
-`make test` has a process for each processor. A file is run by one of them, so that what its tests share is made once; all files whose
-tests share a Spark session are run by one. The files of SPLIT have few tests that take long: these are given out one by one, last.
+`make test` has a process for each processor. One process runs a whole file, so that what its tests share is created once; one
+process runs all files whose tests share a Spark session. The files of SPLIT have few, slow tests: these are distributed one by
+one, last.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from support.sizes import size
 
 ROOT = Path(__file__).parents[2]
 SPARK = "tests/pipeline/"
-"""Below it is the fixture `spark`; the unit of the files that ask for it."""
+"""Path prefix of the fixture `spark`; the unit of the files that use it."""
 ASKS_FOR_SPARK = re.compile(r"[(,]\s*spark:")
 SPLIT = (
-    # In a slice, what each process would load for them costs as much as the few blocks that are run.
+    # In a short run, loading them in each process costs as much as the few blocks that are run.
     *size((), ("tests/test_blocks.py",)),
     "tests/server/handlers/test_handlers_in_turns.py",
     "tests/server/broker/test_server_crashes.py",
 )
 FIRST = (SPARK, "tests/pipeline/spark/test_task_logs.py")
-"""Units that begin first, as their JVMs take longest; then those with most tests."""
+"""Units that begin first, as their JVMs take longest; after them those with most tests."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,18 +54,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seed = config.getoption("--shuffle")
     if seed is not None:
         shuffle(items, random.Random(seed))
-    if hasattr(config, "workerinput"):  # of pytest-xdist, which gives out units in the order of their first tests
+    if hasattr(config, "workerinput"):  # of pytest-xdist, which distributes units in the order of their first tests
         sizes = Counter(unit_of(item.nodeid) for item in items)
         items.sort(key=lambda item: place_of(unit := unit_of(item.nodeid), sizes[unit]))
 
 
 def place_of(unit: str, tests: int) -> tuple[int, int]:
-    """By which units are given out, the smallest first."""
+    """Return the sort key by which units are distributed, the smallest first."""
     return FIRST.index(unit) if unit in FIRST else len(FIRST), -tests
 
 
 def shuffle(items: list[pytest.Item], chance: random.Random) -> None:
-    """Files, and the tests of each."""
+    """Shuffle the files, and the tests of each."""
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(file_of(item.nodeid), []).append(item)
@@ -80,7 +81,7 @@ def file_of(nodeid: str) -> str:
 
 
 def unit_of(nodeid: str) -> str:
-    """The tests with the same unit are run by one process."""
+    """Return the unit of a test: one process runs all tests of a unit."""
     path = file_of(nodeid)
     if path.startswith(SPARK) and asks_for_spark(path):
         return SPARK
@@ -89,19 +90,22 @@ def unit_of(nodeid: str) -> str:
 
 @cache
 def asks_for_spark(path: str) -> bool:
-    """By its text: the process that gives out tests has not collected them."""
+    """Return whether a file uses Spark, by its text: the process that distributes tests has not collected them."""
     return ASKS_FOR_SPARK.search((ROOT / path).read_text()) is not None
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """One more than pytest-xdist takes by itself: the process that has Spark's tests waits for the JVM most of the time."""
+    """Start one process more than pytest-xdist does by itself: the process of Spark's tests mostly waits for the JVM."""
     return (yield) + 1
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a test as pytest does, and send one report of it: three take pytest-xdist 1.2 ms more. Setup and teardown are reported if they do not pass."""
+    """Run a test as pytest does, and send one report of it: three reports cost pytest-xdist 1.2 ms more.
+
+    Setup and teardown are reported if they do not pass.
+    """
     if not hasattr(item.config, "workerinput"):
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)

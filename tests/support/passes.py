@@ -1,4 +1,4 @@
-"""How many passes the event loop makes while something is done: the same in every run, unlike the time that others wait."""
+"""Number of event-loop passes during some work: the same in every run, unlike the time that other tasks wait."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import trio
 
 
 class Passes:
-    """So many so far."""
+    """The number of passes up to now."""
 
     count = 0
 
 
 @asynccontextmanager
 async def counting_passes(between: Callable[[], object] = lambda: None) -> AsyncIterator[Passes]:
-    """Count them from entry to exit, in a task of its own; `between` comes in each."""
+    """Count the passes from entry to exit, in a task of its own; each pass calls `between`."""
     passes = Passes()
 
     async def count() -> None:

@@ -1,4 +1,4 @@
-"""Where the tests' files are: in memory if there is room, as a file that is made and synced takes 1 to 5 ms on a disk.
+"""The location of the tests' files: in memory if it has room, as creating and syncing a file takes 1 to 5 ms on a disk.
 
 A full run uses the disk, as users do. Tests of a power loss use a fake disk in both (`support.disk`).
 """
@@ -11,21 +11,24 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 NEEDED_BYTES = 4 << 30
-"""Far more than a run has at once: pytest removes the files of each test that has passed."""
+"""Required free space, far more than a run uses at once: pytest removes the files of each test that has passed."""
 NOEXEC = 8
-"""ST_NOEXEC of statvfs(3) on Linux, which Python has under this name there alone."""
+"""ST_NOEXEC of statvfs(3) on Linux; Python has this name only there."""
 
 
 def put_in_memory(environment: MutableMapping[str, str], memory: Path = Path("/dev/shm")) -> None:
-    """Put the temporary files of this process, and of those it starts, into `memory`, unless the user says where (`TMPDIR`).
+    """Put the temporary files of this process and its children into `memory`, unless the user sets `TMPDIR`.
 
-    The folder goes into `environment` as TMPDIR. Where `memory` is missing or too small, nothing changes.
+    The folder goes into `environment` as TMPDIR. If `memory` is missing or too small, nothing changes.
     """
     if "TMPDIR" not in environment and os.access(memory, os.W_OK) and is_large_enough(os.statvfs(memory)):
         environment["TMPDIR"] = str(memory)
-        tempfile.tempdir = None  # Python keeps the first answer, and pytest has asked before.
+        tempfile.tempdir = None  # Python caches the first answer, and pytest has asked before.
 
 
 def is_large_enough(about: os.statvfs_result) -> bool:
-    """Whether a file system has NEEDED_BYTES free and runs programs, as tests write some. That of a container often fails both."""
+    """Return whether a file system has NEEDED_BYTES free and can run programs, as tests write some.
+
+    Those of containers often fail both.
+    """
     return about.f_bavail * about.f_frsize >= NEEDED_BYTES and not about.f_flag & NOEXEC

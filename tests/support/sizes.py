@@ -1,6 +1,6 @@
-"""How much the tests look at that explore: a slice in `make test`, all in `make nightly`, which sets OTTLA_TESTS=full.
+"""The extent of random and exhaustive tests: a part in `make test`, all in `make nightly`, which sets OTTLA_TESTS=full.
 
-A slice has every kind; of moments, of seeds, and of what may follow from each, it has a part, the same in each run.
+A short run covers every kind. Of moments, of seeds, and of their possible consequences, it has a part, the same in each run.
 """
 
 import os
@@ -20,9 +20,9 @@ def size(a_slice: Size, full: Size) -> Size:
 
 
 def some(cases: Iterable[Case], count: int) -> list[Case]:
-    """`count` of the cases in a slice, spread evenly, the first and the last among them; all of them in full.
+    """Return `count` of the cases in a short run, spread evenly, including the first and the last; all of them in a full run.
 
-    For cases that are like each other, each of which costs much: what is of a kind of its own belongs in every run.
+    For similar cases, each of which costs much: a case of a kind of its own belongs in every run.
     """
     each = list(cases)
     if FULL or count >= len(each):
@@ -33,10 +33,10 @@ def some(cases: Iterable[Case], count: int) -> list[Case]:
 
 
 def cuts_of(data: Sized) -> list[int]:
-    """Lengths to which a message is cut short: each in full, one in three and the longest in a slice."""
+    """Return lengths to which a message is cut: each in a full run, one in three and the longest in a short run."""
     lengths = range(len(data))
     return sorted({*lengths[:: size(3, 1)], *lengths[-1:]})
 
 
 full_only = pytest.mark.skipif(not FULL, reason="in full runs")
-"""For a test whose check a slice has elsewhere, by a cheaper way: where, says the comment beside it."""
+"""The mark of a test whose check short runs do elsewhere, in a cheaper way; a comment at the test says where."""

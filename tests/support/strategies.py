@@ -1,4 +1,4 @@
-"""Random values and views of messages, all derived from the message classes' own annotations; and which versions tests go through."""
+"""Random values and views of messages, all derived from the message classes' annotations, and the versions to be tested."""
 
 import dataclasses
 import itertools
@@ -57,7 +57,7 @@ def _field_values(field: Field) -> st.SearchStrategy[Any]:
         return st.sampled_from(ErrorCode).map(int)  # the other implementations know no other codes
     values = _values(field.type)
     if field.type.name == "q" and field.name.endswith("time_ms"):
-        # kio shows these as dates or durations, which end in the year 9999, and knows -1 where it is the default.
+        # kio represents these as dates or durations, which end in the year 9999, and accepts -1 where it is the default.
         values = st.integers(min(field.default, 0), 1 << 42)
     if field.nullable_from is not None:
         values = st.none() | values
@@ -69,7 +69,7 @@ _MESSAGES: dict[type[Any], st.SearchStrategy[Any]] = {}
 
 
 def messages(cls: type[Any]) -> st.SearchStrategy[Any]:
-    """Values of a message class with every field set that any version has; `as_of` cuts them to one version."""
+    """Return values of a message class with the fields of every version set; `as_of` reduces them to one version."""
     if cls not in _MESSAGES:
         _MESSAGES[cls] = st.builds(cls, **{field.name: _field_values(field) for field in fields_of(cls)})
     return _MESSAGES[cls]
@@ -78,8 +78,8 @@ def messages(cls: type[Any]) -> st.SearchStrategy[Any]:
 def with_messages(classes: tuple[type[Any], ...], count: int, check: Callable[..., None]) -> None:
     """Call `check` with a random message of each class, `count` times.
 
-    In full Hypothesis chooses them, and looks for the smallest that fails. A slice has the same ones each time, of the same kinds: to
-    choose them with Hypothesis takes five times as long as to check them.
+    In full runs Hypothesis chooses them, and looks for the smallest that fails. A short run has the same messages each time, of
+    the same kinds: choosing them with Hypothesis takes five times as long as checking them.
     """
     if FULL:
         each = st.tuples(*map(messages, classes))
@@ -98,7 +98,7 @@ def with_messages(classes: tuple[type[Any], ...], count: int, check: Callable[..
 
 
 def random_message(cls: type[Any], dice: random.Random) -> Any:
-    """As one of `messages`."""
+    """Return a random message, like those of `messages`."""
     return cls(**{field.name: _random_field(field, dice) for field in fields_of(cls)})
 
 
@@ -140,18 +140,18 @@ def _random_value(type: Type, dice: random.Random) -> Any:
 
 
 def as_of(value: Any, version: int) -> Any:
-    """A message as a reader of this version sees it: fields of other versions at their defaults, no forbidden null."""
+    """Return a message as a reader of this version sees it: fields of other versions at their defaults, no forbidden null."""
     return _changed(value, version, lambda field, was: was if field.exists_in(version) else field.default)
 
 
 def as_kafka_knows(value: Any, version: int) -> Any:
-    """The same as others read it, who do not know Ottla's own fields."""
+    """Return the message as other implementations read it, which do not know Ottla's own fields."""
     known = as_of(value, version)
     return _changed(known, version, lambda field, was: field.default if field.is_private else was)
 
 
 def without_forbidden_nulls(value: Any, version: int) -> Any:
-    """A message that can be written in this version; it may well set fields that only other versions have."""
+    """Return a message that can be written in this version; it may set fields that only other versions have."""
     return _changed(value, version, lambda field, was: was)
 
 
@@ -171,7 +171,7 @@ def _changed(value: Any, version: int, choose: Callable[[Field, Any], Any]) -> A
 
 
 def sample(cls: type[Any], counter: Iterator[int] | None = None) -> Any:
-    """One fixed value with every field set, numbers all different and arrays of two."""
+    """Return one fixed value with every field set, numbers all different and arrays of two."""
     numbers = itertools.count(1) if counter is None else counter
     return cls(**{field.name: _sample(field.type, numbers) for field in fields_of(cls)})
 
@@ -193,27 +193,27 @@ def _sample(type: Type, numbers: Iterator[int]) -> Any:
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Equality that looks into records: a view as read equals the bytes as written."""
+    """Compare, including records: a view as read equals the bytes as written."""
     if dataclasses.is_dataclass(ours):
         return type(ours) is type(theirs) and all(
             same(getattr(ours, field.name), getattr(theirs, field.name)) for field in fields_of(type(ours))
         )
     if isinstance(ours, tuple):
         return len(ours) == len(theirs) and all(map(same, ours, theirs))
-    if isinstance(ours, float):  # NaN is no other NaN's equal
+    if isinstance(ours, float):  # NaN equals nothing
         return repr(ours) == repr(theirs)
     return bool(ours == theirs)
 
 
 def all_versions(api: Api) -> range:
-    """Those that are not stable among them."""
+    """Return all versions, including the unstable ones."""
     return range(api.versions[0], (api.unstable or api.versions[1]) + 1)
 
 
 def seen_versions(api: Api, versions: range) -> list[int]:
-    """Of these versions, in a slice the first and the last one, and the first flexible one.
+    """Return these versions; in a short run only the first, the last and the first flexible one.
 
-    Each version's reader and writer has to be made first, which takes longer than most of what is then looked at.
+    Each version's reader and writer has to be generated first, which takes longer than most checks.
     """
     flexible = next((version for version in versions if api.is_flexible(version)), versions[-1])
     return list(versions) if FULL else sorted({versions[0], flexible, versions[-1]})

@@ -1,4 +1,4 @@
-"""A user's test file that uses every public name, as they would write it: type checkers read it, and pytest runs it."""
+"""A user's test file with every public name: type checkers read it, and pytest runs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import ottla
 
 @pytest.fixture(scope="session")
 def kafka_broker_config() -> dict[str, Any]:
-    # The cleaner's own rounds, ten a second, might leave nothing to compact to who asks for it.
+    # The cleaner's own rounds, ten a second, might leave nothing for a requested pass to compact.
     overrides = {"num.partitions": 1, "auto.create.topics.enable": True, "log.cleaner.backoff.ms": 3_600_000}
     return {"nodes": 2, "overrides": overrides}
 
@@ -170,7 +170,7 @@ def test_life(tmp_path: Path) -> None:
 
 
 async def node_count(broker: ottla.Broker) -> int:
-    """Runs in the broker's own thread."""
+    """Return the number of nodes; runs in the broker's own thread."""
     return len(broker.inner.nodes)
 
 

@@ -1,4 +1,4 @@
-"""That `test_every_public_name` is what it says."""
+"""The check that `test_every_public_name` is complete."""
 
 from __future__ import annotations
 

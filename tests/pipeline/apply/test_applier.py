@@ -1,4 +1,4 @@
-"""Batches into a table: what is in it then, whatever comes again, out of order, or undecodable. With tables of Parquet."""
+"""Batches applied to a table: its content after repeated, unordered or undecodable batches. With tables of Parquet."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from support.pipeline.changes import Change, batch
 from support.sizes import size
 
 pytestmark = pytest.mark.usefixtures("spark")
-"""Its JVM reads types as DDL has them."""
+"""The JVM of this fixture reads types in DDL."""
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ FRAME = b"\x00\x00\x00\x00\x07"
 
 
 def decoded(session: SparkSession, made: Format, texts: list[bytes]) -> list[tuple[Any, str | None]]:
-    """(columns or None, why it is undecodable) of each text."""
+    """Return (columns or None, why it is undecodable) of each text."""
     records = batch(session, [Change(0, offset, b"", text) for offset, text in enumerate(texts)])
     found, why = made.decoded(records, "value")
     rows = records.select("offset", found.alias("found"), why.alias("why")).collect()
@@ -112,7 +112,7 @@ def test_a_framing_that_a_format_does_not_have_is_refused(kind: type[TextFormat 
 
 
 def strict_json(text: bytes) -> dict[str, Any] | None:
-    """What Python's parser says, without its own extensions."""
+    """Return the result of Python's parser, without its own extensions."""
 
     def refuse(constant: str) -> None:
         raise ValueError(constant)

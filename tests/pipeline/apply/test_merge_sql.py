@@ -1,4 +1,4 @@
-"""The text of MERGE, and which record gives way to which."""
+"""The text of MERGE, and which record replaces which."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_a_topic_deleted_and_created_again_under_a_stream_that_stays_ends_it(
     assert not {key for key in keys if key.startswith("new-")}, "of the new topic nothing counts"
     with pytest.raises(SourceChangedError, match="--topic-made-anew"):
         apply(spark, job(tmp_path))
-    if FULL:  # a stream that begins costs seconds, and `test_applier` has a topic that was made anew
+    if FULL:  # a stream that begins costs seconds, and `test_applier` has a topic that was created again
         apply(spark, job(tmp_path, topic_made_anew=True))
         keys = {row["key"] for row in ParquetTable(str(tmp_path / "table")).read(spark).collect()}
         assert {f"new-{n}" for n in range(50)} <= keys

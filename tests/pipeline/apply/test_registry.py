@@ -27,11 +27,11 @@ ANSWERS = {
 
 
 POLL_S = 0.01
-"""How often a server looks whether it is to end."""
+"""Interval at which a server checks whether it must end."""
 
 
 class Answers(BaseHTTPRequestHandler):
-    """A registry of a few schemas, which wants a user."""
+    """A registry of a few schemas that requires a user."""
 
     def do_GET(self) -> None:
         if "?to=" in self.path:
@@ -53,7 +53,7 @@ class Answers(BaseHTTPRequestHandler):
 
 
 class Stranger(BaseHTTPRequestHandler):
-    """Keeps what it is sent."""
+    """A server that records what it receives."""
 
     seen: ClassVar[list[str]] = []
 

@@ -1,4 +1,4 @@
-"""Names of tables, and states found in a Delta table's history. The tables themselves: compat/spark_apply."""
+"""Names of tables, and states found in a Delta table's history. compat/spark_apply tests the tables."""
 
 from __future__ import annotations
 

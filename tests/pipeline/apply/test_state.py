@@ -1,4 +1,4 @@
-"""How far a table has come: states as a chain, and what two writers at once leave."""
+"""Progress of a table: states as a chain, and the result of two concurrent writers."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def test_of_two_first_states_nothing_is_taken_for_granted() -> None:
 
 
 class ModelTable:
-    """Rows and states as the applier keeps them, with what MERGE does to one record at a time in memory."""
+    """Rows and states as the applier keeps them, with the effect of MERGE on one record at a time in memory."""
 
     def __init__(self) -> None:
         self.rows: dict[str, tuple[int, str]] = {}
         self.history = list[AppliedState]()
 
     def apply(self, stands: AppliedState, records: list[tuple[int, str, str | None]], name: str) -> AppliedState:
-        """A batch of (offset, key, value) on top of a state that its writer has read, which may be an old one."""
+        """Apply a batch of (offset, key, value) to a state that its writer has read, which may be an old one."""
         for offset, key, value in records:
             if offset < stands.offsets.get(0, 0):
                 continue
@@ -86,7 +86,7 @@ def test_after_any_two_writers_one_more_run_makes_the_table_what_the_topic_says(
     reads: list[AppliedState | None] = [None, None]
     for step in range(rng.randrange(1, 8)):
         writer = rng.randrange(2)
-        if rng.random() < 0.6 or reads[writer] is None:  # else it goes on from what it has read some time ago
+        if rng.random() < 0.6 or reads[writer] is None:  # otherwise it continues from an earlier read
             found, _ = standing(table.history)
             reads[writer] = found or AppliedState.first(f"f{step}", "orders", None, {})
         stands = reads[writer]
@@ -95,7 +95,7 @@ def test_after_any_two_writers_one_more_run_makes_the_table_what_the_topic_says(
         batch = log[start : start + rng.randrange(1, 6)]
         if batch:
             table.apply(stands, batch, f"s{step}")
-            reads[writer] = None  # its look at the history tells it that it is not alone, and it ends
+            reads[writer] = None  # the history shows a second writer, and it ends
     found, _ = standing(table.history)
     stands = found or AppliedState.first("last", "orders", None, {})
     if rest := log[stands.offsets.get(0, 0) :]:

@@ -1,4 +1,4 @@
-"""Where to go on in a topic: what it has lost, and whether it is the same one."""
+"""The position to continue from in a topic: what the topic has lost, and whether it is the same one."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 BUCKETS = (Buckets(2, 5), Buckets(2, 1))
 PASSES = size(1, 4)
-"""A job of such small size takes two seconds."""
+"""Number of passes: even such a small job takes two seconds."""
 HISTORIES = size(3, 8)
 
 
 def test_a_spark_jobs_output_is_the_servers_byte_for_byte(spark: SparkSession, tmp_path: Path) -> None:
-    """A history's plans with the most in them, each run by Spark on a copy of the disk."""
+    """The most varied plans of a history, each run by Spark on a copy of the disk."""
     found: list[tuple[int, CompactionPlan, CrashFiles]] = []
 
     class Collecting(CompactionPair):
@@ -64,7 +64,7 @@ def weight(plan: CompactionPlan) -> int:
 
 
 def put_on_disk(disk: CrashFiles, plan: CompactionPlan, directory: Path) -> CompactionPlan:
-    """Write a data directory of `disk` to the file system; returns the plan for it there."""
+    """Write a data directory of `disk` to the file system; return the plan for it there."""
     data_dir = str(directory / "data")
     for path, data in disk.snapshot().items():
         if path.startswith(plan.data_dir + "/"):
@@ -78,7 +78,7 @@ def put_on_disk(disk: CrashFiles, plan: CompactionPlan, directory: Path) -> Comp
 
 
 def staged(files: OsFiles | CrashFiles, plan: CompactionPlan) -> dict[str, dict[str, tuple[bytes, int]]]:
-    """The finished groups: directory -> name -> (bytes, modification time of a segment's file)."""
+    """Return the finished groups: directory -> name -> (bytes, modification time of a segment's file)."""
     found = {}
     for group in range(len(plan.groups)):
         directory = group_directory(plan, group)
@@ -89,7 +89,7 @@ def staged(files: OsFiles | CrashFiles, plan: CompactionPlan) -> dict[str, dict[
 
 
 def plan_of_two_segments(directory: Path) -> CompactionPlan:
-    """`a` is written twice and `b` once, in two sealed segments of one batch each, on disk."""
+    """Write `a` twice and `b` once to two sealed segments of one batch each, on disk; return their plan."""
     plans = []
 
     class Planning(CompactionPair):

@@ -21,7 +21,7 @@ from support.pipeline.compaction_pair import CompactionPair, run_locally
 from support.sizes import size
 
 HISTORIES = size((5, 8, 17, 21, 23), range(100))
-"""Those of a slice have everything together."""
+"""The histories of a short run: together they contain every event."""
 
 
 def test_the_pipelines_output_is_the_servers_byte_for_byte() -> None:
@@ -32,7 +32,7 @@ def test_the_pipelines_output_is_the_servers_byte_for_byte() -> None:
             met += random_history(name).run(CompactionPair).met
         except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
             pytest.fail(what_differs(name, CompactionPair))
-    # Whoever makes the histories duller should know.
+    # A change that makes the histories less varied must fail here.
     assert not {what for what in EVERYTHING if met[what] < size(1, 3)}
 
 

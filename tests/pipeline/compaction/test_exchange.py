@@ -1,4 +1,4 @@
-"""Which entries of a bucket are superseded, and bitmaps put together."""
+"""Superseded entries of a bucket, and merged bitmaps."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from support.logs.make_log import SECRET, append, make_log
 from support.pipeline.stored_log import stored
 
 HIGH = 2**63 + 5
-"""Of a hash: a number that is none with a sign."""
+"""Half of a hash: a number that would be negative with a sign."""
 
 
 def blob(source: int, kind: int, *entries: tuple[int, int, int]) -> Blob:
-    """Entries are (64 bits of the hash, 32 bits more, number)."""
+    """Return a blob; entries are (64 bits of the hash, 32 bits more, number)."""
     slots = [(high, low << 32 | number + 1) for high, low, number in sorted(entries)]
     return Blob(0, source, kind, np.array(slots, np.uint64).tobytes())
 
@@ -112,7 +112,7 @@ def test_a_segments_bits_are_read_as_they_were_written() -> None:
 
 
 def planned() -> tuple[CrashFiles, CompactionPlan]:
-    """Segments with keys k0 to k9 in one batch, with k5 to k14 in two, and an empty active one."""
+    """Plan segments with keys k0 to k9 in one batch, with k5 to k14 in two, and an empty active one."""
     log = make_log()
     append(log, *((f"k{number}", "1") for number in range(10)), roll=True)
     append(log, *((f"k{number}", "2") for number in range(5, 10)))
@@ -123,7 +123,7 @@ def planned() -> tuple[CrashFiles, CompactionPlan]:
 
 @pytest.mark.parametrize("held_bytes", [BUCKET_BYTES, 32])
 def test_what_is_superseded_does_not_depend_on_buckets(held_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor on what of the finer ones goes to disk."""
+    """The superseded entries also do not depend on which of the finer buckets go to disk."""
     monkeypatch.setattr(exchange, "BUCKET_BYTES", held_bytes)
     files, plan = planned()
     kinds: set[int] = set()

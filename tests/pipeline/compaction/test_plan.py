@@ -1,4 +1,4 @@
-"""Plans: what they say, that they say it again when they are read, and how they lie in the staging directory."""
+"""Plans: their content, that they are read back unchanged, and their form in the staging directory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOW_MS = 2_000
 
 
 def log_with_transactions() -> Log:
-    """Two transactions over three segments of two batches each: 1 is aborted in the second, 2 committed in the third."""
+    """Return two transactions over three segments of two batches each: 1 is aborted in the second, 2 committed in the third."""
     log = make_log(segment_bytes=1 << 20)
     aborting, committing = Producer(log, 1, transactional=True), Producer(log, 2, transactional=True)
     aborting.write("a")

@@ -1,4 +1,4 @@
-"""A finished group in the staging directory: whole or not there, once, and told from a damaged one."""
+"""A finished group in the staging directory: complete or missing, written once, and distinguished from a damaged one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.pipeline.stored_log import stored
 
 
 def planned() -> tuple[CrashFiles, CompactionPlan]:
-    """A plan of two groups, saved: in the first, one of two records is superseded by the second's."""
+    """Return a plan of two groups, saved: in the first, one of two records is superseded by the second's."""
     log = make_log()
     append(log, ("a", "1"), ("b", "1"), roll=True)
     append(log, ("a", "2"), roll=True)

@@ -1,6 +1,6 @@
-"""A pass, a split or an install fails at any file operation, is tried again in the same process, and the power goes.
+"""A pass, a split or an install fails at any file operation, is repeated in the same process, and then power is lost.
 
-A part of the failures, on a disk that keeps the order of directory operations; `python -m compat.crashes` tries all, and
+Tests a part of the failures, on a disk that keeps the order of directory operations; `python -m compat.crashes` tries all, and
 any order.
 """
 
@@ -87,7 +87,7 @@ def test_what_a_failed_pass_could_not_remove_goes_before_the_next_renames_anythi
 
 
 def test_a_swap_that_is_broken_off_takes_the_log_offline() -> None:
-    """Its segments no longer have the names that the list says; only a start can sort that out."""
+    """The segments no longer have the names in the list; only a start can repair that."""
     files = CrashFiles()
     log = make_log(files)
     append(log, ("a", "1"), roll=True)

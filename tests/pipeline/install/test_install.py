@@ -1,4 +1,4 @@
-"""Installing what was staged, with no server and no JVM: what it leaves, what it refuses, and every way to be killed in it."""
+"""Installing staged groups without a server and a JVM: the result, the refusals, and every way to be killed during it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def checkpoint_of(files: CrashFiles) -> int | None:
     return OffsetCheckpoint(files, f"{DATA_DIR}/{paths.CLEANER_CHECKPOINT}").read().get(TP)
 
 
-# What it leaves
+# Results
 
 
 def test_the_staged_files_are_the_logs_and_the_log_means_the_same(life: Staged) -> None:
@@ -164,7 +164,7 @@ def test_installed_files_belong_to_the_owner_of_those_that_they_replace(life: St
 
 
 def test_what_the_servers_directory_gets_besides_belongs_to_its_owner(tmp_path: Path) -> None:
-    """Checkpoint and lock file; an owner can be shown as root only, a mode by anybody."""
+    """These are checkpoint and lock file. Only root can test the owner, any user can test the mode."""
     os.chmod(tmp_path, 0o770)
     files = OsFiles()
     with locked(files, str(tmp_path)):
@@ -193,7 +193,7 @@ def test_where_owners_cannot_be_set_nothing_is_changed(life: Staged) -> None:
 
 
 class AnotherUsersFiles(OsFiles):
-    """As who works in a group's directory, and may give nothing away."""
+    """Files of a group's directory, for a user who may not change the owner."""
 
     def set_ownership(self, path: str, ownership: Ownership) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted", path)
@@ -210,10 +210,10 @@ def test_a_lock_file_that_the_server_could_not_open_is_not_left(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-# What it refuses
+# Refusals
 
 FIRST, SECOND, LAST = (0, 2, 12)
-"""Bases: the first group's first two, and the second group's."""
+"""Base offsets: the first group's first two, and the second group's."""
 
 
 def append_to(base: int, data: bytes = b"\0") -> Callable[[Staged, CrashFiles], None]:
@@ -221,7 +221,7 @@ def append_to(base: int, data: bytes = b"\0") -> Callable[[Staged, CrashFiles], 
 
 
 def overwrite(base: int, at: int) -> Callable[[Staged, CrashFiles], None]:
-    """One byte of a header, which no size tells."""
+    """Return a change of one header byte, which keeps the size."""
 
     def damage(life: Staged, files: CrashFiles) -> None:
         file = files.open(paths.log_path(life.plan.directory, base))
@@ -287,7 +287,7 @@ def test_what_is_not_as_planned_is_refused_and_nothing_changes(life: Staged, nam
 
 
 def other_disk(operation: str, path: str, _added_bytes: int) -> None:
-    """As where the data directory is a mount point."""
+    """Refuse links, as between file systems when the data directory is a mount point."""
     if operation == "link":
         raise OSError(errno.EXDEV, "Invalid cross-device link", path)
 
@@ -329,7 +329,7 @@ def test_a_directory_that_a_server_holds_is_left_alone(life: Staged) -> None:
 
 
 def test_a_topic_that_was_made_anew_gets_no_checkpoint_of_the_old_one(life: Staged) -> None:
-    """All groups are in, and the process died before the checkpoint; then the topic was deleted and made anew."""
+    """All groups are installed, and the process died before the checkpoint; then the topic was deleted and created again."""
     files = life.copy()
     checkpoint = f"{DATA_DIR}/{paths.CLEANER_CHECKPOINT}"
 
@@ -354,7 +354,7 @@ def test_a_topic_that_was_made_anew_gets_no_checkpoint_of_the_old_one(life: Stag
 
 @pytest.mark.parametrize("retention_ms", [1_000, 3 * DAY_MS])
 def test_a_plan_whose_delete_horizons_are_over_comes_in_no_more(life: Staged, retention_ms: int) -> None:
-    """The next pass would take the tombstones, and who has just read the values that they delete never heard of it."""
+    """The next pass would remove the tombstones, and a client that has just read the deleted values would never see them."""
     config = {**life.plan.config, "delete_retention_ms": retention_ms}
     over_ms = life.plan.now_ms + max(retention_ms, DAY_MS)
     plan = replace(life.plan, config=config)
@@ -405,7 +405,7 @@ def test_what_the_servers_cleaner_has_done_alike_counts(life: Staged) -> None:
 
 
 def test_a_disk_that_refuses_anything_is_no_loss(life: Staged) -> None:
-    """An error of any operation; called again on a disk that is well, it goes on."""
+    """The disk refuses each operation once; a second call on a healthy disk continues."""
     undisturbed = life.copy()
     run(life, undisturbed)
     count = len(undisturbed.operations)
@@ -439,7 +439,7 @@ WAYS = {
 
 @pytest.mark.parametrize(("name", "way"), some(product(INSTALLS, WAYS), 5))
 def test_power_may_go_before_any_operation(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One disk in so many; all of them, and losses in recovery, are in compat/installs."""
+    """The test looks at a part of the disks; all of them, and losses in recovery, are in compat/installs."""
     monkeypatch.setattr(crash_files, "CHANGES_MAX", 6)
     how, with_server = WAYS[way]
     counts = search(INSTALLS[name](), how=how, with_server=with_server, losses=1, thinned_to=size(60, 12))
@@ -448,7 +448,7 @@ def test_power_may_go_before_any_operation(name: str, way: str, monkeypatch: pyt
 
 
 def test_the_next_start_does_not_wonder_about_what_was_installed() -> None:
-    """The mark of the clean stop knew other files."""
+    """The marker of the clean stop had other files."""
     life = staged()
     files = life.copy()
     run(life, files)

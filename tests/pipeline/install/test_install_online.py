@@ -1,4 +1,4 @@
-"""Installing into a broker that serves: it does the swaps, its cleaner waits, clients notice nothing."""
+"""Installing into a running broker: the broker swaps the segments, its cleaner waits, clients notice nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FILES = OsFiles()
 
 
 class Served:
-    """A broker with a compacted topic that only the pipeline finds dirty enough, and what the pipeline has staged."""
+    """A broker with a compacted topic that only the pipeline finds dirty enough, and the pipeline's staged groups."""
 
     def __init__(self, broker: ottla.Broker, client: RawClient, data_dir: Path) -> None:
         self.broker, self.client, self.data_dir = broker, client, data_dir

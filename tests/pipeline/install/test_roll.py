@@ -1,4 +1,4 @@
-"""Compaction with the active segment, of a directory in which no server works."""
+"""Compaction including the active segment, of a directory that no server uses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TP = TopicPartition("orders", 0)
 
 
 def stopped(directory: Path) -> Path:
-    """Where a broker was, which has written fifty records of five keys, all in the active segment."""
+    """Return the directory of a stopped broker with fifty records of five keys, all in the active segment."""
     with ottla.Broker(directory, overrides=NEVER) as broker:
         broker.create_topic("orders", configs={"cleanup.policy": "compact"})
         for number in range(50):
@@ -47,7 +47,7 @@ def compact(directory: Path, *, includes_active: bool = True, installs: bool = F
 
 
 def offsets(directory: Path) -> list[int]:
-    # A cleaner looks once when it starts, whatever its backoff.
+    # A cleaner looks once when it starts, whatever its backoff is.
     with ottla.Broker(directory, overrides={"log.cleaner.enable": "false"}) as broker:
         return [record.offset for record in broker.records("orders")]
 

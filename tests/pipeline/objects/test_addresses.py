@@ -1,4 +1,4 @@
-"""Which addresses and options of stores there are, and that no secret gets into either."""
+"""Addresses and options of stores, and that no secret gets into either."""
 
 from __future__ import annotations
 

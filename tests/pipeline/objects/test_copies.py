@@ -1,4 +1,4 @@
-"""A copy of a data directory in a store is read as the directory is; what a store cannot do is refused in a line."""
+"""A copy of a data directory in a store is read like the directory; unsupported operations are refused in a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of objects: in few requests, again where one fails, and never of another object than the one that was listed."""
+"""Bytes of objects: in few requests, repeated after a failure, and never of an object other than the listed one."""
 
 from __future__ import annotations
 

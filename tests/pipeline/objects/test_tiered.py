@@ -1,4 +1,4 @@
-"""Segments as remote storage managers lay them out are read as in a data directory; what is not plain is refused."""
+"""Segments in remote storage managers' layout are read as in a data directory; unclear ones are refused."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_they_are_read_as_the_directory(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_two_leaders_have_sent_up_is_read_once(tmp_path: Path, layout: Callable[[Path, Path], str]) -> None:
-    """The second one's segment begins before the first one's ends; and an upload that broke off was made again."""
+    """The second leader's segment begins before the first one's ends; and an interrupted upload was repeated."""
     data_dir = stored_topic(tmp_path)
     expected = read(str(data_dir))
     directory = data_dir / f"{TOPIC}-0"

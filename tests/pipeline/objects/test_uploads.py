@@ -1,4 +1,4 @@
-"""An upload is made again until the object is there, whole; and not once more when it is."""
+"""An upload is repeated until the object is complete, and not again after that."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def test_what_fails_is_made_again(tmp_path: Path, kind: str, data: bytes) -> Non
 
 
 def test_an_object_that_is_there_is_believed_though_no_answer_says_so() -> None:
-    """Where every answer is lost behind the last part, it was made again until nobody would any more, and a snapshot that stood was told as failed."""
+    """The upload was repeated up to the limit if every answer after the last part was lost.
+
+    An existing snapshot was then reported as failed.
+    """
     store = CountingStore()
     store.before = raising(LOST, kinds=["answered"], times=99)
     put(ObjectFiles(OpenerOf(store)), ADDRESS, b"{}")

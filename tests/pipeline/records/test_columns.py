@@ -1,4 +1,4 @@
-"""Columns hold what `RecordBatch.records` yields, whatever the batches; what it refuses, they refuse."""
+"""Columns contain what `RecordBatch.records` yields for any batches; they refuse what it refuses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RECORDS = st.lists(
 
 @st.composite
 def logs(draw: st.DrawFn, batch_count_max: int = 6) -> bytearray:
-    """Batches back to back, of all codecs and attributes, some emptied, with gaps."""
+    """Draw batches back to back, of all codecs and attributes, some emptied, with gaps."""
     data, offset = bytearray(), draw(st.integers(0, 1 << 40))
     for _ in range(draw(st.integers(1, batch_count_max))):
         found, base_offset = [], offset
@@ -99,7 +99,7 @@ def expected(data: bytearray, window: BatchWindow) -> list[Record]:
 
 @given(logs(), st.sampled_from((1, 64)))
 def test_columns_are_the_records(data: bytearray, lanes_min: int) -> None:
-    """Whether lanes hop together or alone."""
+    """The test is for lanes that hop together and for lanes that hop alone."""
     window = window_of(memoryview(data))
     assert window.ends[-1] == len(data)
     assert header_damage(window, -1) == []
@@ -109,7 +109,7 @@ def test_columns_are_the_records(data: bytearray, lanes_min: int) -> None:
 
 
 def repaired(data: bytearray) -> bytearray:
-    """The one batch with its CRC made right again: damage that only decoding finds."""
+    """Return the one batch with its CRC corrected: damage that only decoding finds."""
     data[CRC_POSITION : CRC_POSITION + 4] = crc32c(memoryview(data)[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
     return data
 
@@ -117,7 +117,7 @@ def repaired(data: bytearray) -> bytearray:
 @settings(max_examples=size(25, 300))
 @given(logs(batch_count_max=1), st.data(), st.sampled_from((1, 64)))
 def test_what_the_record_reader_refuses_is_refused(data: bytearray, draw: st.DataObject, lanes_min: int) -> None:
-    """Any bytes in the place of a batch's own: the same records, or a refusal on both sides."""
+    """Any bytes in place of a batch's own give the same records, or a refusal on both sides."""
     at = draw.draw(st.integers(57, len(data) - 1), label="at")
     data[at] = draw.draw(st.integers(0, 255), label="byte")
     window = window_of(memoryview(repaired(data)))
@@ -134,7 +134,7 @@ def test_what_the_record_reader_refuses_is_refused(data: bytearray, draw: st.Dat
 
 @given(logs(), st.data())
 def test_no_flipped_byte_goes_unseen(data: bytearray, draw: st.DataObject) -> None:
-    """Behind the length, leader epoch aside, which no CRC covers."""
+    """The flips are after the length, without the leader epoch, which no CRC covers."""
     window = window_of(memoryview(data))
     row = draw.draw(st.integers(0, len(window) - 1), label="batch")
     at = draw.draw(st.integers(int(window.starts[row]) + CRC_POSITION, int(window.ends[row]) - 1), label="at")

@@ -1,4 +1,4 @@
-"""How many buckets there are, and rows that are put by in parts, in memory or on disk."""
+"""The number of buckets, and rows that are stored in parts, in memory or on disk."""
 
 from __future__ import annotations
 

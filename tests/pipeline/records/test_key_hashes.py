@@ -1,4 +1,4 @@
-"""Rows by key: one hash for equal keys, no two keys in one, and every row in the bucket of its key."""
+"""Rows by key: equal keys have one hash, different keys have different ones, and every row is in the bucket of its key."""
 
 from __future__ import annotations
 

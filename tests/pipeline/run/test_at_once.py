@@ -1,4 +1,4 @@
-"""Work on many partitions: results in their order, some at a time, and what one's failure is to the others."""
+"""Work on many partitions: results in their order, some at a time, and the effect of one failure on the others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def done(tp: TopicPartition) -> PartitionResult:
 def worked(
     work: Callable[[TopicPartition], PartitionResult], count: int, at_once: int, *, skips_corrupt: bool = False
 ) -> list[PartitionResult]:
-    """What comes of partitions 0 to `count`."""
+    """Return the results for partitions 0 to `count`."""
     return of_each(Others(), work, partitions(count), at_once=at_once, skips_corrupt=skips_corrupt)
 
 
@@ -108,7 +108,7 @@ def test_a_job_that_begins_when_others_were_ended_already_is_ended_too(monkeypat
         if tp.partition == 0:
             raise KeyboardInterrupt
         assert interrupted.wait(PATIENCE_S)
-        begun.set()  # what `give_up` ended before did not end this
+        begun.set()  # work that `give_up` ended before did not end this
         assert ended.wait(PATIENCE_S)
         return done(tp)
 

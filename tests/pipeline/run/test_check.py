@@ -1,4 +1,4 @@
-"""What executors have beside what they should: the table, and a line for each thing that does not go together."""
+"""Executors' software compared with the driver's: the table, and a line for each mismatch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Java is taken, out of what a machine may have; the runtimes are scripts that say what they are."""
+"""The choice of a Java runtime on a machine; the runtimes are scripts that print their version."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_old_java_is_passed_over(tmp_path: Path, modules: list[str], code: in
 
 
 def test_a_runtime_without_the_vector_module_is_not_asked_for_it(tmp_path: Path) -> None:
-    """And gets all else, with its blanks."""
+    """The runtime gets all other options, with their blanks."""
     home = runtime(tmp_path / "a runtime", "java.base@21.0.8")
     found = java_home(environment(home))
     assert found != home

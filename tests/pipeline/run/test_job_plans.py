@@ -1,4 +1,4 @@
-"""Which plan is gone on with, and which is made anew."""
+"""Plans that a job continues, and plans that it makes again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TP_0 = TopicPartition(TOPIC, 0)
 
 @pytest.mark.parametrize("is_begun", [False, True], ids=["staged", "partly installed"])
 def test_a_stale_plan_is_made_anew(tmp_path: Path, is_begun: bool) -> None:
-    """Its horizons are those of its own time: tombstones that it keeps would go with the next pass."""
+    """A stale plan has the horizons of its own time: tombstones that it keeps would be removed by the next pass."""
     data_dir = str(stored_topic(tmp_path, internal_segment_bytes="300"))
 
     def options(now_ms: int) -> dict[str, Any]:

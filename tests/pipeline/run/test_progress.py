@@ -1,4 +1,4 @@
-"""How far a command is: counted by its steps, said now and then, drawn over on a terminal."""
+"""The progress of a command: counted by its steps, printed at intervals, overwritten on a terminal."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_one_partition_is_not_counted() -> None:
 def test_it_is_said_while_a_job_runs_and_not_afterwards() -> None:
     told, rested = threading.Event(), threading.Event()
     progress = JobProgress(lambda _line: told.set(), every_s=0.001, rest=rested.set)
-    for _ in range(2):  # a thread for as long as there are jobs
+    for _ in range(2):  # a thread while jobs exist
         told.clear()
         rested.clear()
         with progress.watching("orders-0") as watch:
@@ -122,7 +122,7 @@ def test_on_a_terminal_the_line_is_drawn_over_and_what_is_said_stays() -> None:
 
 
 class Kept(JobProgress):
-    """Keeps what jobs have counted."""
+    """A recorder of jobs' counts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ def check_counts(spark: SparkSession | None, data_dir: Path, expected: dict[str,
         engine = Engine(IN_PROCESS if spark is None else None, session=spark, progress=kept)
         run(spark, str(data_dir), topic=TOPIC, partition=0, engine=engine, **options)
         about = TOPIC if name == "snapshot" else f"{TOPIC}-0"
-        own = kept.counted[: len(expected[name])]  # behind those of a compaction are its verification's
+        own = kept.counted[: len(expected[name])]  # those after the compaction's belong to its verification
         assert [what for what, _, _ in own] == [f"{about}: {step}" for step in expected[name]]
         assert all(done == total > 0 for _, done, total in own), own
 

@@ -1,4 +1,4 @@
-"""Jobs over several data directories of one server, as a user names them; and what a move between them has left."""
+"""Jobs over several data directories of one server, as a user names them; and the leftovers of a move between them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def broker_over(dirs: list[Path]) -> ottla.Broker:
 
 
 def fill(dirs: list[Path]) -> None:
-    """A compacted topic over both, in which each key has three values; stopped cleanly."""
+    """Write a compacted topic over both, in which each key has three values, and stop cleanly."""
     with broker_over(dirs) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t", len(PARTITIONS), cleanup_policy="compact", internal_segment_bytes="300")
         for partition in PARTITIONS:
@@ -111,7 +111,7 @@ def test_what_is_not_one_server_is_refused(dirs: list[Path], tmp_path: Path) -> 
 
 
 def moved(dirs: list[Path], mark: str | None, *, is_short: bool = False) -> tuple[Path, Path]:
-    """What is left when power goes in the midst of an exchange: the older directory, and the newer one with this mark."""
+    """Return the directories after a power loss during an exchange: the older one, and the newer one with this marker."""
     older = next(each for each in dirs if (each / "t-0").exists()) / "t-0"
     target = next(each for each in dirs if each != older.parent)
     newer = Path(shutil.copytree(older, target / "t-0"))
@@ -162,12 +162,12 @@ def test_a_log_that_may_be_newer_elsewhere_is_not_taken_alone(dirs: list[Path]) 
 
 
 def test_a_log_in_the_midst_of_an_exchange_is_not_compacted(dirs: list[Path]) -> None:
-    """The next start takes the one of the two logs that reaches further without a gap: a pass would make gaps."""
+    """The next start uses the one of the two logs that reaches further without a gap: a pass would create gaps."""
     fill(dirs)
     jobs.compact(None, named(dirs), topic="t", partition=0)
     source = next(each for each in dirs if (each / "t-0").exists())
     older, newer = moved(dirs, f"from 0 {source}")
-    for each in sorted(older.glob("*.log"))[-3:]:  # acknowledged when the log went on in the newer one
+    for each in sorted(older.glob("*.log"))[-3:]:  # acknowledged when the log continued in the newer one
         each.unlink()
     refused = pytest.raises(UsageError, match=r"^t-0 is in .* as well as in .*: start the server once, which ends it$")
     with refused:

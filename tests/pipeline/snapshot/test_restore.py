@@ -1,4 +1,4 @@
-"""A snapshot goes back into a topic of a running broker: every record into its old partition."""
+"""A snapshot restored into a topic of a running broker: every record goes into its old partition."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ LATEST = [
     (1, 1, b"a", b"p1 again"),
     (1, 2, b"e", b"1"),
 ]
-"""`b` is deleted, `x` aborted."""
+"""The latest values; `b` is deleted, `x` aborted."""
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ def test_spark_writes_the_same(spark: SparkSession, tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in out.iterdir()} == {
         path.name: path.read_bytes() for path in local.iterdir()
     }
-    if FULL:  # else the same bytes have the same rows
+    if FULL:  # otherwise the same bytes have the same rows
         found = spark.read.parquet(str(out)).orderBy("partition", "offset").collect()
         assert [(row.key, row.offset) for row in found] == [(key, offset) for _, offset, key, _ in LATEST]
     with pytest.raises(UsageError, match="expected no such folder"):

@@ -1,4 +1,4 @@
-"""A snapshot takes the place of another: killed, refused or without power at any moment, one of them is there, whole."""
+"""A snapshot that replaces another: killed, refused or without power at any moment, one of them exists, complete."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def content(files: CrashFiles, directory: str = OUT) -> dict[str, bytes] | None:
 
 
 def snapshot_there(files: CrashFiles) -> dict[str, bytes] | None:
-    """The snapshot, or what the next call takes for it."""
+    """Return the snapshot that the next call finds."""
     return content(files) if files.exists(OUT) else content(files, f"{OUT}.replaced")
 
 
@@ -70,7 +70,7 @@ def test_power_may_go_before_any_operation(is_first: bool) -> None:
 
 
 def test_a_process_may_be_killed_before_any_operation() -> None:
-    """What it has done is there: nobody tidies up."""
+    """Finished operations stay: no cleanup runs."""
     start = with_old()
     done = start.copy()
     disks: list[CrashFiles] = []
@@ -117,7 +117,7 @@ def test_an_error_while_it_is_written_leaves_the_old_one() -> None:
 
 @pytest.mark.parametrize("ends_first", ["the one that began first", "the other"])
 def test_of_two_jobs_at_once_each_writes_its_own(ends_first: str) -> None:
-    """In containers both may be process 1; the second one took away what the first had written, and they went on in one folder."""
+    """In containers both may be process 1; the second one deleted the first one's files, and both continued in one folder."""
     files = with_old()
     first, second = again(files, overwrite=True), again(files, overwrite=True)
     one = first.__enter__()

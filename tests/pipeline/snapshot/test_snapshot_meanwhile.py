@@ -1,4 +1,4 @@
-"""Snapshots of a log at which a server is at work: whatever it does at whatever moment, no key is lost."""
+"""Snapshots of a log that a server uses: whatever the server does at any moment, no key is lost."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KEPT_MS = 1_000
-"""delete.retention.ms: the second pass after a tombstone takes it away."""
+"""The delete.retention.ms: the second pass after a tombstone removes it."""
 
 
 class Server:
-    """What is at work in the directory, and every state of the log's keys since the snapshot began."""
+    """A server that uses the directory, and every state of the log's keys since the snapshot began."""
 
     def __init__(self, data_dir: Path) -> None:
         self.log = make_log(
@@ -61,7 +61,7 @@ class Server:
         self.rounds = 0
 
     def keys(self) -> dict[bytes | None, bytes | None]:
-        """What a reader ends up with: aborted values (`x`, and that of `k`) do not count."""
+        """Return the latest value of each key for a reader: aborted values (`x`, and that of `k`) do not count."""
         aborted = (5, 6)
         found: dict[bytes | None, bytes | None] = {}
         for offset, key, value in contents(self.log):
@@ -74,7 +74,7 @@ class Server:
         self.states.append(self.keys())
 
     def clean(self) -> None:
-        """What was superseded is gone from the disk, old files included."""
+        """Remove superseded records from the disk, including old files."""
         self.log.roll(self.now_ms)
         self.now_ms += 2 * KEPT_MS
         clean(self.log, now_ms=self.now_ms)
@@ -94,7 +94,7 @@ def delete(server: Server) -> None:
 
 
 def delete_for_good(server: Server) -> None:
-    """Three passes: the last takes the tombstones."""
+    """Do three passes: the last removes the tombstones."""
     delete(server)
     server.append(("other", "1"))
     server.clean()
@@ -116,7 +116,7 @@ WORK: dict[str, Callable[[Server], None]] = {
 
 
 class Moments:
-    """The calls in which a snapshot looks at the log; at some of them the server does something first."""
+    """The calls in which a snapshot reads the log; at some of them the server does something first."""
 
     def __init__(self, server: Server, work: dict[int, Callable[[Server], None]]) -> None:
         self.count = 0
@@ -132,7 +132,7 @@ class Moments:
 def take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: dict[int, Callable[[Server], None]]
 ) -> tuple[Server, list[dict[str, Any]], int]:
-    """A snapshot with work at some moments -> the server, the rows, how many moments there were."""
+    """Take a snapshot with work at some moments; return the server, the rows, and the number of moments."""
     server = Server(tmp_path / "data")
     moments = Moments(server, work)
     real_rows, real_write, real_round = snapshot._rows_of, snapshot.write_part, snapshot_rounds._round
@@ -190,7 +190,7 @@ def test_a_server_may_do_anything_at_any_moment(name: str, tmp_path: Path, monke
 
 
 def test_a_server_may_do_things_at_several_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one makes further rounds, and the second one comes in the midst of those, too."""
+    """The first event causes further rounds, and the second one may come during those."""
     for number, (first, second) in enumerate(some(product((0, 3, 7), (1, 6, 11, 17)), 3)):
         work: dict[int, Callable[[Server], None]] = {first: supersede, first + second: supersede}
         server, rows, _ = take(tmp_path / str(number), monkeypatch, work)
@@ -219,7 +219,7 @@ def test_records_that_retention_takes_are_told(tmp_path: Path, monkeypatch: pyte
 def test_what_was_chosen_and_is_not_there_is_damage_where_no_cleaner_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody else takes records away; if one is missing all the same, somebody has to know."""
+    """No other program removes records; if one is missing nevertheless, the user must be informed."""
     server = Server(tmp_path / "data")
     real_chosen = snapshot.chosen_of
 
@@ -247,7 +247,7 @@ def test_a_topic_that_is_made_anew_between_rounds_is_told(tmp_path: Path, monkey
 
 
 def test_a_high_watermark_that_lags_behind_the_cleaner_is_waited_for(tmp_path: Path) -> None:
-    """Apache Kafka writes its high watermarks every few seconds, and cleans what lies above the last one written."""
+    """Apache Kafka writes its high watermarks every few seconds, and cleans above the last written one."""
     server = Server(tmp_path / "data")
     (tmp_path / "data" / paths.CATALOG_FILE).unlink()
     watermark = OffsetCheckpoint(OsFiles(), str(tmp_path / "data" / paths.REPLICATION_CHECKPOINT))
@@ -280,7 +280,7 @@ def test_a_high_watermark_that_lags_behind_the_cleaner_is_waited_for(tmp_path: P
 
 
 def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
-    """Spark gives up attempts (speculative ones, those of executors that it lost), and they go on."""
+    """Spark abandons attempts (speculative ones, those of executors that it lost), which continue to run."""
     server = Server(tmp_path / "data")
     out = tmp_path / "out"
     out.mkdir()
@@ -321,7 +321,7 @@ def test_a_marker_above_the_high_watermark_that_the_cleaner_has_gone_by_is_waite
     watermark.write({TP: server.log.log_end_offset})
     producer.commit()
     server.states = [server.keys()]
-    clean(server.log, now_ms=0)  # the older value of `k` is gone before the snapshot begins
+    clean(server.log, now_ms=0)  # the older value of `k` was removed before the snapshot begins
     remove_deleted(server.log, 10**15)
     pauses = []
 

@@ -1,4 +1,4 @@
-"""Snapshots since an earlier one: what they read, what they come to, and when they are refused."""
+"""Snapshots since an earlier one: what they read, their content, and when they are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Row = tuple[int, bytes, int, bytes]
 
 
 class Topic:
-    """A topic's data directory, whose logs go on, and its snapshots."""
+    """A topic's data directory, whose logs grow, and its snapshots."""
 
     def __init__(self, directory: Path, partitions: int = 1) -> None:
         self.directory = directory
@@ -195,7 +195,7 @@ def test_one_that_is_older_than_tombstones_are_kept_is_refused(topic: Topic, lat
 def test_one_that_becomes_too_old_while_what_has_changed_is_read_is_refused(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cleaner may take tombstones as soon as their time is over: what they deleted must not come back."""
+    """The cleaner may remove tombstones as soon as their time has passed: the records they deleted must not come back."""
     (log,) = topic.logs
     append(log, ("a", "1"), ("b", "1"))
     first = topic.take()
@@ -258,7 +258,7 @@ def test_a_log_that_ends_before_the_snapshot_is_refused(topic: Topic) -> None:
 
 
 def history(seed: str, directory: Path) -> int:
-    """Snapshots since earlier ones, at any moment of a random life, are what full ones are; returns how many were compared."""
+    """Check that snapshots since earlier ones equal full ones, at any moment of a random history; return their number."""
     rng = random.Random(seed)
     topic = Topic(directory, partitions=rng.choice([1, 1, 2]))
     keys = [f"k{number}" for number in range(rng.choice([3, 10]))]

@@ -1,4 +1,4 @@
-"""A snapshot in a store is the old one until the new one stands, whatever fails in between, and nothing is left of what failed."""
+"""Snapshots in a store: the old one exists until the new one is complete, whatever fails, and failed ones leave nothing."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_whatever_request_fails_for_good_the_old_one_stands_or_the_new_one_does(
         assert is_new or rows == old
         assert is_new or not is_done
         outcomes.add((is_done, is_new))
-        if is_new:  # also where nobody could say so any more
+        if is_new:  # also if the answer was lost
             lake.store.objects = dict(before_all)
         if is_done:
             break

@@ -1,4 +1,4 @@
-"""Options as texts: what they mean, and which are refused; and which offsets of which partitions they choose."""
+"""Options as texts: their meanings, refusals, and the offsets of partitions that they select."""
 
 from __future__ import annotations
 
@@ -103,7 +103,10 @@ def test_without_a_path_there_is_nothing_to_read() -> None:
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """Three partitions; that of `a-0` has offsets 0 to 30, of which the last ten belong to an open transaction."""
+    """Return a directory of three partitions.
+
+    Partition `a-0` has offsets 0 to 30, of which the last ten belong to an open transaction.
+    """
     for tp in (A0, A1, B0):
         log = make_log(OsFiles(), tp=tp, data_dir=str(tmp_path))
         for number in range(20):
@@ -214,7 +217,7 @@ def whole_range(data_dir: Path) -> tuple[int, int]:
 
 
 def test_checkpoints_bound_what_is_read(data_dir: Path) -> None:
-    """The high watermark where the directory is Apache Kafka's: what lies above may never have been acknowledged."""
+    """In a directory of Apache Kafka the bound is the high watermark: records above may never have been acknowledged."""
     OffsetCheckpoint(OsFiles(), f"{data_dir}/log-start-offset-checkpoint").write({A0: 12})
     assert whole_range(data_dir) == (12, 30)
     OffsetCheckpoint(OsFiles(), f"{data_dir}/replication-offset-checkpoint").write({A0: 25})

@@ -1,4 +1,4 @@
-"""The format "ottla" in a Spark session: a frame is what a consumer reads, and what cannot be read says so."""
+"""The format "ottla" in a Spark session: a frame has what a consumer reads, and unreadable data raises an error."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def broker(data_dir: str) -> Iterator[ottla.Broker]:
         assert create_topic(client, "stamped", message_timestamp_type="LogAppendTime").error_code == 0
         assert create_topic(client, "empty").error_code == 0
         write(running, client)
-        for _ in range(2):  # the second call makes the log of `empty`, which has no records
+        for _ in range(2):  # the second call creates the log of `empty`, which has no records
             running.run(running.inner.housekeeping.make_logs)
         yield running
 
 
 def write(broker: ottla.Broker, client: RawClient) -> None:
-    """All codecs, headers, nulls; transactions committed, aborted and, at the end of one partition, open."""
+    """Write all codecs, headers, nulls; transactions committed, aborted and, at the end of one partition, open."""
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "log_level": 0})
         for number in range(150):
@@ -77,7 +77,7 @@ def write(broker: ottla.Broker, client: RawClient) -> None:
 
 
 def consumed(broker: ottla.Broker, isolation_level: str) -> set[Row]:
-    """Everything that a stock consumer gets."""
+    """Return everything that a stock consumer reads."""
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, isolation_level=isolation_level, group_id=None)
     partitions = [TopicPartition("orders", number) for number in range(3)] + [TopicPartition("stamped", 0)]
     consumer.assign(partitions)
@@ -105,7 +105,7 @@ def consumed(broker: ottla.Broker, isolation_level: str) -> set[Row]:
 
 
 def collected(frame: DataFrame) -> list[Row]:
-    """A frame with headers, as `consumed` says it."""
+    """Return a frame with headers in the form of `consumed`."""
     chosen = frame.select(
         "topic", "partition", "offset", F.unix_millis("timestamp"), "timestampType", "key", "value", "headers"
     )
@@ -145,7 +145,7 @@ def test_a_live_broker_is_read_as_by_a_consumer(
 
 
 def test_the_schema_is_that_of_kafkas_connector(spark: SparkSession, broker: ottla.Broker, data_dir: str) -> None:
-    """As its documentation lists it."""
+    """The schema in the documentation of Kafka's connector."""
     columns = ["key binary", "value binary", "topic string", "partition int", "offset bigint", "timestamp timestamp"]
     columns.append("timestampType int")
     assert described(frame_of(spark, data_dir)) == columns
@@ -211,7 +211,7 @@ def test_options_that_cannot_be_are_refused(
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
-    """Three segments of 60 offsets in all, closed; times rise by 10 ms a batch of two."""
+    """Return a log of three segments of 60 offsets in all, closed; times rise by 10 ms per batch of two."""
     log = make_log(
         OsFiles(), data_dir=str(tmp_path_factory.mktemp("log")), index_interval_bytes=100, cleanup_policy=("delete",)
     )
@@ -302,7 +302,7 @@ def test_offsets_and_partitions_pushed_down_are_not_filtered_again(spark: SparkS
 
 
 def test_a_session_without_push_down_reads_all_the_same(spark: SparkSession, log: Log) -> None:
-    """Spark fails the query of a source that takes filters unasked; ours does not."""
+    """Spark fails the query of a source that accepts filters while push-down is disabled; queries of Ottla's source work."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
         assert offsets(ottla.pipeline.read(spark, str(data_dir_of(log))).where("offset < 3")) == [0, 1, 2]
@@ -323,7 +323,7 @@ def test_registering_changes_nothing_else_of_a_session(spark: SparkSession, log:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """A log of twelve batches of five; in the one at offset 20 a bit was flipped."""
+    """Write a log of twelve batches of five; in the one at offset 20 a bit was flipped."""
     log = make_log(OsFiles(), data_dir=str(tmp_path))
     for number in range(12):
         append(log, *[(f"k{n}", f"{number}") for n in range(5)])

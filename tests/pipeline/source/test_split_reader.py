@@ -1,4 +1,4 @@
-"""Splits together hold what the log holds, however a log came about and wherever it is cut."""
+"""Splits together contain the log's records, however the log was made and wherever it is split."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Row = tuple[int, bytes | None, bytes | None, int]
 
 
 def on_disk(log: Log, directory: Path) -> Path:
-    """What the disk of a log in memory holds now, without the log being closed: as another process finds it."""
+    """Write the disk of a log in memory to files, without closing the log, as another process finds it."""
     assert isinstance(log.files, CrashFiles)
     found = directory / str(TP)
     shutil.rmtree(found, ignore_errors=True)
@@ -76,7 +76,7 @@ def readable(log: Log, from_offset: int, up_to: int) -> Iterator[tuple[RecordBat
 
 
 def committed(log: Log, from_offset: int) -> list[Row]:
-    """What a read_committed consumer keeps, by the rule of KIP-98 and the server's own answers."""
+    """Return the records that a read_committed consumer keeps, by the rule of KIP-98 and the server's own answers."""
     end = log.last_stable_offset
     aborted = log.aborted_transactions(from_offset, end)
     return [
@@ -93,7 +93,7 @@ def committed(log: Log, from_offset: int) -> list[Row]:
 
 
 def test_random_histories_read_as_their_logs(tmp_path: Path) -> None:
-    """Written, cleaned, cut, restarted; indexes as a running broker leaves them."""
+    """The logs are written, cleaned, truncated and restarted; their indexes are as a running broker leaves them."""
     met = set()
     for number in range(HISTORIES):
         rng = random.Random(number)
@@ -121,7 +121,7 @@ def test_random_histories_read_as_their_logs(tmp_path: Path) -> None:
 
 
 def test_every_window_size_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Smaller than a batch, too."""
+    """Window sizes smaller than a batch are included."""
     log = make_log(index_interval_bytes=500)
     for number in range(40):
         append(log, *[(f"k{n}", "v" * number * 3) for n in range(5)], codec=number % 5)
@@ -139,7 +139,7 @@ def test_splits_are_about_as_large_as_asked_for(tmp_path: Path) -> None:
     coarse = list(opened(on_disk(log, tmp_path)).splits(0, 200, max_bytes=10_000))
     assert [split.start for split in coarse[1:]] == [split.end for split in coarse[:-1]]
     assert len(coarse) > 3, "an index that a broker has in memory is made anew"
-    log.roll(0)  # the index is written
+    log.roll(0)  # writes the index
     found = opened(on_disk(log, tmp_path))
     splits = list(found.splits(0, 200, max_bytes=3_000))
     size_bytes = log.segments.first.size_bytes
@@ -154,7 +154,7 @@ def test_splits_are_about_as_large_as_asked_for(tmp_path: Path) -> None:
 
 @pytest.fixture
 def log() -> Log:
-    """Three segments of ten batches of five records each; the first two have index entries on disk."""
+    """Return three segments of ten batches of five records each; the first two have index entries on disk."""
     log = make_log(index_interval_bytes=600)
     for number in range(30):
         append(
@@ -164,7 +164,7 @@ def log() -> Log:
 
 
 def position_of(log: Log, base_offset: int) -> tuple[str, int]:
-    """Log file and position of the batch."""
+    """Return log file and position of the batch."""
     segment = log.segments.floor(base_offset)
     assert segment is not None
     position = segment.position_of(base_offset)
@@ -197,7 +197,7 @@ def cut(at: int) -> Change:
 
 
 DAMAGES: dict[str, tuple[Change, str, str, range]] = {
-    # What is done to the batch at offset 70; what the error expects and finds; the offsets that are lost.
+    # The change of the batch at offset 70; the expected and the found value in the error; the lost offsets.
     "a flipped bit in a value": (flip(200), "CRC-32C 0x", "0x", range(70, 75)),
     "a flipped bit in the CRC": (flip(18), "CRC-32C 0x", "0x", range(70, 75)),
     "an old magic": (overwrite(16, b"\1"), "a batch of magic 2", "magic 1", range(70, 75)),
@@ -241,7 +241,7 @@ def test_damage_stops_a_read_or_is_counted(
     dropped: list[Damage] = []
     kept = [row[0] for row in rows(found, 0, 150, 1 << 20, on_damage=dropped.append)]
     gone = sorted(set(range(150)) - set(kept))
-    # Behind a broken length one goes on where the index knows of a batch, which may be a little later.
+    # After a broken length reading continues at the next batch in the index, which may be a little later.
     assert set(lost) <= set(gone)
     assert len(gone) <= max(len(lost), 25)
     assert dropped[0].position == position
@@ -318,7 +318,7 @@ def preallocate(index: Path) -> None:
 
 
 def point_elsewhere(index: Path) -> None:
-    """Entries that are in order, and all wrong."""
+    """Write entries that are in order, and all wrong."""
     index.write_bytes(b"".join((n * 5 + 4).to_bytes(4) + (n * 100 + 7).to_bytes(4) for n in range(1, 10)))
 
 
@@ -362,7 +362,7 @@ def read_all(splits: list[Split]) -> list[Row]:
 
 
 def test_a_log_cleaned_after_planning_is_read_by_offsets(tmp_path: Path) -> None:
-    """Segments were replaced and have gone; every offset is read once, from where it is now."""
+    """Segments were replaced and deleted; every offset is read once, from its present place."""
     log = live_log(tmp_path)
     splits = planned(log)
     clean(log)
@@ -416,7 +416,7 @@ def test_an_end_that_went_away_is_missed(tmp_path: Path) -> None:
 
 
 def test_an_inode_that_was_given_to_another_file_is_noticed(tmp_path: Path) -> None:
-    """File systems give the number of a removed file to the next one."""
+    """File systems reuse the number of a removed file."""
     log = live_log(tmp_path)
     first = planned(log)[0]
     clean(log)
@@ -426,7 +426,7 @@ def test_an_inode_that_was_given_to_another_file_is_noticed(tmp_path: Path) -> N
 
 
 def test_open_transactions_in_a_broker_that_lives(tmp_path: Path) -> None:
-    """The index entry of the last segment is in the broker's memory; the marker in the log says the same."""
+    """The index entry of the last segment is in the broker's memory; the marker in the log contains the same."""
     log = make_log(OsFiles(), data_dir=str(tmp_path))
     producer = Producer(log, 7, transactional=True)
     producer.write("a")
@@ -450,7 +450,7 @@ def test_offsets_far_above_the_base(tmp_path: Path) -> None:
 
 
 def test_aborted_transactions_whose_index_a_power_loss_took(tmp_path: Path) -> None:
-    """Above the recovery point nothing was synced: the producers' snapshot may be there all the same, and the index not."""
+    """Nothing above the recovery point was synced: the producers' snapshot may exist nevertheless, and the index not."""
     log = make_log()
     append(log, ("k", "1"), roll=True)
     producer = Producer(log, 7, transactional=True)

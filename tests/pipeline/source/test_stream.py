@@ -1,4 +1,4 @@
-"""The format "ottla" as a stream: limits, restarts from a checkpoint, transactions that end later, logs that were cut."""
+"""The format "ottla" as a stream: limits, restarts from a checkpoint, transactions that end later, truncated logs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_spark_that_knows_no_limits_is_not_given_one() -> None:
 
 
 def test_a_spark_that_does_not_say_where_a_stream_is_gets_all_there_is(tmp_path: Path) -> None:
-    """As PySpark 4.0 asks; a log that was cut does not turn the stream back."""
+    """PySpark 4.0 asks in this way; a truncated log does not move the stream back."""
     log = make_log(OsFiles(), tp=A0, data_dir=str(tmp_path))
     append(log, ("k", "1"), ("l", "1"))
     stream = StreamReader(ReadOptions(path=str(tmp_path)), None)
@@ -93,7 +93,7 @@ def test_a_spark_that_does_not_say_where_a_stream_is_gets_all_there_is(tmp_path:
 
 
 class Job:
-    """A query that notes the offsets of each micro-batch, run until it has caught up, again and again."""
+    """A query that notes the offsets of each micro-batch, run repeatedly until it has caught up."""
 
     def __init__(self, spark: SparkSession, directory: Path, **options: Any) -> None:
         self.spark = spark
@@ -101,7 +101,7 @@ class Job:
         self.options = {"startingOffsets": "earliest", **options}
 
     def run(self) -> list[list[tuple[str, int, int]]]:
-        """The micro-batches since the last run."""
+        """Return the micro-batches since the last run."""
         found: list[list[tuple[str, int, int]]] = []
 
         def note(frame: DataFrame, number: int) -> None:
@@ -122,7 +122,7 @@ class Job:
 
 
 class Stepped(Job):
-    """The same query without Spark: its calls of the source, in its order."""
+    """The query of `Job` without Spark: its calls of the source, in its order."""
 
     reached: Json | None = None
 
@@ -142,7 +142,7 @@ class Stepped(Job):
 
 
 A_JOB = size(Stepped, Job)
-"""A query of Spark takes two seconds to start: a slice has those of `tests/pipeline/apply/test_query.py`."""
+"""The kind of job: a Spark query takes two seconds to start, and short runs have those of `pipeline/apply/test_query.py`."""
 
 
 def numbers(found: list[list[tuple[str, int, int]]]) -> list[int]:
@@ -151,7 +151,7 @@ def numbers(found: list[list[tuple[str, int, int]]]) -> list[int]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    """Open, as a broker has it: 40 records in batches of two."""
+    """Yield a log that is open, as in a broker: 40 records in batches of two."""
     log = make_log(OsFiles(), tp=A0, data_dir=str(tmp_path / "data"))
     for number in range(20):
         append(log, ("k", str(number)), ("l", str(number)), roll=number == 9)

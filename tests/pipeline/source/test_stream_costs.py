@@ -1,4 +1,6 @@
-"""What a trigger of a stream costs: file operations by what is new, however long the log; and what it sees is what a fresh look sees."""
+"""The cost of a stream's trigger: its file operations depend on the new data, not on the log's length. It finds the same as a
+first look.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ OFFSETS = pa.schema([("offset", pa.int64())])
 
 
 class CountingFiles(ReadingFiles):
-    """Counts what is asked of the disk."""
+    """A disk that counts its operations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,14 +67,17 @@ class CountingFiles(ReadingFiles):
 
 
 def trigger(reader: StreamReader, start: dict[str, dict[str, int]]) -> tuple[dict[str, dict[str, int]], list[Task]]:
-    """Where a micro-batch ends, and its tasks."""
+    """Return the end of a micro-batch, and its tasks."""
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     found = reader.partitions(start, end)
     return end, [each.task for each in found if isinstance(each, SplitPartition)]
 
 
 def cost_of_a_trigger(data_dir: Path, segments: int, isolation_level: str) -> tuple[int, int]:
-    """(file operations of the first trigger, of a later one with one new batch) over a log of so many segments."""
+    """Return the file operations of the first trigger, and of a later one with one new batch.
+
+    The log has `segments` segments.
+    """
     log = make_log(OsFiles(), tp=A0, data_dir=str(data_dir))
     producer = Producer(log, 7, transactional=True)
     for number in range(segments):
@@ -103,7 +108,7 @@ def test_a_trigger_costs_what_is_new_and_not_what_the_log_has(tmp_path: Path, is
 
 
 def outline(tasks: list[Task]) -> list[object]:
-    """What tasks are about; where in the file they begin to look may differ. And what they read."""
+    """Return the ranges of tasks, without the file positions where they begin to look, and the records that they read."""
     about = [
         (task.split.segment_base_offset, task.split.from_offset, task.split.up_to_offset, task.aborted)
         for task in tasks

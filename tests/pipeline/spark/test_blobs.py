@@ -52,7 +52,7 @@ def test_rows_share_batches_and_large_ones_go_alone() -> None:
 
 
 def test_the_hash_of_a_place_is_its_partition(spark: SparkSession) -> None:
-    """What rows are exchanged by where Spark cannot be told of partitions (before 4.1)."""
+    """Rows are exchanged by this hash if Spark cannot use partitions directly (before 4.1)."""
     partitions = [*range(2_000), 2**31 - 1]
     places = place_of(np.array(partitions, np.int32)).tolist()
     frame = spark.createDataFrame([(each,) for each in places], "place int")
@@ -60,7 +60,7 @@ def test_the_hash_of_a_place_is_its_partition(spark: SparkSession) -> None:
 
 
 class WithoutIds:
-    """A frame as PySpark 3.5 has it."""
+    """A frame of PySpark 3.5."""
 
     def __init__(self, frame: DataFrame) -> None:
         self.mapInArrow = frame.mapInArrow

@@ -1,4 +1,4 @@
-"""What a command says when Spark fails: the one line that says why, out of the pages that Spark writes."""
+"""The error of a command when Spark fails: the one line with the reason, out of Spark's long output."""
 
 import pytest
 

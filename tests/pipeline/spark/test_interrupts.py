@@ -1,4 +1,4 @@
-"""An interrupt while the JVM is asked something."""
+"""An interrupt during a call into the JVM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.pipeline.spark.interrupts import interrupts_deferred
 
 @pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["heard", "ignored"])
 def on_interrupt(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """What this process does at an interrupt; who starts it in the background has it ignore them."""
+    """Set this process's reaction to an interrupt; a shell that starts it in the background makes it ignore interrupts."""
     before = signal.signal(signal.SIGINT, request.param)
     yield request.param
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""What tasks say on their executors: nothing on the user's own machine, else which partition and file."""
+"""Log lines of tasks on their executors: none on the user's own machine, otherwise which partition and file."""
 
 from __future__ import annotations
 

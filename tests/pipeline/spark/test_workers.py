@@ -1,4 +1,4 @@
-"""Workers that cannot run our tasks are found when the formats are registered."""
+"""Workers that cannot run Ottla's tasks are found when the formats are registered."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def test_workers_without_ottla_are_told_of_by_register(
     path = python_named(python)
     with monkeypatch.context() as patched, pytest.raises(UsageError) as raised:
         patched.setenv("PYSPARK_PYTHON", path)
-        patched.setattr(spark.sparkContext, "pythonExec", path)  # what a session that starts takes from it
+        patched.setattr(spark.sparkContext, "pythonExec", path)  # a starting session uses this setting
         ottla.pipeline.register(spark)
-    ottla.pipeline.register(spark)  # else the session's sources have that Python
+    ottla.pipeline.register(spark)  # otherwise the session's sources have that Python
     line = str(raised.value)
     assert line.startswith(f"workers run '{path}' (as PYSPARK_PYTHON says)") and "\n" not in line
     assert says in line and "set PYSPARK_PYTHON to a Python" in line

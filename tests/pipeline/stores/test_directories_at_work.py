@@ -1,4 +1,4 @@
-"""A partition's directory as a reader may find it: at every moment of what a server does there, and after it died in it."""
+"""A partition's directory as a reader may find it: at every moment of a server's work on it, and after the server died."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LATER_MS = 10**12
 
 
 class Seen(NamedTuple):
-    """A log as somebody reads it."""
+    """The content of a log, as read."""
 
     records: tuple[tuple[int, bytes | None, bytes | None], ...]
     aborted: frozenset[tuple[int, int]]
@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 
 
 def seen(segments: list[LogSegment]) -> Seen:
-    """What the segments hold; looked up by the indexes too, which must say the same."""
+    """Return the content of the segments; lookups in the indexes must give the same."""
     found = [each for segment in segments for each in batches(segment.log_file.read_at(0, segment.size_bytes))]
     offsets = [each.base_offset for each in found]
     assert offsets == sorted(set(offsets)), "a batch is there twice, or out of order"
@@ -81,13 +81,13 @@ def read(files: Files, directory: str = DIRECTORY) -> Seen:
 
 
 def loaded(files: CrashFiles, data_dir: str = "/data") -> Seen:
-    """The log as a start makes it."""
+    """Return the log as a start loads it."""
     log = make_log(files.copy(), data_dir=data_dir, now_ms=LATER_MS, recovery_point=OFFSET_MAX, clean_shutdown=True)
     return seen(list(log.segments))
 
 
 def full_log() -> Log:
-    """Keys superseded across segments, tombstones, an aborted transaction whose data the next pass takes away."""
+    """Return a log with superseded keys, tombstones, and an aborted transaction whose data the next pass removes."""
     log = make_log(segment_bytes=1 << 20, index_interval_bytes=1, file_delete_delay_ms=0)
     append(log, ("a", "1"), ("b", "1"))
     append(log, ("c", "1"), roll=True)
@@ -175,7 +175,7 @@ WORK: dict[str, tuple[Callable[[], Log], Callable[[Log], None]]] = {
     "starting anew": (full_log, starting_anew),
     "a clean stop": (full_log, stopping),
 }
-"""What is done to which log."""
+"""Name -> the log, and the work on it."""
 
 
 def at_work(name: str) -> list[CrashFiles]:
@@ -212,7 +212,7 @@ ONE_IN = {
 def test_after_a_crash_at_any_moment_the_log_is_what_a_start_makes_of_it(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One disk in so many, of those that any subset of directory operations leaves."""
+    """The test looks at a part of the disks that any subset of directory operations leaves."""
     monkeypatch.setattr(crash_files, "CHANGES_MAX", 6)
     make, work = WORK[name]
     log = make()
@@ -232,7 +232,7 @@ def test_after_a_crash_at_any_moment_the_log_is_what_a_start_makes_of_it(
 
 @pytest.mark.parametrize("name", WORK)
 def test_a_directory_that_changes_under_its_reader_is_read_as_it_was_at_some_moment(name: str) -> None:
-    """From every moment on: a step further on with each look, and from one moment to a later one at any look."""
+    """The reads begin at every moment: with one step per access, or with a jump to a later moment at any access."""
     found = at_work(name)
     possible = set()
     for disk in found:
@@ -255,12 +255,12 @@ def test_a_directory_that_changes_under_its_reader_is_read_as_it_was_at_some_mom
 
 
 def steadily(start: int, looks: int) -> Callable[[int], int]:
-    """From a moment on, to the next one after so many looks."""
+    """Return the moments from `start` on, with one step after `looks` accesses."""
     return lambda look: start + look // looks
 
 
 def at_once(start: int, end: int, look: int) -> Callable[[int], int]:
-    """From one moment to another at that look."""
+    """Return the moments before and after a jump at that access."""
     return lambda at: start if at < look else end
 
 

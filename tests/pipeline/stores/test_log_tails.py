@@ -1,4 +1,4 @@
-"""What is kept of a log's tail: the entry that it gives an index."""
+"""The kept part of a log's tail: its index entry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.logs.batches import batch
 
 
 def test_a_segment_whose_index_cannot_be_made_again_is_read_all_the_same(tmp_path: Path) -> None:
-    """Its offsets go back, which an index made of them refuses."""
+    """The segment's offsets decrease, which a rebuilt index refuses."""
     data = b"".join(bytes(batch(("k", "x" * 6_000), base_offset=offset)) for offset in (0, 9, 5, 3, 2))
     (tmp_path / paths.segment_file_name(0, paths.LOG)).write_bytes(data)
     (tmp_path / paths.segment_file_name(0, paths.INDEX)).write_bytes(b"\1" * 7)

@@ -1,4 +1,4 @@
-"""Files of jobs that only read: more of them than descriptors, and none read that has taken another's name."""
+"""Files of jobs that only read: more of them than descriptors, and none is read that has taken another's name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def opened(path: Path, descriptors: Descriptors) -> LogFile:
 
 
 def of_these(path: Path) -> int:
-    """Descriptors of this process that are of files in a folder."""
+    """Return the number of this process's descriptors for files in a folder."""
     count = 0
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):
@@ -65,7 +65,7 @@ def test_dropped_files_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 def evicted(path: Path, descriptors: Descriptors) -> LogFile:
-    """A file that has given its descriptor back."""
+    """Return a file that has released its descriptor."""
     file = opened(path, descriptors)
     assert file.give_back()
     return file
@@ -93,7 +93,7 @@ def test_a_file_that_went_away_meanwhile_is_not_read(tmp_path: Path) -> None:
 def test_an_inode_that_was_given_to_another_file_is_not_believed(tmp_path: Path) -> None:
     (path,) = written(tmp_path, 1)
     file = evicted(path, Descriptors(lambda: 8))
-    path.write_bytes(b"other" * 100)  # the same inode, as of a file that was made after this one was gone
+    path.write_bytes(b"other" * 100)  # the same inode, as of a file that was created after this one was deleted
     with pytest.raises(SourceChangedError):
         file.read_at(0, 4)
 

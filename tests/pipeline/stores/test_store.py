@@ -1,4 +1,4 @@
-"""What is found in a data directory, up to where a log may be cleaned, and what is refused."""
+"""The logs found in a data directory, their limit for cleaning, and refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOW_MS = 2_000
 
 
 def stopped(*, catalog: bool = True, is_clean: bool = True, open_txn: bool = False) -> CrashFiles:
-    """A directory with a log of batches at offsets 0 to 3, a segment each, after a stop; the last one is active."""
+    """Return a directory with a log of batches at offsets 0 to 3, a segment each, after a stop; the last one is active."""
     files = CrashFiles()
     log = make_log(files)
     for number in range(4):
@@ -63,7 +63,7 @@ def opened(files: CrashFiles) -> Iterator[StoredLog]:
 
 
 def upper(files: CrashFiles) -> int:
-    """Where a pass would end."""
+    """Return the end of a pass."""
     with opened(files) as log:
         return dirtiness_of(log, 0, NOW_MS).upper_offset
 
@@ -130,7 +130,7 @@ EXPIRATIONS: dict[str, tuple[dict[str, dict[str, str]], dict[str, str], int]] = 
 
 @pytest.mark.parametrize("name", EXPIRATIONS)
 def test_producers_expire_as_in_the_server(name: str) -> None:
-    """What a plan keeps for producers is what a pass of the server would keep at that time."""
+    """A plan keeps for producers what a pass of the server would keep at that time."""
     stored, given, expected = EXPIRATIONS[name]
     files = CrashFiles()
     log = make_log(files, producer_expiration_ms=expected)
@@ -273,7 +273,10 @@ def test_files_that_are_open_for_reading_cannot_be_changed(tmp_path: Path) -> No
 
 
 def live(*, marks: Callable[[Producer], int], flushes: bool) -> tuple[CrashFiles, Log]:
-    """A server at work: of a transaction in the second of three sealed segments the marker is in the active one."""
+    """Return a running server's directory.
+
+    A transaction in the second of three sealed segments has its marker in the active one.
+    """
     files = CrashFiles()
     log = make_log(files)
     append(log, ("k", "committed"), roll=True)
@@ -296,7 +299,7 @@ def live(*, marks: Callable[[Producer], int], flushes: bool) -> tuple[CrashFiles
 def test_what_a_marker_decides_that_only_a_servers_memory_has_in_an_index(
     marks: Callable[[Producer], int], is_torn: bool
 ) -> None:
-    """An aborted value must not supersede a committed one: a plan has the aborted transactions that the server has."""
+    """An aborted value must not supersede a committed one: a plan has the same aborted transactions as the server."""
     files, log = live(marks=marks, flushes=True)
     if is_torn:
         files.open(log.segments.active.file_paths()[0]).append(b"torn")
@@ -329,7 +332,7 @@ def test_aborted_transactions_of_segments_that_no_server_vouches_for_are_found_w
 
 
 def second_directory() -> CrashFiles:
-    """One of two data directories of a server at work: the other one has the catalog."""
+    """Return one of a running server's two data directories: the other one has the catalog."""
     files = stopped(catalog=False)
     one, other = bytes(range(16)), bytes(range(1, 17))
     write_meta_properties(
@@ -340,7 +343,7 @@ def second_directory() -> CrashFiles:
 
 
 def test_what_is_whole_is_committed_in_each_data_directory_of_a_server_of_ours(tmp_path: Path) -> None:
-    """The checkpoint of high watermarks lags behind a server at work: acknowledged records would be missing."""
+    """The checkpoint of high watermarks lags behind a running server: acknowledged records would be missing."""
     files = second_directory()
     with open_log(Store(DATA_DIR, files), TP, now_ms=NOW_MS, config=LogConfig(cleanup_policy=("compact",))) as log:
         assert dirtiness_of(log, 0, NOW_MS).upper_offset == 3

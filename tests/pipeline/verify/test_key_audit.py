@@ -1,4 +1,4 @@
-"""Rows of keys that are given out in parts say what they say as a whole."""
+"""Rows of keys that are processed in parts give the same result as together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECORDS, AT_ONCE = 600, 64
 
 
 def rows_of(rows_at_once: int, keys: int) -> list[KeyRows]:
-    """Of a log of so many keys in which records are left, or excused, by chance; what is given out on the way."""
+    """Return the parts of a log with `keys` keys, in which records are left, or excused, at random."""
     rng = random.Random(keys)
     table = KeyTable(clean_end=500, dirty_from=100, rows_at_once=rows_at_once)
     found = []

@@ -1,4 +1,4 @@
-"""Every kind of damage that is planted is found, and named with its place."""
+"""Every kind of planted damage is found, and named with its place."""
 
 from __future__ import annotations
 

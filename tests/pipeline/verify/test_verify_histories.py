@@ -22,7 +22,7 @@ def test_what_server_and_pipeline_make_passes() -> None:
 
 
 def test_aborted_data_that_delete_records_hides_need_not_be_gone() -> None:
-    """The log start takes the cleaner's checkpoint with it, past records that no pass has seen."""
+    """The log start moves the cleaner's checkpoint, past records that no pass has seen."""
     hidden = History(
         [
             Step("write", [(b"a", None)], producer=3, transactional=True),

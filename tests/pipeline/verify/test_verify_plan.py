@@ -1,4 +1,4 @@
-"""What a plan has made is judged to the record: what one pass takes out, keeps and marks is known exactly."""
+"""The result of a plan is verified record by record: it is known exactly what one pass removes, keeps and marks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RETENTION_MS = 86_400_000
 
 
 def staged_plan(directory: Path, *, installs: bool = False) -> CompactionPlan:
-    """Partition 0 of the stored topic, compacted.
+    """Compact partition 0 of the stored topic; return its plan.
 
     In the new segment: c | z | (empty, of producer 7) | ABORT | a, b deleted.
     """
@@ -55,7 +55,7 @@ def report_of(plan: CompactionPlan) -> PartitionReport:
 
 
 def resurrected(plan: CompactionPlan) -> bytes:
-    """The originals, in place of what was made of them."""
+    """Return the originals, in place of their compacted form."""
     return b"".join(Path(paths.log_path(plan.directory, source.base_offset)).read_bytes() for source in plan.sources)
 
 

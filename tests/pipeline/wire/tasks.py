@@ -1,4 +1,4 @@
-"""Records as Spark's tasks get them, in tasks and batches that are cut anywhere."""
+"""Records as Spark's tasks get them, in tasks and batches that are split anywhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Record(NamedTuple):
 
 
 def tasks(rng: random.Random, records: Sequence[Record]) -> Iterator[list[pa.RecordBatch]]:
-    """The batches of each task: a range of one partition, or some such, in order of the offset."""
+    """Yield the batches of each task: one or several ranges of one partition, in order of the offset."""
     for partition in sorted({each.partition for each in records}):
         own = [each for each in records if each.partition == partition]
         while own:

@@ -1,4 +1,4 @@
-"""Files of client options, as Java reads them."""
+"""Files of client options, parsed as Java does."""
 
 from __future__ import annotations
 

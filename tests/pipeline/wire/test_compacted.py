@@ -1,4 +1,4 @@
-"""One topic by itself: what tasks and buckets come to, beside a model in plain lists."""
+"""One topic alone: the results of tasks and buckets, compared with a model in plain lists."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def judged(
     by_gaps: bool = False,
     rng: random.Random | None = None,
 ) -> JudgedPartition:
-    """Through tasks and buckets, as on Spark."""
+    """Run tasks and buckets, as on Spark."""
     rng = rng or random.Random(1)
     buckets = rng.randint(1, 3)
     blobs = [

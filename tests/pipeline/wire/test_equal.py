@@ -1,4 +1,4 @@
-"""Two topics key by key: what tasks and buckets find, beside a model in plain lists; and how a difference is named."""
+"""Two topics key by key: results of tasks and buckets, compared with a model in plain lists, and differences' names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLACES = (SideName("s", "h:1"), SideName("m", "h:2"))
 
 
 def looked(sides: Sequence[Sequence[Record]], asked: KeyComparison, rng: random.Random) -> FirstLook:
-    """Through tasks and buckets, as on Spark."""
+    """Run tasks and buckets, as on Spark."""
     buckets = rng.randint(1, 3)
     blobs = [
         ((bucket,), memoryview(data))
@@ -56,7 +56,7 @@ def history(rng: random.Random) -> list[Record]:
 
 
 def changed(rng: random.Random, records: Sequence[Record]) -> list[Record]:
-    """A mirror: other offsets, and at times a fault."""
+    """Return a mirror: other offsets, and sometimes a fault."""
     found = [each._replace(offset=each.offset * 3 + 7) for each in records]
     for _ in range(rng.randrange(3)):
         if not found:
@@ -76,7 +76,7 @@ def changed(rng: random.Random, records: Sequence[Record]) -> list[Record]:
 
 
 def model(sides: Sequence[Sequence[Record]], asked: KeyComparison) -> int:
-    """How many keys differ."""
+    """Return how many keys differ."""
     of: list[dict[tuple[int, bytes | None], list[tuple[int, bool]]]] = []
     for records in sides:
         own = defaultdict[tuple[int, bytes | None], list[tuple[int, bool]]](list)

@@ -1,4 +1,4 @@
-"""What Spark's connector gives, partition by partition."""
+"""The data of Spark's connector, partition by partition."""
 
 from __future__ import annotations
 

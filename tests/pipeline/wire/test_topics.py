@@ -1,4 +1,4 @@
-"""What Kafka's client throws in a task, as one line with its exit code."""
+"""Exceptions of Kafka's client in a task, as one line with its exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla-spark verify --bootstrap`: what does not go together is one line, before any Spark."""
+"""`ottla-spark verify --bootstrap`: options that do not match give one line, before Spark starts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Topics come, change and go under the hands of clients that use them, with the cleaner at work: nothing breaks.
+"""Topics are created, changed and deleted while clients use them and the cleaner works: nothing breaks.
 
 Each client sends its next request without waiting for the others, so creations, deletions, appends, fetches, changes
-of policy, clean passes and retention meet in any order; what each answer may be is known, and what was acknowledged for
-a topic that is still there is still there.
+of policy, clean passes and retention meet in any order. The possible answers of each are known, and data that was
+acknowledged for an existing topic is there.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[ErrorCode]] = {
 
 
 def some_request(rng: random.Random) -> tuple[Any, int | None]:
-    """A request and its version; produce and fetch are the most frequent."""
+    """Return a request and its version; produce and fetch are the most frequent."""
     topic, partition = rng.choice(TOPICS), rng.randrange(2)
     deleted = DeleteRecordsTopic(name=topic, partitions=(DeleteRecordsPartition(partition_index=partition, offset=-1),))
     policy = AlterableConfig(name="cleanup.policy", value=rng.choice(["compact", "delete", "compact,delete"]))
@@ -74,7 +74,7 @@ def some_request(rng: random.Random) -> tuple[Any, int | None]:
 
 
 def error_of(answer: Any) -> ErrorCode:
-    """The error of the one topic, partition or resource that was asked about; none of an empty answer."""
+    """Return the error of the only topic, partition or resource in the answer; NONE for an empty answer."""
     for field in ("responses", "topics", "results"):
         for row in getattr(answer, field, ()):
             for inner in ("partition_responses", "partitions"):
@@ -115,7 +115,7 @@ def check(client: RawClient, name: str) -> None:
 
 
 def ends(client: RawClient) -> dict[tuple[str, int], tuple[int, int]]:
-    """Error and log end offset of every partition."""
+    """Return error and log end offset of every partition."""
     return {
         (topic.name, row.partition_index): list_offset(client, topic.name, -1, row.partition_index)
         for topic in metadata(client).topics

@@ -1,4 +1,4 @@
-"""Nobody waits for a disk but those who need it: nothing is synced on Trio's thread, and a disk that hangs holds up its own."""
+"""Waits for the disk: only requests that need a disk wait for it, and no sync runs on Trio's thread."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from support.logs.batches import batch
 PATIENCE_S = 60
 HOUR_MS = 3_600_000
 QUIET = {"log_initial_task_delay_ms": str(10**9), "log_cleaner_backoff_ms": str(10**9)}
-"""Jobs run when the test says so."""
+"""Options under which jobs run only when the test starts them."""
 WAITS_FOR_THE_DISK = ("sync", "rename")
 
 
@@ -47,7 +47,7 @@ WAITS_FOR_THE_DISK = ("sync", "rename")
 
 
 class Watched(TroubledFiles):
-    """Notes who waits for the disk on the thread that made it."""
+    """A disk that notes waits on the thread that created it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def log_of(broker: Broker, name: str, partition: int = 0) -> Log:
 
 
 async def one_life(served: Served, files: Watched, data: Path) -> None:
-    """Everything that writes, once; after each step nothing may have waited on this thread."""
+    """Do everything that writes, once; after each step nothing may have waited on this thread."""
 
     @contextmanager
     def step(name: str) -> Iterator[None]:
@@ -145,7 +145,7 @@ UNSYNCED = (
     "produce under new epochs",
     "remove files",
 )
-"""Steps that leave it to others, or to nobody."""
+"""Steps that leave the sync to other threads, or need none."""
 
 
 async def test_in_the_life_of_a_broker_nothing_is_synced_on_trios_thread(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ WITHOUT_A_LIMITER = {
 
 
 def test_no_work_shares_trios_own_threads() -> None:
-    """A disk that hangs, or forty passes, would take them all."""
+    """A disk that hangs, or forty passes, would use up all of Trio's threads."""
     found = set()
     for path in Path(ottla.server.__path__[0]).rglob("*.py"):
         text = path.read_text()
@@ -191,7 +191,7 @@ def test_no_work_shares_trios_own_threads() -> None:
 
 
 class Hanging(TroubledFiles):
-    """Whatever waits for a disk below `at` waits until the test lets it on."""
+    """A disk on which every wait below `at` lasts until the test ends it."""
 
     def __init__(self, at: str) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ class Hanging(TroubledFiles):
 
 @asynccontextmanager
 async def two_disks(tmp_path: Path, **overrides: str) -> AsyncIterator[tuple[Served, Hanging]]:
-    """A broker with two data directories, of which the first may hang."""
+    """Run a broker with two data directories, of which the first may hang."""
     files = Hanging(str(tmp_path / "a"))
     async with serving(Path(f"{tmp_path / 'a'},{tmp_path / 'b'}"), files, **{**QUIET, **overrides}) as served:
         try:
@@ -274,7 +274,7 @@ async def test_a_disk_that_hangs_keeps_nobody_on_another_disk_waiting(tmp_path: 
 
 
 def produce_to_many(client: Client, topic: str, partitions: int) -> Sequence[PartitionProduceResponse]:
-    """One request with a batch for each partition; returns the rows of the answer."""
+    """Send one request with a batch for each partition; return the rows of the answer."""
     data = tuple(PartitionProduceData(index=index, records=batch(("k", "v"))) for index in range(partitions))
     wanted = TopicProduceData(name=topic, partition_data=data)
     answer = client.ask(ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5_000, topic_data=(wanted,)), 9)
@@ -283,7 +283,7 @@ def produce_to_many(client: Client, topic: str, partitions: int) -> Sequence[Par
 
 
 async def test_a_request_to_many_logs_that_are_to_be_flushed_waits_for_their_syncs_together(tmp_path: Path) -> None:
-    """Each waits for all others to have begun, so one after the other would never end."""
+    """Each sync waits until all others have begun, so one after the other would never end."""
     meeting = threading.Barrier(8)
     files = TroubledFiles()
 
@@ -328,7 +328,7 @@ async def test_of_a_request_to_many_logs_those_are_refused_that_could_not_be_syn
 
 
 def test_a_clean_stop_closes_several_logs_at_a_time(tmp_path: Path) -> None:
-    """Each pair of syncs waits for each other."""
+    """The two syncs of each pair wait for each other."""
     partners, files = threading.Barrier(2, timeout=PATIENCE_S), TroubledFiles()
 
     def meet(operation: str, path: str) -> None:

@@ -1,13 +1,13 @@
-"""The largest and smallest numbers that options and requests take: what is added to them, or taken from them, fits.
+"""The largest and smallest numbers that options and requests accept: no sum or difference with them overflows.
 
 option of a topic          in                                        what is done with it
 delete.retention.ms        cleaner                                   + now: the delete horizon, 64 bits in the header
-file.delete.delay.ms       log, log manager                          + now: when a file goes
+file.delete.delay.ms       log, log manager                          + now: when a file is removed
 flush.messages, flush.ms   log, log manager                          LEO - recovery point; now - last flush
 index.interval.bytes       segment indexes, kernel                   compared with bytes since the last entry
 max.compaction.lag.ms      log (roll), dirtiness, eligibility        now - it - oldest record; oldest record + it
 min.compaction.lag.ms      dirtiness, eligibility                    now - it; largest timestamp + it
-message.timestamp.*.max.ms record checks, kernel                     now - it, now + it, held to 64 bits
+message.timestamp.*.max.ms record checks, kernel                     now - it, now + it, limited to 64 bits
 retention.bytes            retention                                 compared with bytes
 retention.ms               retention                                 now - largest timestamp, compared with it
 segment.bytes              log, preallocate                          it - bytes of the batch
@@ -75,7 +75,7 @@ def accepts(option: Option, value: int) -> bool:
 
 
 def extremes(option: Option) -> list[int]:
-    """The smallest and the largest value that an option takes."""
+    """Return the smallest and the largest value that an option accepts."""
     candidates = [SMALLEST[option.type], *range(-2, 13), 1 << 20, LARGEST[option.type]]
     taken = [value for value in candidates if accepts(option, value)]
     return [taken[0], taken[-1]]
@@ -90,14 +90,14 @@ OPTIONS = {
 
 
 async def until_cleaned(broker: Broker, partitions: list[TopicPartition]) -> None:
-    """Every log that is due has had its pass."""
+    """Wait until every log that is due has had its pass."""
     with trio.fail_after(PATIENCE_S):
         while any(found.eligibility.eligible for found in broker.cleaner_status(partitions).values()):
             await trio.to_thread.run_sync(bool)
 
 
 async def live(served: Served, *names: str, cleans: bool = True) -> None:
-    """What a broker does in two days: its jobs, passes, and what people ask."""
+    """Run a broker for two days: its jobs, passes, and users' requests."""
     broker, partitions = served.broker, [TopicPartition(name, 0) for name in names]
     for _ in range(2):
         if cleans:

@@ -1,4 +1,4 @@
-"""Files that another user of the machine may have put into a data directory, or may read there, for each file that a broker has."""
+"""Files that another user may have put into a data directory, or may read there, for each file of a broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.broker.stored_broker import StoredBroker
 STRANGER = 4711
 MINE = b"what the user keeps elsewhere"
 LAZY = (paths.INDEX, paths.TIME_INDEX, paths.TXN_INDEX, paths.SNAPSHOT)
-"""Files of a segment that a clean start need not open."""
+"""Files of a segment that a clean start does not open."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def no_umask() -> Iterator[None]:
 
 
 def filled(directory: Path) -> Path:
-    """A data directory with all that a clean stop leaves."""
+    """Return a data directory with all files that a clean stop leaves."""
     with StoredBroker(OsFiles(), [str(directory)]) as stored:
         stored.create("t", segment_bytes="1048576")
         for value in (b"1", b"2"):
@@ -46,7 +46,7 @@ def everything_in(directory: Path) -> list[str]:
 
 
 def linked(path: Path, elsewhere: Path) -> None:
-    """Instead of it a link to what it was: a start that follows it finds nothing odd."""
+    """Replace a file with a link to it: a start that follows the link notices nothing."""
     if path.is_dir():
         shutil.move(path, elsewhere)
     else:
@@ -150,7 +150,7 @@ def test_an_admin_listener_without_a_token_beside_logins_or_acls_is_told_in_one_
 def test_a_reset_of_a_strangers_making_takes_nothing_away(
     tmp_path: Path, attack: Callable[[Path, Path], None], name: str
 ) -> None:
-    """Where others may write, as in a mounted directory with 1777, one may make what says that a reset was decided."""
+    """In a directory with mode 1777, another user may create the file that announces a reset."""
     if attack is given_away and os.geteuid() != 0:
         pytest.skip("root alone can give files to other users")
     data, elsewhere = filled(tmp_path / "data"), tmp_path / "elsewhere"
@@ -167,7 +167,7 @@ def test_a_reset_of_a_strangers_making_takes_nothing_away(
 
 
 def test_the_owner_of_an_emptied_directory_is_asked_after_it_is_made(tmp_path: Path) -> None:
-    """Between a look at a missing directory and the making of it another user may make it."""
+    """Another user may create the directory between the check that it is missing and its creation."""
     data = tmp_path / "data"
 
     class Overtaken(OsFiles):

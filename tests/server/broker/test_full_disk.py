@@ -1,4 +1,4 @@
-"""A full disk refuses what needs room, and nothing else; as soon as there is room again, the same requests are served.
+"""A full disk refuses what needs space, and nothing else; as soon as it has space again, the same requests succeed.
 
 Apache Kafka takes the data directory offline until the next start.
 """
@@ -117,7 +117,7 @@ async def test_a_start_of_a_log_that_could_not_be_noted_has_moved_and_is_noted_b
         files.trouble = full()
         assert await served.ask(delete_records, "t", 1) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert await served.ask(list_offset, "t", -2) == (ErrorCode.NONE, 1)
-        # Nor does the room have to be there first that their deletion makes.
+        # The space that their deletion frees need not be there first.
         log = log_of(served.broker, "t")
         assert len(log.segments) == 2
         await served.broker.housekeeping.retain()
@@ -142,7 +142,7 @@ async def test_records_are_deleted_when_the_disk_has_taken_note_of_it(tmp_path: 
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("place", ["everywhere", "of the records", "of the coordinator"])
 async def test_a_transaction_ends_once_there_is_room(tmp_path: Path, place: str, version: int) -> None:
-    """Whether its decision was refused, or the decision was written and its marker was refused."""
+    """Either the decision was refused, or the decision was written and its marker was refused."""
     at = {"everywhere": "", "of the records": "/t-0/", "of the coordinator": "/__transaction_state"}[place]
     files = TroubledFiles()
     async with serving(tmp_path, files, transaction_state_log_num_partitions="1") as served:
@@ -217,7 +217,7 @@ async def test_a_coordinator_that_could_not_read_its_partition_reads_it_once_it_
 
 
 async def test_a_disk_that_fails_before_the_log_start_is_on_it_has_not_taken_the_deletion(tmp_path: Path) -> None:
-    """Checkpoints pass over a failed directory, and whoever waits for one must not take that for done."""
+    """Checkpoints skip a failed directory, and a request that waits for one must not count that as success."""
     async with serving(tmp_path, OsFiles(), **QUIET) as served:
         broker = served.broker
         await served.ask(create_topic, "t")

@@ -1,4 +1,4 @@
-"""What passing time does to topics, as kafka-python sees it: the broker's clock is moved, nobody waits."""
+"""The effects of time on topics, as kafka-python sees them: the test moves the broker's clock and does not wait."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def stock(tmp_path: Path) -> Iterator[Stock]:
 
 
 def comes_true(condition: Callable[[], bool]) -> bool:
-    """Whether it holds at last; each look is a request, and what the moved clock made due runs between them."""
+    """Return whether the condition becomes true. Each check sends a request, and work that is due runs between the checks."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not (holds := condition()) and time.monotonic() < deadline_s:
         pass
@@ -68,7 +68,7 @@ def comes_true(condition: Callable[[], bool]) -> bool:
 
 
 def stays_untrue(condition: Callable[[], bool]) -> bool:
-    """Whether it holds at none of many looks."""
+    """Return whether many checks find the condition false."""
     return not any(condition() for _ in range(size(50, 500)))
 
 
@@ -97,7 +97,7 @@ def test_a_topic_larger_than_retention_bytes_loses_its_oldest_segments(stock: St
     stock.broker.advance_clock(HOUR_MS)
     assert comes_true(lambda: stock.start_offset() > 0)
     left = stock.end_offset() - stock.start_offset()
-    # Whole segments go, and never so many that less than retention.bytes would be left.
+    # Retention deletes whole segments, and always leaves at least retention.bytes.
     assert 2 << 20 <= left * 10_000 <= 3 << 20
 
 

@@ -1,4 +1,4 @@
-"""Brokers that start, stop, are killed and start again: what is kept, what is refused, and that nothing is left behind."""
+"""Brokers that start, stop, are killed and start again: what is kept, what is refused, and that nothing remains behind."""
 
 from __future__ import annotations
 
@@ -39,11 +39,14 @@ from support.disk.gated_files import GatedFiles
 
 STOP_SOON_S = 60
 STOP_DEADLINE_S = 4 * STOP_SOON_S
-"""What requests in progress get when a broker stops here, instead of seconds: a slow machine is not taken for that."""
+"""The time that requests in progress get at a stop in these tests, instead of seconds.
+
+It is long, so that a slow stop is not mistaken for one that waited until this time had passed.
+"""
 
 
 def content(directory: Path) -> dict[str, bytes | None]:
-    """Every file and folder below `directory`, with the bytes of the files."""
+    """Return every file and folder below `directory`, with the bytes of the files."""
     return {
         str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
         for path in sorted(directory.rglob("*"))
@@ -122,7 +125,7 @@ def test_what_a_kill_leaves_holds_everything_that_was_acknowledged(tmp_path: Pat
     with ottla.Broker(str(running)) as broker, RawClient(*address(broker)) as client:
         fill(client)
         before = metadata(client)
-        # Checkpoints are being written meanwhile; of one that is not finished a kill leaves the old.
+        # Checkpoints are written during the copy; a kill leaves the old file of an unfinished one.
         shutil.copytree(running, killed, ignore=shutil.ignore_patterns("*.tmp"))
     with ottla.Broker(str(killed)) as broker, RawClient(*address(broker)) as client:
         assert_kept(client, before)
@@ -155,7 +158,7 @@ def test_without_a_directory_nothing_is_kept() -> None:
     assert not directory.exists()
 
 
-# Directories and catalog that do not agree
+# Directories that do not match the catalog
 
 
 def test_a_topic_without_its_directory_is_completed(tmp_path: Path) -> None:
@@ -188,7 +191,7 @@ def test_a_directory_without_its_topic_is_put_aside(
 
 @pytest.mark.scenario(197)
 def test_a_directory_of_an_earlier_topic_of_that_name_is_put_aside(tmp_path: Path) -> None:
-    """As a deletion leaves it that was cut off between the catalog and the directory, with the topic made anew."""
+    """A deletion that was interrupted between catalog and directory leaves this, if the topic is then created again."""
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
         produce(client, "t", ("old", "v"))
@@ -258,7 +261,7 @@ def test_a_stop_answers_fetches_that_wait(broker: ottla.Broker, client: RawClien
 
 
 def metadata_is_answered(broker: ottla.Broker) -> bool:
-    """A second conversation, after which the request before it has reached the broker."""
+    """Return whether a second request is answered, which shows that the one before has reached the broker."""
     with RawClient(*address(broker)) as other:
         return bool(other.ask(MetadataRequest(topics=())).brokers)
 
@@ -321,7 +324,7 @@ async def test_a_stop_in_the_middle_of_a_clean_pass_gives_it_up(tmp_path: Path) 
 
 
 def test_a_stop_while_clients_come_is_as_clean_as_any(tmp_path: Path) -> None:
-    """A client that the kernel has announced but nobody has accepted yet must not disturb the stop."""
+    """A client that the kernel has announced and the broker has not accepted must not disturb the stop."""
 
     async def connect_and_stop() -> None:
         async with ottla.open_broker(str(tmp_path)) as broker:

@@ -1,4 +1,4 @@
-"""Limits with names: each is kept, and what is within it goes on."""
+"""Limits with names: each is kept, and clients within it are not disturbed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_no_more_connections_from_one_host_than_max_connections_per_ip(tmp_path:
             assert works(first)
             with RawClient(*address(broker)) as second:
                 assert second.is_closed_by_peer()
-        # The place is free once the broker has seen the first one go.
+        # The place is free once the broker has seen the first client disconnect.
         assert any(is_served(broker) for _ in range(1000))
 
 
@@ -95,7 +95,7 @@ def test_an_address_of_ipv4_counts_as_one_by_whatever_socket_it_comes(tmp_path: 
 
 PER_IP, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
 NO_HOST = "no..host"
-"""Which nobody has to be asked about."""
+"""A name that no name server has to be asked about."""
 
 
 def alter(client: RawClient, node: str, **configs: str) -> tuple[int, str | None]:
@@ -139,7 +139,7 @@ def test_a_host_that_there_is_not_is_refused_with_its_name(tmp_path: Path) -> No
 def test_what_is_unset_by_not_being_named_shows_no_host_that_there_is_not(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         assert alter(client, "0", max_connections_per_ip_overrides="localhost:9") == (ErrorCode.NONE, None)
-        # Behind what the node has of its own.
+        # After the node's own entries.
         assert alter(client, "", max_connections_per_ip_overrides=f"{NO_HOST}:2") == (ErrorCode.NONE, None)
         nothing = AlterConfigsRequest(resources=(Replaced(resource_type=ConfigResourceType.BROKER, resource_name="0"),))
         [row] = client.ask(nothing).responses
@@ -213,7 +213,7 @@ def test_a_frame_of_socket_request_max_bytes_is_the_largest(tmp_path: Path) -> N
 
 
 def test_connections_share_one_budget_for_large_frames(tmp_path: Path) -> None:
-    """Ten producers of 300 kB on room for two: all are served, some have to wait."""
+    """Ten producers of 300 kB have memory for two: all are served, some have to wait."""
     overrides = {"queued.max.request.bytes": "700000", "socket.request.max.bytes": "700000"}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker:
         clients = [RawClient(*address(broker)) for _ in range(10)]
@@ -249,14 +249,14 @@ def test_one_answer_holds_no_more_records_than_fetch_max_bytes(tmp_path: Path) -
 
 
 class WithoutOptions(socket.socket):
-    """Whose peer has gone, on a system that then takes no options."""
+    """A socket whose peer has disconnected, on a system that then refuses socket options."""
 
     def setsockopt(self, *_: object) -> None:
         raise OSError(errno.EINVAL, "Invalid argument")
 
 
 class Troubled(socket.socket):
-    """A listening socket with what the network has done to the first connections."""
+    """A listening socket whose first connections have network errors."""
 
     def __init__(self, listening: socket.socket) -> None:
         super().__init__(listening.family, listening.type, listening.proto, listening.detach())

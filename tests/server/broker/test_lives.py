@@ -1,4 +1,4 @@
-"""One life after another: what each way of ending one leaves, and what becomes of those who wait, of errors and of ports."""
+"""Runs of a broker: the state after each way of ending one, and waiting requests, errors and ports between two runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def producer_id(client: RawClient) -> int:
 
 
 class There(NamedTuple):
-    """What is there."""
+    """The data of a broker."""
 
     topics: set[str]
     records: list[Any]
@@ -89,7 +89,7 @@ async def fill(lives: Lives) -> None:
 
 
 async def add(lives: Lives) -> None:
-    """What comes after `fill`."""
+    """Add data after `fill`."""
     await ask(
         lives,
         lambda client: create_topic(client, "later"),
@@ -104,13 +104,13 @@ EMPTY = There(set(), [], [])
 
 
 class Way(NamedTuple):
-    """A way of ending a life."""
+    """A way of ending a run."""
 
     end: Callable[[Lives, str], Awaitable[object]]
-    """Given the path of a snapshot that was made after `fill` and one hour."""
+    """The function that ends it; its argument is the path of a snapshot that was made after `fill` and one hour."""
     leaves: There
     ahead_ms: int
-    """Of the clock, afterwards, which was moved by three hours."""
+    """Expected difference of the clock afterwards, in ms; it was moved by three hours."""
 
 
 WAYS = {
@@ -232,7 +232,7 @@ async def test_clients_are_cut_off_and_those_who_connect_meanwhile_are_served(tm
 
 
 class Held:
-    """A start that waits at the lock of its directory."""
+    """A start that waits for the lock of its directory."""
 
     def __init__(self) -> None:
         self.reached = False
@@ -264,7 +264,7 @@ async def asks_and_tells(lives: Lives, done: trio.Event) -> None:
     done.set()
 
 
-# Who asks
+# Waiting callers
 
 
 async def test_wishes_are_granted_one_after_the_other(tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ async def test_a_stop_comes_before_all_wishes(tmp_path: Path) -> None:
         await lives.stop()
 
 
-# What goes wrong
+# Errors
 
 
 async def test_a_life_that_cannot_begin_is_told_and_another_one_may(tmp_path: Path) -> None:
@@ -522,7 +522,7 @@ async def test_no_life_begins_while_a_snapshot_is_staged_as_it_would_remove_that
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lives.restore, str(tmp_path / "snapshot"))
             await files.reached()
-            with trio.move_on_after(0.3):  # a life takes some hundredths of that
+            with trio.move_on_after(0.3):  # a run takes some hundredths of that
                 await end(lives)
             await lives.broker.housekeeping.tick()
             files.let_on()

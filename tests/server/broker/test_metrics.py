@@ -1,4 +1,4 @@
-"""The broker's metrics have Apache Kafka's names, and the values of what happened."""
+"""Metrics of the broker: they have Apache Kafka's names, and the values of what happened."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from support.broker.raw_client import RawClient
 from support.broker.served import serving
 from support.disk.gated_files import GatedFiles
 
-# Apache Kafka's names, as its guides write them: several in braces, tags without their values, and with the node's, which
-# Kafka has in one process each; connections by address are ours. What Kafka keeps as a meter or timer is marked so.
+# Apache Kafka's names, as its guides write them: several in braces, tags without their values, with the node's tag (a process
+# of Kafka has one node). Connections by address are Ottla's own. Kafka's meters and timers are marked so.
 NAMES = """
 kafka.log:type=LogCleaner,name={cleaner-recopy-percent,max-clean-time-secs,max-buffer-utilization-percent,max-compaction-delay-secs,DeadThreadCount}
 kafka.log:type=LogCleanerManager,name={max-dirty-percent,time-since-last-run-ms}
@@ -44,14 +44,14 @@ ATTRIBUTES = {"": [""], "METER": ["#Count", "#OneMinuteRate"], "TIMER": ["#Count
 
 
 def expected(table: str) -> Iterator[str]:
-    """Every name of such a table, with the attributes of its kind."""
+    """Yield every name of such a table, with the attributes of its kind."""
     for shape, kind in re.findall(r"^(\S+) ?(\w*)$", table, re.MULTILINE):
         before, names, after = re.findall(r"(.*name=)\{?([^{}=]*?)\}?((?:,\w+=)*)$", shape)[0]
         yield from (f"{before}{name}{after}{end}" for name in names.split(",") for end in ATTRIBUTES[kind])
 
 
 def without_values(name: str) -> str:
-    """A name with its tags' values left out, as the table has it."""
+    """Return a name without the values of its tags, as the table has it."""
     path, hash, attribute = name.partition("#")
     type_and_name, *tags = re.split(r",(?=(?:logDirectory|dir|threadNum|topic|partition|listener|ip|node)=)", path)
     return ",".join([type_and_name, *(f"{tag.partition('=')[0]}=" for tag in tags)]) + hash + attribute
@@ -78,7 +78,7 @@ def test_tags_are_quoted_where_jmx_wants_it() -> None:
 
 
 def value(broker: ottla.Broker, name: str, **tags: object) -> int | float:
-    """The metric GROUP:TYPE:NAME, or GROUP:TYPE:NAME#ATTRIBUTE."""
+    """Return the metric GROUP:TYPE:NAME, or GROUP:TYPE:NAME#ATTRIBUTE."""
     path, hash, attribute = name.partition("#")
     group, type, short = path.split(":")
     return broker.metrics()[mbean(group, type, short, **tags) + hash + attribute]
@@ -117,14 +117,14 @@ def test_syncs_are_counted_and_timed(broker: ottla.Broker, client: RawClient) ->
 
 
 def fill(client: RawClient, topic: str, *, keys: int = 1, **configs: Any) -> None:
-    """A compacted topic with ten closed segments, each of the same keys, and one more."""
+    """Create a compacted topic with ten closed segments, each with the same keys, and one more."""
     create_topic(client, topic, **{"cleanup_policy": "compact", "internal_segment_bytes": 1000, **configs})
     for _ in range(11):
         produce(client, topic, ("k", "v" * 600), *[(f"k{number}", "v") for number in range(1, keys)])
 
 
 def last_pass(broker: ottla.Broker) -> LastPass:
-    """Of the only partition, once there was one up to the active segment."""
+    """Return the last pass of the only partition, once one has cleaned up to the active segment."""
     (partition,) = broker.cleaner_status()
 
     def is_clean() -> bool:
@@ -152,7 +152,7 @@ def test_the_last_pass_of_a_thread_shows(broker: ottla.Broker, client: RawClient
 
 
 def test_kafka_18597_a_map_that_is_partly_full_shows_so(tmp_path: Path) -> None:
-    """It was 0 until the map was full."""
+    """In Kafka the metric was 0 until the map was full."""
     overrides = {"log.cleaner.backoff.ms": "1", "log.cleaner.dedupe.buffer.size": str((1 << 20) + 1)}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
         fill(client, "t", keys=2000, internal_segment_bytes=100_000, min_cleanable_dirty_ratio=0)

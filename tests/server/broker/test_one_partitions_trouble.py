@@ -1,5 +1,6 @@
-"""What goes wrong with one partition, whatever it is, is that partition's alone: the others get their turn in every job,
-whoever waits for a partition is let on, and the broker stops."""
+"""Errors of one partition: they affect only this partition. The others are reached by every job, requests that wait for a
+partition continue, and the broker stops.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from support.disk.troubled_files import TroubledFiles, nothing, trouble
 from support.sizes import FULL
 
 TOPICS = ("a", "bad", "z")
-"""In this order a job comes to them."""
+"""Topics in the order in which a job reaches them."""
 
 EXCEPTIONS: dict[str, Callable[[], Exception]] = {
     "no room": lambda: OSError(errno.ENOSPC, "No space left on device"),
@@ -38,7 +39,7 @@ EVERY_EXCEPTION = pytest.mark.parametrize("error", EXCEPTIONS.values(), ids=EXCE
 
 
 def dealt(places: Iterable[str]) -> list[tuple[str, str]]:
-    """Exceptions and places: all pairs in full; in a slice each place with one of the exceptions, which take turns."""
+    """Return pairs of exceptions and places: all in full runs; in a short run each place with one exception, in turn."""
     pairs = product(EXCEPTIONS, places)
     return list(pairs) if FULL else list(zip(cycle(EXCEPTIONS), places))
 
@@ -46,11 +47,11 @@ def dealt(places: Iterable[str]) -> list[tuple[str, str]]:
 PATIENCE_S = 60
 RECORDS = 6
 QUIET = {"log_initial_task_delay_ms": str(10**9), "log_cleaner_backoff_ms": str(10**9)}
-"""Jobs run when the test says so."""
+"""Options under which jobs run only when the test starts them."""
 
 
 async def topics(served: Served, **configs: object) -> None:
-    """The three, with two old records a segment."""
+    """Create the three topics, with two old records per segment."""
     for name in TOPICS:
         await served.ask(create_topic, name, internal_segment_bytes=200, file_delete_delay_ms=0, **configs)
         for number in range(RECORDS):
@@ -74,7 +75,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def check_that_all_are_free(broker: Broker, *deleted: str) -> None:
-    """No task holds a partition for good, and each can be deleted."""
+    """Check that no task still holds a partition, and that each can be deleted."""
     manager = broker.services.cleaning.manager
     with trio.fail_after(PATIENCE_S):
         for name in deleted:
@@ -158,7 +159,7 @@ async def test_a_pass_that_fails_lets_the_others_be_cleaned(tmp_path: Path, erro
         assert [log_of(broker, name).failure for name in TOPICS] == [None] * 3
         assert broker.cleaner_status()[TopicPartition("bad", 0)].passes == 0
         files.trouble = nothing
-        if isinstance(raised, OSError | MemoryError):  # what was missing is there again, and the log not to blame
+        if isinstance(raised, OSError | MemoryError):  # the missing resource is back, and the log is not to blame
             await until(lambda: broker.cleaner_status()[TopicPartition("bad", 0)].passes > 0)
         else:
             await until(lambda: TopicPartition("bad", 0) in broker.services.cleaning.manager.uncleanable)
@@ -203,7 +204,7 @@ async def test_a_flush_that_fails_keeps_no_other_log_from_its_own(
             await set_topic_configs(broker, name, {"flush.ms": "1", "internal.segment.bytes": "200"})
         broker.clock.advance(1_000)
         await broker.housekeeping.tick()
-        # On a slow machine housekeeping's own tick is there first, and syncs "z" when this one has ended.
+        # On a slow machine housekeeping's own tick comes first, and syncs "z" when this one has ended.
         await until(lambda: log_of(broker, "z").recovery_point == RECORDS)
         assert [log_of(broker, name).recovery_point == RECORDS for name in TOPICS] == [True, False, True]
 
@@ -242,7 +243,7 @@ async def test_who_stops_waiting_for_a_partition_does_not_keep_it(tmp_path: Path
         broker, partition = served.broker, TopicPartition("a", 0)
         await topics(served, cleanup_policy="compact")
         manager = broker.services.cleaning.manager
-        manager.begin(partition)  # a pass is at work
+        manager.begin(partition)  # a pass is running
         with trio.move_on_after(0.01) as gave_up:
             await broker.services.cleaning.pause(partition)
         assert gave_up.cancelled_caught
@@ -254,7 +255,7 @@ async def test_who_stops_waiting_for_a_partition_does_not_keep_it(tmp_path: Path
 async def test_an_index_with_room_for_less_than_an_entry_is_one_with_room_for_one(
     tmp_path: Path, size_bytes: int
 ) -> None:
-    """Apache Kafka accepts it from 4 bytes on, and then cannot make the index."""
+    """Apache Kafka accepts values from 4 bytes on, and then cannot create the index."""
     config = {"segment_index_bytes": size_bytes, "index_interval_bytes": 0}
     async with serving(tmp_path, OsFiles(), **QUIET) as served:
         broker = served.broker
@@ -275,7 +276,7 @@ async def test_a_lease_that_nobody_waits_for_any_more_keeps_nothing(tmp_path: Pa
         broker, partition = served.broker, TopicPartition("a", 0)
         await topics(served, cleanup_policy="compact")
         leases = broker.leases
-        broker.services.cleaning.manager.begin(partition)  # a pass is at work
+        broker.services.cleaning.manager.begin(partition)  # a pass is running
         with trio.move_on_after(0.01):
             await leases.pause(partition, 60_000)
         broker.services.cleaning.manager.leave(partition)

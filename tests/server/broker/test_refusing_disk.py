@@ -1,4 +1,4 @@
-"""A disk that refuses: the request is answered KAFKA_STORAGE_ERROR, nothing is left half done, and a second try works."""
+"""A disk that refuses operations: the answer is KAFKA_STORAGE_ERROR, nothing is left half done, and a second try works."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.broker.served import serving
 
 
 class RefusingFiles(OsFiles):
-    """The real disk, but opening, making or renaming a path for which `refuses` is true fails as on a full disk."""
+    """A real disk on which opening, creating or renaming a path fails, as on a full disk, if `refuses` is true for it."""
 
     def __init__(self) -> None:
         self.refuses: Callable[[str], bool] = lambda _: False
@@ -114,7 +114,7 @@ async def test_a_log_that_the_disk_refuses_is_tried_again_by_who_appends_and_by_
         (row,) = await served.ask(create, wanted("t", 4))
         assert row.error_code == ErrorCode.NONE
         assert (await served.ask(produce, "t", ("k", "v"), partition=2)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        for _ in range(2):  # the first look finds more than there were, and waits for the last of them
+        for _ in range(2):  # the first check finds more than there were, and waits for the last of them
             with suppress(KafkaError):
                 await served.broker.housekeeping.make_logs(str(tmp_path))
         logs = served.broker.services.logs

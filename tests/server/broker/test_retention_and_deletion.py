@@ -1,4 +1,4 @@
-"""Old records, deleted topics and deleted records leave the disk, on a clock that the tests move."""
+"""Old records, deleted topics and deleted records are removed from the disk, on a clock that the tests move."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ VALUE = "v" * 600
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
-    """Its retention and cleaner run only when a test asks for them."""
+    """Run a broker whose retention and cleaner run only when a test starts them."""
     overrides = {"log.retention.check.interval.ms": str(10**12), "log.cleaner.backoff.ms": str(10**12)}
     with ottla.Broker(str(tmp_path), overrides=overrides) as running:
         yield running
 
 
 def fill(client: RawClient, topic: str, batches: int, *, age_ms: int = 0, first: int = 0) -> None:
-    """Batches of one record each, with keys counted from `first`."""
+    """Produce batches of one record each, with keys counted from `first`."""
     for number in range(first, first + batches):
         produce(client, topic, (f"k{number}", VALUE), timestamp=wall_time_ms() - age_ms)
 
 
 def offsets(client: RawClient, topic: str) -> list[int]:
-    """The offsets that a consumer reads from the earliest on."""
+    """Return the offsets that a consumer reads from the earliest on."""
     _, position = list_offset(client, topic, EARLIEST)
     found: list[int] = []
     while records := records_of(fetch(client, topic, position)):
@@ -230,7 +230,7 @@ async def test_new_logs_are_on_disk_after_a_look_however_many_come_meanwhile(tmp
         assert made() == ["t-0", "t-1"], "the others have come since the last look"
         await make_logs()
         assert made() == ["t-0", "t-1", "u-0", "u-1"]
-    async with serving(tmp_path, OsFiles()) as served:  # whose jobs run
+    async with serving(tmp_path, OsFiles()) as served:  # with running jobs
         await served.ask(create_topic, "t2")
         with trio.fail_after(20):
             while not (tmp_path / "t2-0").exists():
@@ -273,7 +273,7 @@ def test_deleted_records_do_not_come_back_after_a_kill(tmp_path: Path) -> None:
         produce(client, "t", ("k", "v"))
         produce(client, "t", ("m", "v"))
         assert delete_records(client, "t", 1) == (ErrorCode.NONE, 1)
-        shutil.copytree(running, killed, ignore=shutil.ignore_patterns("*.tmp"))  # what a kill would leave
+        shutil.copytree(running, killed, ignore=shutil.ignore_patterns("*.tmp"))  # the files that a kill would leave
     with ottla.Broker(str(killed)) as broker, RawClient(*address(broker)) as client:
         assert list_offset(client, "t", EARLIEST) == (ErrorCode.NONE, 1)
 

@@ -1,6 +1,6 @@
-"""A life of the whole server on a disk that loses power, whose process is killed, or that refuses one operation.
+"""A run of the whole server on a disk that loses power, whose process is killed, or that refuses one operation.
 
-A part of what can happen; `python -m compat.server_crashes` goes through all of it. `pytest -s` prints how much it was.
+Tests a part of all cases; `python -m compat.server_crashes` goes through all. `pytest -s` prints their number.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHANGES_MAX_SEEN = size(6, CHANGES_MAX)
 
 @pytest.fixture(scope="module")
 def whole_life() -> tuple[Found, Ledger]:
-    """What is found after a life that nothing happened to, and what was answered in it."""
+    """Return the result of an undisturbed run, and its answers."""
     files, ledger = CrashFiles(), Ledger()
 
     async def work() -> None:
@@ -87,7 +87,7 @@ for script in (DAYS, MOVES, SHARES):
 
 
 def test_a_life_has_the_same_operations_in_every_process() -> None:
-    """Else each run would lose power before other operations: sets of names are in another order for each hash seed."""
+    """Otherwise each run would lose power before other operations: the order of sets of names depends on the hash seed."""
     here = [str(each) for script in (DAYS, MOVES, SHARES) for each in operations_of(script)]
     assert len(here) > 1_000, "all three lives"
     for seed in [seed for seed in ("0", "1", "2") if seed != os.environ.get("PYTHONHASHSEED")][: size(1, 2)]:
@@ -102,7 +102,7 @@ def test_a_life_has_the_same_operations_in_every_process() -> None:
 
 
 def test_a_life_has_the_same_operations_though_a_stray_client_knocks() -> None:
-    """Ports are used again: a client that looks for the broker of another test may find this one."""
+    """Ports are reused: a client that looks for the broker of another test may find this one."""
     files, knocks = CrashFiles(), list[socket.socket]()
 
     async def knock(life: share_life.ShareLife) -> None:
@@ -117,7 +117,7 @@ def test_a_life_has_the_same_operations_though_a_stray_client_knocks() -> None:
 
 @pytest.mark.parametrize("lost", ["a-0", "b-0", "__consumer_offsets-0"])
 def test_what_is_lost_is_noticed(lost: str) -> None:
-    """A judge that finds nothing wrong must be able to find something."""
+    """A check that finds nothing wrong must be able to find something."""
     files, ledger = CrashFiles(), Ledger()
 
     async def work() -> None:

@@ -1,5 +1,4 @@
-"""Every timer of the broker under a wall clock that is set by an hour, in both directions: nothing that is waited for comes
-earlier or later."""
+"""Timers of the broker under a wall clock that is set by an hour, in both directions: none fires earlier or later."""
 
 from __future__ import annotations
 
@@ -75,14 +74,14 @@ async def test_a_timer_of_the_broker_ends_in_its_time(timer: BrokerTimer, step_m
             clock.advance(timer.delay_ms - 1 - set_after_ms)
             assert not await is_over(), f"too early: set after {set_after_ms} ms"
             clock.advance(1)
-            with trio.fail_after(60):  # what was due may be on its way in another thread
+            with trio.fail_after(60):  # due work may be running in another thread
                 while not await is_over():
                     await trio.sleep(0.001)
             nursery.cancel_scope.cancel()
 
 
 class Recorded(Housekeeping):
-    """Notes when its jobs would run."""
+    """A clock that notes when its jobs would run."""
 
     def __init__(self, clock: Clock, config: Any) -> None:
         logs: Any = SimpleNamespace(data_dirs=["/d"])
@@ -197,7 +196,7 @@ async def test_a_fetch_that_waits_is_answered_in_its_time_and_a_live_lease_stays
             assert 0.03 <= trio.current_time() - begun_s < 5
 
 
-# None is forgotten
+# Complete tables
 
 HANDED_ON = {
     "partitions/appends.py _flush_then": "tests of flushes that are refused for a while",
@@ -287,7 +286,7 @@ HANDED_ON = {
     "quotas/connections.py refused": "tests of connection rates",
     "quotas/connections.py refusing": "tests of connection limits",
 }
-"""Where elapsed time is asked for besides, and what tests that."""
+"""Other functions that use elapsed time, and the tests of each."""
 
 THE_CLOCK = {"runtime/clock.py", "coordination/deadlines.py"}
 
@@ -336,10 +335,10 @@ WITH_STORED_TIMES = {
     "storage/logs/retention.py deletable_segments": "timestamps of records",
     "storage/logs/retention.py may_have_deletable": "timestamps of records",
 }
-"""Where the wall time is added to, subtracted or compared, and with what that is stored."""
+"""Functions that add, subtract or compare the wall time, and the stored time that they use."""
 
 
-# A source has one of these words where it has what is looked for.
+# A source with such a use has one of these words.
 ELAPSED = re.compile(r"elapsed_ms|(deadlines|clock)\W.*(start|sleep)", re.DOTALL)
 WALL = re.compile("now_ms")
 IMPORT = re.compile("import time|from time|datetime")
@@ -368,7 +367,7 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
     }
     # Some print times; the others measure how long they keep a thread.
     read_times = {"server/control/seed/fields.py", "server/control/seed/values.py"}
-    # Of a program that speaks with a broker: its patience, and the timestamps of its records.
+    # A client program: its timeouts, and the timestamps of its records.
     of_clients = {"server/client/connection.py", "server/client/kafka.py", "server/client/nodes.py"}
     print_times = {
         "server/testing/reports.py",
@@ -376,10 +375,10 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
         "server/cleaning/advice.py",
         "server/embedded/clock.py",
         "server/page/section.py",
-        "server/embedded/faults.py",  # a duration as Python has it
-        "server/security/tls/throw_away.py",  # the dates of certificates, counted from the time that it is given
+        "server/embedded/faults.py",  # a duration of Python
+        "server/security/tls/throw_away.py",  # the dates of certificates, counted from the given time
     }
-    tell = {"server/runtime/floods.py"}  # lines a second, for who reads along
+    tell = {"server/runtime/floods.py"}  # lines per second, for a reader of the log
     keep_threads = {
         "server/runtime/time_slices.py",
         "server/partitions/searches.py",
@@ -392,12 +391,12 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
 
 
 def tree_of(text: str, words: re.Pattern[str]) -> ast.AST:
-    """The parsed source; an empty module if the source has none of the words, as parsing takes most of the time."""
+    """Return the parsed source; an empty module if the source has none of the words, as parsing takes most of the time."""
     return ast.parse(text if words.search(text) else "")
 
 
 def places(floor: str, does: Callable[[ast.AST], bool], words: re.Pattern[str]) -> Iterator[str]:
-    """File and name of the functions in which some node of the source is such a one, which has one of the words in it."""
+    """Yield file and name of the functions with a matching node whose text has one of the words."""
     root = Path(ottla.__file__).parent
     for path in sorted((root / floor).rglob("*.py")):
         text = path.read_text()
@@ -417,7 +416,7 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 
 
 def name_of(node: ast.AST) -> str:
-    """`now_ms` for `now_ms`, `self._now_ms` and `clock.now_ms()` alike."""
+    """Return `now_ms` for `now_ms`, `self._now_ms` and `clock.now_ms()` alike."""
     node = node.func if isinstance(node, ast.Call) else node
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     return name.lstrip("_")

@@ -1,6 +1,6 @@
-"""What clients make a broker keep goes at once when it goes, and does not wait for Python's collector of cycles.
+"""Memory that clients cause is freed with its cause, without Python's cycle collector.
 
-A full collection holds everybody, the longer the more there is; what a broker lets go of must not need one.
+A full collection stops every task, the longer the more objects exist; memory of a broker must not need one.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ async def test_what_goes_leaves_nothing_to_the_collector(tmp_path: Path, life: L
         await served.ask(create_topic, "t", partitions=1)
         await served.broker.services.coordinators.groups.ensure_topic()
         await served.broker.services.coordinators.transactions.ensure_topic()
-        await life(served, "first-0")  # what loads with it
+        await life(served, "first-0")  # modules that it loads
         numbers = count()
 
         async def many_lives() -> None:

@@ -1,4 +1,4 @@
-"""What the cleaner's options take at start and while the broker runs, row by row as a live Apache Kafka 4.3.1 answered.
+"""The cleaner's options at start and while the broker runs, row by row as a live Apache Kafka 4.3.1 answered.
 
 Where Ottla refuses and Apache Kafka does not, the row says so.
 """
@@ -24,22 +24,22 @@ CHANGES = [
     ("log.cleaner.threads", "3", REFUSED),
     ("log.cleaner.dedupe.buffer.size", "1048576", REFUSED),
     ("log.cleaner.dedupe.buffer.size", "1048577", TAKEN),
-    ("log.cleaner.dedupe.buffer.size", "5000000000", TAKEN),  # Kafka's threads then die for want of memory
+    ("log.cleaner.dedupe.buffer.size", "5000000000", TAKEN),  # Kafka's threads then die for lack of memory
     ("log.cleaner.io.buffer.load.factor", "0", TAKEN),
     ("log.cleaner.io.buffer.load.factor", "-1", TAKEN),
     ("log.cleaner.io.buffer.load.factor", "1.5", TAKEN),
-    ("log.cleaner.io.buffer.load.factor", "NaN", REFUSED),  # Kafka takes it
+    ("log.cleaner.io.buffer.load.factor", "NaN", REFUSED),  # Kafka accepts it
     ("log.cleaner.io.buffer.size", "-1", REFUSED),
     ("log.cleaner.io.buffer.size", "0", TAKEN),
     ("log.cleaner.io.max.bytes.per.second", "-5", TAKEN),
     ("log.cleaner.io.max.bytes.per.second", "0", TAKEN),
-    ("log.cleaner.io.max.bytes.per.second", "NaN", REFUSED),  # Kafka takes it
+    ("log.cleaner.io.max.bytes.per.second", "NaN", REFUSED),  # Kafka accepts it
     ("log.cleaner.io.max.bytes.per.second", "abc", REFUSED),
     ("log.cleaner.io.max.bytes.per.second", "50000000", TAKEN),
     ("log.cleaner.backoff.ms", "-1", REFUSED),
     ("log.cleaner.backoff.ms", "0", TAKEN),
     ("log.cleaner.enable", "false", REFUSED),
-    ("log.cleaner.min.cleanable.ratio", "NaN", REFUSED),  # Kafka takes it
+    ("log.cleaner.min.cleanable.ratio", "NaN", REFUSED),  # Kafka accepts it
     ("log.cleaner.min.cleanable.ratio", "1.1", REFUSED),
     ("log.cleaner.min.cleanable.ratio", "1", TAKEN),
     ("log.cleaner.delete.retention.ms", "-1", REFUSED),
@@ -98,7 +98,7 @@ def test_a_start_without_threads_or_memory_is_refused(name: str, value: str) -> 
 
 
 def test_what_may_change_while_the_broker_runs() -> None:
-    """All but `log.cleaner.enable`; those with a topic option are its defaults."""
+    """All options except `log.cleaner.enable` may change; those with a topic option are its defaults."""
     own = {name: option.update for name, option in ACTED_ON.items() if name.startswith("log.cleaner.")}
     assert own.pop("log.cleaner.enable") is UpdateMode.READ_ONLY
     assert set(own.values()) == {UpdateMode.CLUSTER_WIDE} and len(own) == 6

@@ -1,4 +1,4 @@
-"""The cleaner's threads at work in a broker: side by side, held back, with other options, on logs that are damaged."""
+"""The cleaner's threads at work in a broker: in parallel, throttled, with other options, on damaged logs."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ ALWAYS: dict[str, Any] = {"min_cleanable_dirty_ratio": 0}
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Return once it holds, while the broker goes on with its work."""
+    """Return once the condition holds, while the broker continues its work."""
     with trio.fail_after(PATIENCE_S):
         while not holds():
-            await trio.to_thread.run_sync(bool)  # lets its threads run, too
+            await trio.to_thread.run_sync(bool)  # lets the broker's threads run as well
 
 
 async def fill(served: Served, topic: str = "t", batches: int = BATCHES, **configs: Any) -> None:
-    """A topic with one segment a batch, all of one of three keys."""
+    """Fill a topic with one segment per batch, each with one of three keys."""
     await served.ask(create_topic, topic, **{**SMALL, **ALWAYS, **configs})
     for number in range(batches):
         await served.ask(produce, topic, (f"k{number % 3}", "v" * 600))
@@ -70,16 +70,16 @@ def status(broker: Broker, partition: TopicPartition = T_0) -> CleanerStatus:
 
 
 def is_clean(broker: Broker, topic: str = "t") -> bool:
-    """Whether a pass has been over everything but the active segment, and is counted."""
+    """Return whether a pass has cleaned everything except the active segment, and is counted."""
     found = status(broker, TopicPartition(topic, 0)).eligibility
     return found.first_dirty_offset == BATCHES - 1 and found.state == "not held"
 
 
-# Side by side
+# In parallel
 
 
 class MeetingFiles(OsFiles):
-    """Passes wait at their first `.cleaned` segment until as many have come as are to be at work together."""
+    """A disk on which passes wait at their first `.cleaned` segment until `passes` of them have arrived."""
 
     def __init__(self, passes: int) -> None:
         self.met: list[str] = []
@@ -134,7 +134,7 @@ async def test_a_pass_that_is_given_up_does_not_make_the_next_log_wait(tmp_path:
 
 
 class Descriptor(OsFile):
-    """Tells in which thread it is closed."""
+    """A descriptor that notes in which thread it is closed."""
 
     def __init__(self, descriptor: int, path: str, closed: list[tuple[str, bool]]) -> None:
         super().__init__(descriptor)
@@ -147,7 +147,7 @@ class Descriptor(OsFile):
 
 
 class WatchedFiles(GatedFiles):
-    """Knows which log files were closed, and whether Trio's thread did it. None is watched that was just made."""
+    """A disk that notes which log files were closed, and whether Trio's thread did it. Newly created files are not watched."""
 
     def __init__(self, at: str) -> None:
         super().__init__(at)
@@ -162,7 +162,7 @@ class WatchedFiles(GatedFiles):
 
 @pytest.mark.parametrize("given_up", [False, True])
 async def test_the_files_that_a_pass_replaced_are_closed_in_its_thread(tmp_path: Path, given_up: bool) -> None:
-    """Those of a long pass have been deleted meanwhile: the system takes as long to close them as they are large."""
+    """The files of a long pass may have been deleted during it: closing a file takes the system the longer the larger it is."""
     files = WatchedFiles(f"{3:020}.log.cleaned")
     async with serving(tmp_path, files, log_cleaner_backoff_ms=str(10**9)) as served:
         await fill(served)
@@ -181,7 +181,7 @@ async def test_the_files_that_a_pass_replaced_are_closed_in_its_thread(tmp_path:
             gc.enable()
 
 
-# What a pass tells
+# Figures of a pass
 
 
 async def test_a_pass_leaves_statistics_and_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -223,12 +223,12 @@ async def test_counts_go_with_the_partition(tmp_path: Path) -> None:
         assert status(broker).passes == 0
 
 
-# Held back
+# Throttled
 
 
 @asynccontextmanager
 async def standing_still(tmp_path: Path, clock: trio.testing.MockClock) -> AsyncIterator[Served]:
-    """A broker whose first pass, over topic t, waits for the throttle, which lets nothing through."""
+    """Run a broker whose first pass, over topic t, waits for a throttle of rate 0."""
     files = GatedFiles()
     limits = {"log_cleaner_io_max_bytes_per_second": "0", "log_cleaner_backoff_ms": "1"}
     async with serving(tmp_path, files, **limits) as served:
@@ -318,7 +318,7 @@ async def test_threads_that_died_come_back_with_other_options(tmp_path: Path, ca
         broker = served.broker
         no_room = {"log_cleaner_io_buffer_load_factor": 1e-9}
         await set_broker(broker, **no_room)
-        assert broker.metrics()[f"{CLEANER}DeadThreadCount"] == 0  # they find out at their first log
+        assert broker.metrics()[f"{CLEANER}DeadThreadCount"] == 0  # they notice it at their first log
         await fill(served)
         await until(lambda: broker.metrics()[f"{CLEANER}DeadThreadCount"] == 2)
         assert "offset map too small" in caplog.text
@@ -341,7 +341,7 @@ async def test_threads_that_died_come_back_with_other_options(tmp_path: Path, ca
 
 @pytest.mark.scenario(90)
 async def test_buffers_that_round_to_nothing_still_clean(tmp_path: Path) -> None:
-    """Apache Kafka's thread spins with them."""
+    """Apache Kafka's thread loops without end with such buffers."""
     async with serving(tmp_path, OsFiles(), log_cleaner_backoff_ms="1", log_cleaner_io_buffer_size="1") as served:
         await fill(served)
         await until(lambda: is_clean(served.broker))
@@ -365,7 +365,7 @@ async def test_a_default_of_topics_holds_at_once_and_disturbs_no_thread(tmp_path
 async def test_more_than_two_gigabytes_a_thread_are_left_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # The map takes memory as keys come, so room for many costs nothing.
+    # The map allocates memory as keys arrive, so a large limit costs nothing.
     async with serving(
         tmp_path, OsFiles(), log_cleaner_backoff_ms="1", log_cleaner_dedupe_buffer_size=str(2**31)
     ) as served:
@@ -397,7 +397,7 @@ async def test_without_a_cleaner_compacted_logs_grow_for_ever(tmp_path: Path) ->
 
 @asynccontextmanager
 async def with_damage(tmp_path: Path, policy: str = "compact") -> AsyncIterator[Served]:
-    """A broker that has found the third segment of topic t unreadable."""
+    """Run a broker that has found the third segment of topic t unreadable."""
     async with serving(tmp_path, OsFiles(), log_cleaner_backoff_ms="1") as served:
         await fill(served, cleanup_policy=policy, **NEVER)
         with (tmp_path / "t-0" / f"{2:020}.log").open("r+b") as file:
@@ -432,7 +432,7 @@ async def test_kafka_19895_another_configuration_is_worth_a_try(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with with_damage(tmp_path) as served:
-        await set_topic(served.broker, **ALWAYS)  # nothing else than before
+        await set_topic(served.broker, **ALWAYS)  # the same configs as before
         await set_broker(served.broker, log_cleaner_backoff_ms=2)
         assert complaints(caplog) == 1 and status(served.broker).eligibility.uncleanable is not None
         await set_topic(served.broker, **ALWAYS, delete_retention_ms=5)

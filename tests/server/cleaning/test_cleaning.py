@@ -1,4 +1,4 @@
-"""A clean pass that somebody wants the partition of: it is given up, and everybody gets what they waited for."""
+"""A clean pass over a partition that another operation needs: it is aborted, and every waiting operation completes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BATCHES = 20
 
 @asynccontextmanager
 async def in_a_pass(tmp_path: Path) -> AsyncIterator[tuple[Served, GatedFiles]]:
-    """A broker in the middle of its first pass, over topic t."""
+    """Run a broker that is in the middle of its first pass, over topic t."""
     files = GatedFiles()
     async with serving(tmp_path, files, log_cleaner_backoff_ms="1") as served:
         await served.ask(

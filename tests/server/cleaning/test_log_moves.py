@@ -1,4 +1,4 @@
-"""Partitions move between data directories because a client wants them to (AlterReplicaLogDirs)."""
+"""Partitions that move between data directories at a client's request (AlterReplicaLogDirs)."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def client(broker: ottla.Broker) -> Iterator[RawClient]:
 
 
 def move(client: RawClient, path: str, *partitions: int, name: str = "t") -> dict[int, int]:
-    """The codes of the answer by partition."""
+    """Request a move; return the codes of the answer by partition."""
     topics = (AlterReplicaLogDirTopic(name=name, partitions=partitions or (0,)),)
     answer = client.ask(AlterReplicaLogDirsRequest(dirs=(AlterReplicaLogDir(path=path, topics=topics),)))
     return {row.partition_index: row.error_code for topic in answer.results for row in topic.partitions}
 
 
 def where(client: RawClient, name: str = "t", *, future: bool = False) -> dict[int, str]:
-    """The data directory of each partition, or that to which it moves."""
+    """Return the data directory of each partition, or the one to which it moves."""
     return {
         row.partition_index: found.log_dir
         for found in client.ask(DescribeLogDirsRequest(topics=None)).results
@@ -77,7 +77,7 @@ def where(client: RawClient, name: str = "t", *, future: bool = False) -> dict[i
 
 
 def future(client: RawClient) -> list[tuple[int, int]]:
-    """Size and lag of each copy in the making."""
+    """Return size and lag of each unfinished copy."""
     return [
         (row.partition_size, row.offset_lag)
         for found in client.ask(DescribeLogDirsRequest(topics=None)).results
@@ -95,7 +95,7 @@ def limit(client: RawClient, rate: int | None, name: str = RATE) -> None:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Ask until it is so."""
+    """Ask until the condition holds."""
     deadline_s = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline_s, "it did not come to pass"
@@ -166,7 +166,7 @@ def test_a_throttled_move_is_shown_and_takes_its_time(broker: ottla.Broker, clie
     assert size < 3_000 and 0 < lag < 20
     assert where(client) == {0: here}
     produce(client, "t", ("k", "meanwhile"))
-    assert move(client, target) == {0: ErrorCode.NONE}  # it is under way
+    assert move(client, target) == {0: ErrorCode.NONE}  # the move has begun
     limit(client, None)
     until(lambda: where(client) == {0: target})
     assert values(client) == list(range(21))
@@ -312,7 +312,7 @@ def test_a_disk_that_fails_under_the_copy_leaves_the_log_where_it_is(
     assert values(client) == list(range(21))
     broker.restart()
     with RawClient(*address(broker)) as again:
-        until(lambda: where(again) == {0: target})  # what was interrupted is gone on with
+        until(lambda: where(again) == {0: target})  # the interrupted move continues
         assert values(again) == list(range(21))
 
 
@@ -362,7 +362,7 @@ async def test_a_last_step_that_the_disk_refuses_is_told_once_and_tried_ever_mor
             assert await served.ask(move, target) == {0: 0}
             (present,) = served.broker.services.moves.under_way.values()
             for count, wait_ms in enumerate((1_000, 2_000, 4_000), 1):
-                while present.refusals < count:  # when it is counted, it waits
+                while present.refusals < count:  # a counted refusal waits
                     await trio.sleep(0.001)
                 clock.advance(wait_ms)
             while present.refusals < 4:
@@ -386,7 +386,7 @@ async def test_a_last_step_that_the_disk_refuses_is_told_once_and_tried_ever_mor
 async def test_a_move_whose_last_step_is_refused_takes_no_other_and_keeps_the_cleaner_off(
     tmp_path: Path, refused: Exception
 ) -> None:
-    """A start takes the one of the two logs that reaches further without a gap: a pass before would make gaps."""
+    """A start uses the one of the two logs that reaches further without a gap: a pass before that would create gaps."""
     here, target, third = dirs(tmp_path)
     files, clock = TroubledFiles(), Clock(monotonic=lambda: 0)
     async with serving(tmp_path, files, clock, log_dirs=f"{here},{target},{third}") as served:

@@ -44,7 +44,7 @@ from support.logs.make_log import append, clean, make_log
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 NOISE = random.Random(0).randbytes(20_000)
-"""No codec makes it smaller."""
+"""Random bytes, which no codec makes smaller."""
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
@@ -55,20 +55,20 @@ def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
 
 
 def write(client: RawClient, topic: str, keys: str, *, first: int = 0, codec: int = 0) -> None:
-    """One segment a key; the values count from `first`, and are as large in any codec."""
+    """Write one segment per key; the values count from `first`, and have the same size in any codec."""
     for number, key in enumerate(keys, first):
         value = b"%d %s" % (number, NOISE[:600])
         assert produce(client, topic, (key, value), codec=codec).error_code == ErrorCode.NONE
 
 
 def checkpoint(data_dir: Path) -> dict[str, int]:
-    """The cleaner's checkpoint, by topic."""
+    """Return the cleaner's checkpoint, by topic."""
     lines = (data_dir / "cleaner-offset-checkpoint").read_text().splitlines()[2:]
     return {topic: int(offset) for topic, _, offset in map(str.split, lines)}
 
 
 def metric(broker: ottla.Broker, name: str) -> float:
-    """The one metric whose JMX name has `name` in it."""
+    """Return the one metric whose JMX name contains `name`."""
     (value,) = (value for known, value in broker.metrics().items() if f"name={name}" in known)
     return value
 
@@ -190,7 +190,7 @@ def test_a_policy_that_flips_while_records_come_in_harms_none(broker: ottla.Brok
 
 
 def damage(path: Path) -> None:
-    """Make a batch of another magic of a segment's first one."""
+    """Change the magic of a segment's first batch."""
     data = bytearray(path.read_bytes())
     data[16] = 77
     path.write_bytes(data)
@@ -249,7 +249,7 @@ def test_kafka_19895_a_partition_is_tried_again_when_its_topics_config_changes(
 @pytest.mark.scenario(215)
 @pytest.mark.parametrize("limit_bytes_per_s", [1_000_000, 2_000_000])
 def test_a_pass_takes_as_long_as_its_bytes_by_the_limit(limit_bytes_per_s: int) -> None:
-    """But for what the last period let through. On a disk of 5 MB/s, by a clock of its own."""
+    """Bytes allowed in the last period are not delayed. The disk moves 5 MB/s, by a clock of its own."""
     log = make_log()
     for number in range(120):
         append(log, (f"{number % 20}", "v" * 100_000))
@@ -315,7 +315,7 @@ def test_all_settings_of_the_cleaner_change_together_under_load_and_outlive_a_re
 
 
 def change_cleaner(client: RawClient, changed: dict[str, str]) -> None:
-    """Change dynamic options of all nodes, the others left as they are."""
+    """Change dynamic options of all nodes, and leave the others as they are."""
     changes = tuple(AlterableConfig(name=name, value=value) for name, value in changed.items())
     resource = AlterConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name="", configs=changes)
     (row,) = client.ask(IncrementalAlterConfigsRequest(resources=(resource,))).responses
@@ -352,7 +352,7 @@ async def test_a_change_that_leaves_the_policy_lets_the_pass_come_to_its_end(tmp
 
 @pytest.mark.scenario(175)
 async def test_a_changed_default_reaches_a_topic_that_is_being_created(tmp_path: Path) -> None:
-    """The topic is planned with the old value, and has to wait until the new one is written down."""
+    """The topic is planned with the old value, and must wait until the new one is persisted."""
     gated = GatedFiles("nothing is held up yet")
     async with serving(tmp_path, gated) as served, trio.open_nursery() as nursery:
         broker = served.broker

@@ -1,4 +1,4 @@
-"""The cleaner's speed limit: what is observed, and how long everybody waits for it."""
+"""The cleaner's speed limit: the observed rate, and the resulting waits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def begun(limit: float = LIMIT) -> Throttler:
         (500_000, 0.4, 0.1),  # half a second's bytes in 0.4 s
         (400_000, 0.4, 0.0),
         (100_000, 0.4, 0.0),
-        (500_000, PERIOD_S, 0.0),  # bursts within a period are let go
+        (500_000, PERIOD_S, 0.0),  # bursts within a period are allowed
         (500_000, 0.31, 0.19),
         (0, 0.4, 0.0),
     ],
@@ -71,7 +71,7 @@ def test_another_limit_holds_from_now_on_and_ends_the_wait() -> None:
     throttler = begun()
     assert throttler.observe(1_400_000, 0.4) == pytest.approx(1.0)
     throttler.set_limit(LIMIT, 0.5)
-    assert throttler.observe(0, 0.5) == pytest.approx(0.9)  # the same one: nothing has changed
+    assert throttler.observe(0, 0.5) == pytest.approx(0.9)  # the same limit: nothing has changed
     throttler.set_limit(2 * LIMIT, 0.5)
     assert throttler.observe(0, 0.5) == 0
     assert throttler.observe(1_000_000, 0.9) == pytest.approx(0.1)
@@ -81,7 +81,7 @@ def test_another_limit_holds_from_now_on_and_ends_the_wait() -> None:
     ("limit", "waits_s"), [(math.inf, 0.0), (1.7976931348623157e308, 0.0), (-5.0, 0.0), (0.0, math.inf)]
 )
 def test_limits_without_a_sense_are_what_they_are_in_kafka(limit: float, waits_s: float) -> None:
-    """A negative one is none, and with 0 the cleaner waits until there is another."""
+    """A negative limit means no limit, and with 0 the cleaner waits until the limit changes."""
     throttler = begun(limit)
     assert throttler.observe(1, 0.4) == waits_s
     assert throttler.observe(1, 0.5) == waits_s
@@ -96,11 +96,11 @@ def test_every_byte_is_counted() -> None:
     assert throttler.meter.count == 500
 
 
-# Waiting, in virtual time, which runs on beside threads: a test waits until its worker waits
+# Waits in virtual time, which continues while threads run: a test waits until its worker waits
 
 
 class Worker:
-    """A worker thread that may be kept waiting."""
+    """A worker thread that the throttler may delay."""
 
     def __init__(self, throttler: Throttler) -> None:
         self.throttler = throttler
@@ -109,19 +109,19 @@ class Worker:
         self.waited_s = 0.0
 
     def _asked(self) -> bool:
-        """The throttler asks this on Trio's thread before it waits."""
+        """Note the throttler's question, which it asks on Trio's thread before it waits; return whether to stop."""
         self.waits.set()
         return self.must_stop
 
     async def move(self, moved_bytes: int) -> float:
-        """Move so much; returns how long it was kept."""
+        """Move this many bytes; return the delay."""
         now_s = trio.lowlevel.current_clock().current_time
         self.waited_s = await trio.to_thread.run_sync(self.throttler.hold, moved_bytes, now_s, self._asked)
         return self.waited_s
 
 
 async def worker(throttler: Throttler) -> Worker:
-    """One that has begun a period 0.4 s ago."""
+    """Return a worker that has begun a period 0.4 s ago."""
     found = Worker(throttler)
     assert await found.move(1) == 0
     await trio.sleep(0.4)

@@ -1,4 +1,4 @@
-"""The client's helpers against a broker of three nodes: each call asks whom it has to."""
+"""The client's helpers against a broker of three nodes: each call goes to the right node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kafka(broker: ottla.Broker) -> Iterator[Kafka]:
 
 @pytest.fixture
 def topic(kafka: Kafka) -> str:
-    """A topic whose three partitions have three leaders."""
+    """Create a topic whose three partitions have three leaders."""
     name = f"topic-{next(_names)}"
     kafka.create_topic(name, 3, replicas=3)
     assert {partition.leader for partition in kafka.topic(name).partitions} == {0, 1, 2}
@@ -38,7 +38,7 @@ def topic(kafka: Kafka) -> str:
 
 
 def test_a_record_comes_back_as_it_was_sent(kafka: Kafka, topic: str) -> None:
-    made_ms = wall_time_ms() - 5  # not long ago, or retention takes it
+    made_ms = wall_time_ms() - 5  # recent, otherwise retention deletes it
     sent = kafka.produce(
         topic, "value", key=b"key", headers={"name": "ü", "none": None}, timestamp_ms=made_ms, partition=2
     )

@@ -1,4 +1,4 @@
-"""What is tried again, how long, and what is not."""
+"""Retries of a client: which errors are retried, for how long, and which are not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.server.client.values import UnreachableError
 
 
 class Time:
-    """Passes only while somebody pauses."""
+    """A clock that advances only during pauses."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -23,7 +23,7 @@ class Time:
 
 
 class Attempts:
-    """Fails with each of `errors` in turn, with the last one for ever unless there is an `outcome`."""
+    """A request that fails with each of `errors` in turn, with the last one for ever unless it has an `outcome`."""
 
     def __init__(self, *errors: Exception, outcome: str | None = None) -> None:
         self.errors = list(errors)
@@ -49,7 +49,7 @@ def nodes(time: Time) -> NodeConnections:
 
 @pytest.fixture
 def acquainted(nodes: NodeConnections) -> NodeConnections:
-    """Nodes of which one has answered before."""
+    """Return connections of which one has been answered before."""
     nodes._nodes = {0: ("127.0.0.1", 1)}
     return nodes
 
@@ -90,7 +90,7 @@ def test_a_topic_that_is_being_made_may_be_unknown_for_a_second(nodes: NodeConne
 
 
 def test_a_slow_first_connection_takes_nothing_of_that_second(nodes: NodeConnections, time: Time) -> None:
-    """A handshake on a busy machine took longer than the second: the topic, which was there by then, was not asked for again."""
+    """A handshake on a busy machine took longer than the second, so the existing topic was not asked for again."""
     attempts = Attempts(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), outcome="done")
 
     def slowly() -> str:

@@ -1,4 +1,4 @@
-"""What a reader is shown of a log, and that it always comes to the end."""
+"""The part of a log that a reader is shown, and that it always reaches the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Batch = bytearray
 
 
 def data(*offsets: int, base: int | None = None, last: int | None = None, producer: int = -1) -> Batch:
-    """A batch of records whose values are their offsets, from `base` to `last`; of a transaction if it has a producer."""
+    """Return a batch of records whose values are their offsets, from `base` to `last`; transactional if it has a producer."""
     base = offsets[0] if base is None else base
     return build_batch(
         [(offset, 1000, b"key", str(offset).encode(), ()) for offset in offsets],
@@ -43,8 +43,9 @@ def marker(offset: int, producer: int, *, commit: bool) -> Batch:
 
 
 class OneLog(NodeConnections):
-    """A cluster of one partition, whose log is these batches up to `end`; a fetch gives one batch and a piece of the
-    next."""
+    """A cluster of one partition, whose log is these batches up to `end`; a fetch returns one batch and a piece of the
+    next.
+    """
 
     def __init__(self, *batches: Batch, end: int, start: int = 0, aborted: tuple[tuple[int, int], ...] = ()) -> None:
         super().__init__("127.0.0.1:1")
@@ -114,7 +115,7 @@ def test_committed_readers_see_no_aborted_data() -> None:
         end=7,
         aborted=((7, 0),),
     )
-    # Each fetch names the aborted transactions again, those that ended before included, as long as it overlaps them.
+    # Each fetch lists the aborted transactions that overlap it again, including those that ended before it.
     log.aborted = ()
     assert shown(log, "read_committed") == [0, 1, 3, 4]
     whole = OneLog(bytearray().join(log.batches), end=7, aborted=((7, 0),))
@@ -129,7 +130,7 @@ def test_only_the_part_asked_for_is_fetched() -> None:
 
 
 class Shrinking(OneLog):
-    """Retention takes what lies below 4 when the reader has come to 2."""
+    """A log whose offsets below 4 retention deletes when the reader has reached 2."""
 
     def fetch(self, offset: int) -> PartitionData:
         self.start = 4 if offset >= 2 else 0
@@ -141,7 +142,7 @@ def test_what_retention_takes_meanwhile_is_passed_over() -> None:
 
 
 class MadeAnew(OneLog):
-    """Somebody deletes the topic when the reader has come to 2, and makes it again with less in it."""
+    """A log whose topic is deleted when the reader has reached 2, and created again with fewer records."""
 
     def fetch(self, offset: int) -> PartitionData:
         if offset >= 2:

@@ -1,8 +1,8 @@
-"""Random histories of entries, decisions and deaths: whatever is asked, and whenever, is answered as a plain model of
-StandardAuthorizer answers from the entries that clients were told of.
+"""Random histories of ACLs, decisions and kills: every answer equals that of a plain model of StandardAuthorizer.
 
-While entries change others ask: nobody may for a moment what neither the entries before nor those after allow. A broker that is
-killed in the midst of a change has, in its next life, the entries before or those after.
+The model uses the entries that were acknowledged to clients. Other clients ask while entries change: no user may at any moment
+do what neither the entries before nor those after allow. A broker that is killed during a change restarts with the entries
+before or those after.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class History:
         self.files = CrashFiles()
         self.model: set[Acl] = set()
         self.killed: CrashFiles | None = None
-        """The disk as a kill in the midst of the last change has left it."""
+        """The disk as a kill during the last change has left it."""
 
     async def run(self) -> None:
         for _ in range(LIVES):
@@ -83,7 +83,7 @@ class History:
         self.model = after
 
     async def watch(self, broker: Broker, after: set[Acl]) -> None:
-        """Until the change is over."""
+        """Compare until the change is over."""
         authorizer, before = broker.services.authorizer, set(self.model)
         assert authorizer is not None
         while True:

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls and DeleteAcls: what is stored and answered, who may ask, and what a loss of power leaves."""
+"""DescribeAcls, CreateAcls and DeleteAcls: stored entries and answers, required rights, and the state after a loss of power."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AUTHORIZER = {"authorizer_class_name": STANDARD, "super_users": "User:ANONYMOUS"
 
 
 class User(Staying):
-    """A client that has proved to be somebody."""
+    """A client that has authenticated."""
 
     def __init__(self, name: str) -> None:
         self.principal = Principal("User", name)

@@ -1,8 +1,8 @@
-"""Changes of the catalog that the disk refuses at any step: what a restart finds is what was answered.
+"""Changes of the catalog that the disk refuses at any step: a restart finds what was answered.
 
-A change that was answered as failed has not happened, neither at once nor after a kill or a power loss: what the file may hold
-of it is written back. Where the disk refuses that as well, either may be found; then nothing is acknowledged any more, as it
-could be for a topic that is gone.
+A change that was answered as failed has not happened, neither at once nor after a kill or a power loss: the old state is
+written back to the file. If the disk refuses that as well, a restart may find either state. Then nothing more is acknowledged,
+as it could belong to a deleted topic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from support.sizes import size
 
 DIRS = ("/a", "/b")
 REFUSED_EACH = size(2, 1)
-"""One operation in so many is refused."""
+"""One in this number of operations is refused."""
 
 
 def grow(broker: StoredBroker) -> None:
@@ -66,18 +66,18 @@ CHANGES: dict[str, Callable[[StoredBroker], None]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one change, and of the appends after it."""
+    """The result of one change, and of the appends after it."""
 
     files: CrashFiles
     power_lost: list[CrashFiles]
-    """What a power loss right after the answer may leave."""
+    """Disks that a power loss right after the answer may leave."""
     was_refused: bool
-    """The disk refused something."""
+    """Whether the disk refused something."""
     answer: KafkaError | None
     acknowledged: Values
     """Everything in the logs, before and after the change."""
     went_on: bool
-    """Appends after the change were acknowledged."""
+    """Whether appends after the change were acknowledged."""
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +99,13 @@ def state_after(files: CrashFiles, *changes: Callable[[StoredBroker], None]) -> 
 
 
 def shape(state: CatalogState) -> Any:
-    """What matters of it: ids are drawn anew in each run."""
+    """Return the comparable part of a state: ids are random in each run."""
     topics = {name: (len(entry.partitions), dict(entry.configs)) for name, entry in state.topics.items()}
     return topics, {node: dict(configs) for node, configs in state.broker_configs.items()}
 
 
 def outcomes(start: CrashFiles, change: Callable[[StoredBroker], None], *, for_good: bool) -> Iterator[Outcome]:
-    """Refuse the change's first operation, its second, and so on; `for_good`: and all others of the catalog after it."""
+    """Refuse the change's first operation, its second, and so on; `for_good`: and all later ones of the catalog."""
     at = 0
     while True:
         files = start.copy()
@@ -227,7 +227,7 @@ def test_the_next_change_carries_nothing_of_a_refused_one(
         try:
             other(broker)
         except KafkaError:
-            continue  # no log can be made any more
+            continue  # no log can be created any more
         assert shape(broker.broker.services.cluster.catalog.state) == both[not failed]
         assert shape(state_after(files)) == both[not failed]
 

@@ -1,5 +1,7 @@
-"""Topics are created, deleted, grown and altered while clients are in the middle of what they do: before each operation on
-the disk the process dies, or the disk refuses. Nobody is told of a change that did not come to be."""
+"""Topics are created, deleted, grown and altered while clients use them, and the process dies or the disk refuses at each step.
+
+No client is notified of a change that did not happen.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,12 @@ SETTINGS = {
     "group_consumer_assignment_interval_ms": "0",
     "transaction_state_log_num_partitions": "1",
     "offsets_topic_num_partitions": "1",
-    "log_initial_task_delay_ms": str(10**9),  # housekeeping's changes are not the topic's
+    "log_initial_task_delay_ms": str(10**9),  # housekeeping's changes do not count as the topic's
 }
 
 
 class Clients:
-    """Of every kind one, in the middle of what it does with topic "t" of two partitions."""
+    """One client of each kind, in the middle of its work with topic "t" of two partitions."""
 
     def __init__(self) -> None:
         self.producers: list[TransactionalClient] = []
@@ -68,7 +70,7 @@ class Clients:
         assert self._commit_in_transaction(client, self.producers[0]) == E.NONE
 
     def act(self, client: RawClient) -> None:
-        """What comes while the change is under way; all of it must be as if nothing were."""
+        """Send requests during the change; all results must be as without a change."""
         one, late = self.producers
         assert client.ask(MetadataRequest(topics=(MetadataRequestTopic(name="t"),))).topics[0].error_code == E.NONE
         one.end(commit=True)
@@ -80,7 +82,7 @@ class Clients:
         assert committed(client, "plain", "committed in a transaction") == [7, 5]
 
     def act_without_topic(self, client: RawClient) -> None:
-        """The same once the topic is gone, which everybody has to see at once."""
+        """Send the same requests after the topic was deleted, which every client must see at once."""
         one, late = self.producers
         answer = client.ask(MetadataRequest(topics=(MetadataRequestTopic(name="t"),), allow_auto_topic_creation=False))
         assert answer.topics[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
@@ -108,7 +110,7 @@ class Clients:
     # Members of a KIP-848 group, without the wire
 
     def beat(self, broker: Broker, member: str) -> None:
-        """One heartbeat; what it is told to give up it has given up by the next."""
+        """Send one heartbeat; revoked partitions are given up by the next one."""
         epoch = self.epochs.get(member, 0)
         request = ConsumerGroupHeartbeatRequest(
             group_id="members",
@@ -124,12 +126,12 @@ class Clients:
             shard = coordinator.shard_for("members")
             answer = to_the_end(coordinator.consumer_heartbeat(shard, request, caller, broker.clock.now_ms))
         except KafkaError:
-            self.epochs[member] = 0  # fenced: it joins anew
+            self.epochs[member] = 0  # fenced: it joins again
         else:
             self.epochs[member] = answer.member_epoch
 
     def settle(self, broker: Broker) -> int:
-        """Heartbeats until all is given away; how many partitions the members should have."""
+        """Send heartbeats until all partitions are assigned; return how many partitions the members should have."""
         for _ in range(6):
             for member in ("a", "b"):
                 self.beat(broker, member)
@@ -174,7 +176,7 @@ async def alter(broker: Broker) -> None:
 
 
 Facts = dict[str, tuple[int, str]]
-"""By name: number of partitions, max.message.bytes."""
+"""Number of partitions and max.message.bytes, by name."""
 
 BEFORE: Facts = {"t": (2, "")}
 CHANGES: dict[str, tuple[Change, Facts]] = {
@@ -186,7 +188,7 @@ CHANGES: dict[str, tuple[Change, Facts]] = {
 
 
 def facts(broker: Broker) -> Facts:
-    """What is known of topics, which has to be the same in the catalog, in memory and on disk."""
+    """Return the facts about topics, which must be the same in the catalog, in memory and on disk."""
     known = {
         name: (len(entry.partitions), entry.configs.get("max.message.bytes", ""))
         for name, entry in broker.services.cluster.catalog.topics.items()
@@ -205,7 +207,7 @@ def facts(broker: Broker) -> Facts:
 
 
 async def check(served: Served, clients: Clients, known: Facts) -> None:
-    """Everything that was answered holds, for whichever topics there are."""
+    """Check that every answer holds for the topics that exist."""
     broker = served.broker
     coordinator = broker.services.coordinators.transactions.coordinator
     states = {
@@ -229,7 +231,7 @@ async def check(served: Served, clients: Clients, known: Facts) -> None:
 
 
 async def check_anew(served: Served, clients: Clients) -> None:
-    """A topic that is made anew inherits nothing."""
+    """Check that a topic that is created again inherits nothing."""
     if served.broker.services.topics.get("t") is None:
         await served.ask(create_topic, "t", partitions=2)
         assert await served.ask(committed, "plain", "committed in a transaction") == [-1, -1]
@@ -248,8 +250,10 @@ async def in_the_middle(path: Path, files: SteppedFiles) -> AsyncIterator[tuple[
 
 
 async def live(tmp_path: Path, name: str, at: int, *, refuse: bool) -> bool:
-    """One life with a change that waits before its operation `at`. Whether there may be another after it: what comes once
-    a topic is gone is housekeeping, and tried once."""
+    """Run a broker with a change that waits before its operation `at`; return whether another run may follow.
+
+    The operations after a topic's deletion are housekeeping, and tried once.
+    """
     change, after = CHANGES[name]
     files, over, codes = SteppedFiles(), trio.Event(), list[ErrorCode]()
     data, killed = tmp_path / f"{at}", tmp_path / f"{at}-killed"

@@ -1,4 +1,4 @@
-"""What the nodes tell of themselves and of partitions: pages, log directories, producer ids, epochs, deleted records."""
+"""Information from nodes about themselves and partitions: pages, log directories, producer ids, epochs, deleted records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NOT_ASKED = -(2**31)
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
-    """A client of a broker with topics a (1 partition), b (3) and c (2), for tests that only look."""
+    """Yield a client of a broker with topics a (1 partition), b (3) and c (2), for tests that only read."""
     with ottla.Broker(str(tmp_path_factory.mktemp("shared"))) as broker, RawClient(*address(broker)) as client:
         create(client, wanted("a"), wanted("b", 3), wanted("c", 2))
         yield client
@@ -52,7 +52,7 @@ Page = list[tuple[str, ErrorCode, list[int]]]
 
 
 def page(client: RawClient, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> tuple[Page, Any]:
-    """Name, error and partitions of each topic in the answer, and where the next page begins."""
+    """Return name, error and partitions of each topic in the answer, and the beginning of the next page."""
     request = DescribeTopicPartitionsRequest(
         topics=tuple(TopicRequest(name=name) for name in names),
         response_partition_limit=limit,
@@ -200,7 +200,7 @@ def test_producer_ids_are_never_given_twice_not_even_after_a_kill(tmp_path: Path
         here, there = tmp_path / str(generation), tmp_path / str(generation + 1)
         with ottla.Broker(str(here)) as broker, RawClient(*address(broker)) as client:
             given += [producer_id(client)[1] for _ in range(5)]
-            shutil.copytree(here, there)  # What a kill at this moment would leave.
+            shutil.copytree(here, there)  # The files that a kill at this moment would leave.
             given += [producer_id(client)[1] for _ in range(2)] if generation == 2 else []
     assert len(set(given)) == len(given) == 17
 
@@ -262,7 +262,7 @@ def test_a_leader_epoch_ends_where_the_next_begins(
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
-    """A client of a broker whose topic t has two records in partition 0 and none in partition 1."""
+    """Yield a client of a broker whose topic t has two records in partition 0 and none in partition 1."""
     with ottla.Broker(str(tmp_path_factory.mktemp("filled"))) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t", partitions=2)
         produce(client, "t", ("a", "1"), ("b", "2"))
@@ -308,7 +308,7 @@ def test_records_are_deleted_inside_a_batch_too(client: RawClient) -> None:
     produce(client, "t", *[(f"k{number}", "v") for number in range(10)])
     assert delete_records(client, "t", 4) == (ErrorCode.NONE, 4)
     assert fetch(client, "t", 3).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    # The batch is given whole, as by Kafka; consumers skip what lies before the offset they asked for.
+    # The batch is returned whole, as by Kafka; consumers skip records before the requested offset.
     assert [offset for offset, _, _ in records_of(fetch(client, "t", 4))] == list(range(10))
 
 
@@ -348,7 +348,7 @@ def test_a_moved_log_start_is_still_there_after_a_stop(tmp_path: Path) -> None:
         assert produce(client, "t", ("c", "3")).log_start_offset == 1
 
 
-# Versions of the config APIs; what they do stands in test_config_apis.
+# Versions of the config APIs; test_config_apis tests their effects
 
 
 @pytest.mark.parametrize("version", range(3))

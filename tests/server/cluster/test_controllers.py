@@ -1,4 +1,4 @@
-"""Listeners at which a controller answers: which APIs, who is there, and what the quorum looks like."""
+"""Listeners at which a controller answers: its APIs, its nodes, and its quorum."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ BROKER = ConfigResourceType.BROKER
 OF_KAFKA = {
     *(17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64, 80, 81)
 }
-"""What Apache Kafka 4.3.1's controllers say of themselves, but for what is between brokers and controllers."""
+"""ApiVersions of Apache Kafka 4.3.1's controllers, without the APIs between brokers and controllers."""
 
 
 @asynccontextmanager
@@ -75,7 +75,7 @@ async def running(data_dir: Path, lines: str) -> AsyncIterator[Broker]:
 
 
 async def ask(broker: Broker, request: Any, *, of_controller: bool = True, version: int | None = None) -> Any:
-    """The answer of the first node, or of the controller at one of its listeners."""
+    """Return the answer of the first node, or of the controller at one of its listeners."""
     listener = next(each for each in broker.nodes[0].listeners if (each.controller_id is not None) == of_controller)
 
     def asked() -> Any:
@@ -93,7 +93,7 @@ async def test_a_controller_answers_what_controllers_do_in_the_versions_of_broke
         with pytest.raises(ConnectionError):
             await ask(broker, MetadataRequest(topics=()))
         await ask(broker, MetadataRequest(topics=()), of_controller=False)
-        with pytest.raises(ConnectionError):  # when the broker has loaded it, too
+        with pytest.raises(ConnectionError):  # also when the broker has loaded it
             await ask(broker, MetadataRequest(topics=()))
 
 
@@ -181,7 +181,7 @@ async def test_a_controller_answers_on_after_a_start_of_its_node_that_failed(tmp
 
 
 async def test_a_broker_that_cannot_start_again_refuses_clients_everywhere(tmp_path: Path) -> None:
-    """Also where a node was stopped before, and a controller beside it was not."""
+    """The refusal also holds if a node was stopped before, and a controller next to it was not."""
     static = static_config(file=parse_server_properties(ALONE), flags={"log.dirs": str(tmp_path)})
     async with run_lives(static) as lives:
         await lives.broker.stop_node(0)
@@ -358,7 +358,7 @@ async def test_options_of_a_controller_are_kept_and_shown_by_it(tmp_path: Path) 
             ),
         )
     )
-    for _ in range(2):  # a later start has them, too
+    for _ in range(2):  # a later start has them as well
         async with running(tmp_path, ALONE) as broker:
             for node, name, code in (
                 ("3000", rate, ErrorCode.NONE),

@@ -1,7 +1,7 @@
-"""Data directories that are found other than they were left: all of it is served, or nothing, with one clear line.
+"""Data directories that differ from what the broker left: it serves all of them, or none, with one clear line.
 
-Each state is met by two starts with appends in between. Nothing acknowledged vanishes, nothing comes back, no topic loses its
-configs; and where the broker refuses, not a byte has changed.
+Each state is met by two starts with appends in between. No acknowledged record disappears, nothing comes back, no topic loses
+its configs; and when the broker refuses, not a byte has changed.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def identify(files: CrashFiles, path: str, cluster_id: str, directory_id: bytes 
 
 
 def empty(*data_dirs: str) -> Callable[[CrashFiles], None]:
-    """Not mounted: the mount point is there."""
+    """Return a function that makes directories empty, as unmounted ones: the mount point exists."""
 
     def change(files: CrashFiles) -> None:
         for data_dir in data_dirs:
@@ -123,7 +123,7 @@ def of(path: str, cluster_id: str | None = None, node_id: int = 0) -> Callable[[
 
 
 def as_before_directories_were_counted(files: CrashFiles) -> None:
-    """What an Ottla left that knew neither `directories` nor `ottla.catalog`."""
+    """Restore the files of an Ottla that knew neither `directories` nor `ottla.catalog`."""
     catalog = json.loads(read(files, f"{A}/ottla.json"))
     del catalog["directories"]
     write(files, f"{A}/ottla.json", json.dumps(catalog).encode())
@@ -132,7 +132,7 @@ def as_before_directories_were_counted(files: CrashFiles) -> None:
 
 
 def with_directory_given_up(files: CrashFiles) -> None:
-    """As the message says."""
+    """Give up a directory as the error message says."""
     catalog = json.loads(read(files, f"{A}/ottla.json"))
     (given_up,) = (key for key, path in catalog["directories"].items() if path == B)
     del catalog["directories"][given_up]
@@ -149,7 +149,7 @@ def then(*changes: Callable[[CrashFiles], None]) -> Callable[[CrashFiles], None]
 
 @dataclass(frozen=True)
 class Life:
-    """A store of two directories that a broker has left, and what it has acknowledged."""
+    """A data directory pair that a broker has left, and what the broker has acknowledged."""
 
     files: CrashFiles
     values: Values = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Life:
 
 @pytest.fixture
 def life() -> Life:
-    """Topic t has partitions 0 and 2 in A, 1 and 3 in B; u-0 is in A."""
+    """Return a pair of directories: topic t has partitions 0 and 2 in A, 1 and 3 in B; u-0 is in A."""
     life = Life(CrashFiles())
     with life.start() as broker:
         broker.create("t", 4, cleanup_policy="compact")
@@ -312,7 +312,7 @@ REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
     ),
     "a file in the place of a directory": (then(without(B), written(B)), (A, B), "data directory /b"),
 }
-"""What is changed, which directories are named, and what is told."""
+"""Name -> the change, the named directories, and the error."""
 
 
 @pytest.mark.parametrize(("change", "data_dirs", "told"), REFUSED.values(), ids=REFUSED.keys())
@@ -327,13 +327,13 @@ def test_what_is_not_whole_is_refused_with_one_line_and_left_as_it_is(
             life.start(*data_dirs)
         assert "\n" not in str(refused.value)
         assert tree(life.files) == before
-    # Whatever it was is put right.
+    # Whatever it was is corrected.
     with Life(left, life.values).start() as broker:
         assert broker.values() == life.values
 
 
 def tree(files: CrashFiles) -> dict[str, bytes | None]:
-    """Every file with its bytes, and the data directories that there are."""
+    """Return every file with its bytes, and the existing data directories."""
     return {**files.snapshot(), **{path: None for path in (A, B, C) if files.exists(path)}}
 
 
@@ -472,7 +472,7 @@ T_ID, KAFKAS_CLUSTER = bytes([1] * 16), "kafkas"
 
 
 def kafkas(*further: Any) -> Life:
-    """Two directories that Apache Kafka has left: the metadata log and t-0 in A, t-1 in B."""
+    """Return two directories of Apache Kafka: the metadata log and t-0 in A, t-1 in B."""
     life = Life(CrashFiles())
     records = (
         TopicRecord(name="t", topic_id=T_ID),
@@ -575,7 +575,7 @@ def test_what_the_metadata_log_does_not_know_is_put_aside_at_the_take_over() -> 
 
 
 def test_a_feature_that_apache_kafka_has_not_finalized_does_not_come_on_with_the_take_over() -> None:
-    """So it was formatted by 3.9, or with levels of 0, or they were taken down to 0 later."""
+    """The directory was formatted by 3.9, or with levels of 0, or the levels were set to 0 later."""
     life = kafkas(
         FeatureLevelRecord(name="metadata.version", feature_level=25),
         FeatureLevelRecord(name="transaction.version", feature_level=2),
@@ -666,7 +666,7 @@ def test_rights_that_are_not_known_are_not_passed_over_at_the_take_over(record: 
     assert tree(life.files) == before
 
 
-# Starts that are cut off
+# Interrupted starts
 
 
 def empty_store() -> Life:
@@ -674,7 +674,7 @@ def empty_store() -> Life:
 
 
 def bare_partitions() -> Life:
-    """Partition directories alone, with a gap."""
+    """Return partition directories alone, with a gap."""
     life = Life(CrashFiles())
     for path, index in ((A, 0), (B, 2)):
         write(life.files, f"{path}/t-{index}/00000000000000000000.log", batch((b"k", b"v")))
@@ -761,14 +761,14 @@ def test_meta_properties_name_the_directory_of_the_catalog(life: Life) -> None:
     assert not listed
 
 
-# Of nodes that had a process and a directory each: `DATA-node-1` beside `DATA`, and so on. An earlier Ottla made them (`--workers`).
+# Directories of nodes with a process each: `DATA-node-1` next to `DATA`, and so on. An earlier Ottla made them (`--workers`).
 
 DATA = "/srv/data"
 
 
 @dataclass(frozen=True)
 class Left:
-    """What such an Ottla has left."""
+    """The directories of such an Ottla."""
 
     files: CrashFiles
     data_dirs: tuple[str, ...]
@@ -776,9 +776,9 @@ class Left:
 
 
 def left_by(nodes: int, *, killed: bool) -> Left:
-    """Partition i of each topic is in the directory of node i modulo `nodes`; internal topics would be in the first.
+    """Return such directories. Partition i of each topic is in that of node i modulo `nodes`; internal topics are in the first.
 
-    Node 1 has missed that `gone` was deleted, and that `again` was deleted and made once more.
+    Node 1 has missed that `gone` was deleted, and that `again` was deleted and created again.
     """
     left = Left(CrashFiles(), (DATA, *(f"{DATA}-node-{node_id}" for node_id in range(1, nodes))))
     files = left.files
@@ -815,7 +815,7 @@ def left_by(nodes: int, *, killed: bool) -> Left:
 
 
 def place(left: Left, *names: str) -> None:
-    """Have each log where its node looked for it."""
+    """Put each log where its node looked for it."""
     for name in names:
         for partition in range(2 * len(left.data_dirs)):
             target = f"{left.data_dirs[partition % len(left.data_dirs)]}/{name}-{partition}"
@@ -829,7 +829,7 @@ SOME = [
     for nodes in (2, 3)
     for chosen in chain.from_iterable(combinations(range(nodes), count) for count in range(1, nodes))
 ]
-"""How many nodes there were, and of which the directories are named."""
+"""The number of nodes, and those whose directories are named."""
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])

@@ -1,4 +1,4 @@
-"""Delegation tokens: made, shown, renewed, expired, kept; who may, and what they log in with."""
+"""Delegation tokens: created, described, renewed, expired, kept; the required rights, and logging in with them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def client_of(
 
 @asynccontextmanager
 async def with_tokens(files: CrashFiles | None = None, **options: str) -> AsyncIterator[tuple[Broker, InProcessClient]]:
-    """A broker, and alice."""
+    """Run a broker; yield it with a client for alice."""
     async with running(files or CrashFiles(), **(OPTIONS | options)) as (broker, _):
         yield broker, client_of(broker, "alice")
 
@@ -172,7 +172,7 @@ def test_tokens_for_others_ask_for_create_tokens_and_renewers_are_users() -> Non
             )
             refused = await made(alice, renewers=renewers("g", kind="Group"))
             assert refused.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
-            # Who asked for it is neither owner nor renewer.
+            # The user who requested it is neither owner nor renewer.
             assert await described(alice) == []
             assert await expired(alice, token.hmac) == (ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0)
 
@@ -259,7 +259,7 @@ def test_expired_tokens_are_refused_and_taken_away_at_the_next_check() -> None:
 
 
 def test_thousands_that_have_expired_go_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To find the secret of one takes microseconds."""
+    """Finding the secret of one takes microseconds."""
 
     async def work() -> None:
         async with with_tokens() as (broker, alice):
@@ -279,7 +279,7 @@ def test_thousands_that_have_expired_go_in_turns(monkeypatch: pytest.MonkeyPatch
             await changes.sweep(broker.clock.now_ms() + 100 * DAY_MS)
             monkeypatch.undo()
             assert len(changes.tokens) == 0
-            assert had >= 2 * 20  # to look at each, and to take it away
+            assert had >= 2 * 20  # checking each, and removing it
 
     run_in_order(work)
 

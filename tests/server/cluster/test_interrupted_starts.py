@@ -1,6 +1,6 @@
 """`ottla.Broker.start` and `stop` interrupted before any of their lines, and a start of `open_broker` cancelled at any step.
 
-Nothing may be left: no thread, no lock, no port; and the same broker can be started and stopped again.
+Nothing may remain: no thread, no lock, no port; and the same broker can be started and stopped again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PATIENCE_S = 30
 
 
 class Interruption(BaseException):
-    """As KeyboardInterrupt or a test's time limit: not an Exception, and at no place that anybody chose."""
+    """An interruption like KeyboardInterrupt or a test's time limit: not an Exception, and at an arbitrary place."""
 
 
 def is_embedded(frame: FrameType) -> bool:
@@ -38,10 +38,10 @@ def is_embedded(frame: FrameType) -> bool:
 
 
 class Interrupts:
-    """Raises in this thread before a line of the room `embedded`, then once more where one of its functions begins or ends.
+    """A tracer that raises in this thread before a line of the room `embedded`, then again at one of its calls or returns.
 
-    Lines, and calls after the first interruption, are counted as they are run. Not before the line of a `with`: it is run
-    again when the block ends, and Python handles no signal between its end and the release of the lock.
+    Lines, and calls after the first interruption, are counted as they run. It does not raise before the line of a `with`: that
+    runs again when the block ends, and Python handles no signal between its end and the release of the lock.
     """
 
     def __init__(self, line: int, call: int | None = None) -> None:
@@ -72,7 +72,7 @@ class Interrupts:
         return self._line
 
     def _profile(self, frame: FrameType, event: str, _: Any) -> None:
-        # Python itself takes a function away that has raised.
+        # Python itself removes a trace function that has raised.
         if is_embedded(frame) and event in ("call", "return"):
             assert self._calls_left is not None
             self._calls_left -= 1
@@ -85,14 +85,14 @@ class Interrupts:
 
 
 def interrupted(call: Callable[[], object], line: int, then_call: int | None = None) -> int:
-    """How often `call` was interrupted; fewer times than asked for where it has not so many steps."""
+    """Interrupt `call`; return how often that happened, fewer times than requested if it has too few steps."""
     with Interrupts(line, then_call) as interrupts, suppress(Interruption):
         call()
     return interrupts.raised
 
 
 others_threads: set[threading.Thread] = set()
-"""Of brokers that other tests of this process share."""
+"""Threads of brokers that other tests of this process share."""
 
 
 @pytest.fixture(autouse=True)
@@ -114,13 +114,13 @@ def broker_threads_end() -> None:
 def is_free(directory: Path) -> bool:
     if (directory / ".lock").exists():
         OsFiles().lock(str(directory / ".lock")).release()
-    broker_threads_end()  # all is done, but the last steps of a thread are Python's
+    broker_threads_end()  # all is done, except the last steps of a thread, which are Python's
     return not [thread for thread in broker_threads() if thread.is_alive()]
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """With groups and transactions to load, and a topic that must stay."""
+    """Return a directory with groups and transactions to load, and a topic that must stay."""
     with StoredBroker(OsFiles(), [str(tmp_path)]) as stored:
         stored.create("t")
         for name in ("__consumer_offsets", "__transaction_state"):
@@ -168,7 +168,7 @@ def test_a_start_interrupted_twice_is_ended_by_the_next_call(tmp_path: Path) -> 
         if not count:
             break
         tried += 1
-        # A slice has every line, and of the calls after it one in so many.
+        # A short run has every line, and a part of the calls after it.
         first, second = (first, second + step) if count == 2 else (first + 1, (first + 1) % step)
     assert tried > size(12, 50)
 
@@ -226,7 +226,7 @@ def test_a_broker_that_runs_is_not_started_again(tmp_path: Path) -> None:
 
 
 class CancelAt(trio.abc.Instrument):
-    """Cancels before the task step of that number."""
+    """A Trio instrument that cancels before the task step of that number."""
 
     def __init__(self, scope: trio.CancelScope, at: int) -> None:
         self._scope = scope

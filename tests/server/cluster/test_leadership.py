@@ -1,4 +1,4 @@
-"""Who leads a partition, and which nodes get its replicas: tables of cases, and what holds for all of them."""
+"""Leaders of partitions, and nodes of replicas: tables of cases, and rules for all of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.server.cluster.topic_plans import check_assignments, spread
 from ottla.server.partitions.topics import NO_LEADER
 from support.noted import each_case
 
-# What a leadership (leader, ISR) of replicas 0, 1, 2 becomes when these nodes live.
+# The resulting leadership (leader, ISR) of replicas 0, 1, 2 when these nodes are alive.
 ELECTIONS = {
     "the leader lives on": ((1, (0, 1, 2)), {0, 1, 2}, False, (1, (0, 1, 2))),
     "a follower stops": ((1, (0, 1, 2)), {0, 1}, False, (1, (0, 1))),
@@ -46,7 +46,7 @@ def test_a_new_partition_is_led_by_its_first_live_replica(live: set[int], expect
     assert first_leadership((2, 0), live) == expected
 
 
-# Which nodes live one after the other, with min.insync.replicas; who leads at last, the ISR, and who else is eligible.
+# The live nodes one after the other, with min.insync.replicas; the final leader, the ISR, and the other eligible replicas.
 ELIGIBLE = {
     "the ISR is large enough": ([{1, 2}], 2, (1, (1, 2), ())),
     "it is too small": ([{1, 2}, {2}], 2, (2, (2,), (1,))),
@@ -106,7 +106,7 @@ def test_a_leader_is_alive_and_in_step_and_the_isr_is_never_empty(
 
 
 def nodes(*racks: str | None, stopped: Sequence[int] = ()) -> list[Node]:
-    """Nodes 0, 1, …, each in a rack, without listeners."""
+    """Return nodes 0, 1, …, each in a rack, without listeners."""
     return [Node(number, [], rack, is_alive=number not in stopped) for number, rack in enumerate(racks)]
 
 

@@ -1,4 +1,4 @@
-"""Several nodes in one process: who leads what, what the wrong node answers, and which address a client is told."""
+"""Several nodes in one process: their leaderships, errors of the wrong node, and the addresses in Metadata."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ottla.Broker]:
-    """Three nodes with topic t: six partitions of three replicas, one record in each."""
+    """Run three nodes with topic t: six partitions of three replicas, one record in each."""
     with ottla.Broker(str(tmp_path_factory.mktemp("cluster")), nodes=3) as broker, ExitStack() as stack:
         clients = [stack.enter_context(RawClient(*address(broker, node))) for node in range(3)]
         create_topic(clients[0], "t", partitions=6, replicas=3)
@@ -52,7 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ottla.Broker]:
 
 @pytest.fixture(scope="module")
 def nodes(cluster: ottla.Broker) -> Iterator[list[RawClient]]:
-    """A client of each node."""
+    """Yield a client of each node."""
     with ExitStack() as stack:
         yield [stack.enter_context(RawClient(*address(cluster, node))) for node in range(3)]
 
@@ -62,11 +62,11 @@ def leaders(client: RawClient, topic: str = "t") -> dict[int, int]:
 
 
 def apart(client: RawClient) -> tuple[int, int]:
-    """A partition of t and a node that does not lead it."""
+    """Return a partition of t and a node that does not lead it."""
     return 0, (leaders(client)[0] + 1) % 3
 
 
-# Who leads what
+# Leaderships
 
 
 def test_every_node_tells_the_same_of_nodes_topics_and_leaders(nodes: list[RawClient]) -> None:
@@ -118,7 +118,7 @@ def test_the_brokers_own_topics_take_as_many_replicas_as_there_are_nodes(
             assert produce(leader, "t", ("k", "v"), acks=1).error_code == ErrorCode.NONE
 
 
-# What the wrong node answers
+# Errors of the wrong node
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -133,7 +133,7 @@ def test_produce_to_the_wrong_node_names_the_leader(nodes: list[RawClient], vers
 
 
 def assert_leader_is_told(answer: Any, row: Any, client: RawClient, index: int, *, told: bool) -> None:
-    """The leader's id and epoch with the partition, its address with the answer (KIP-951)."""
+    """Check that the partition has the leader's id and epoch, and the answer its address (KIP-951)."""
     leader = leaders(client)[index]
     current = row.current_leader
     assert (current.leader_id, current.leader_epoch) == ((leader, 0) if told else (-1, -1))

@@ -1,4 +1,4 @@
-"""Nodes stop and start while others serve: who leads then, what clients are told, and that nothing is lost."""
+"""Nodes that stop and start while others serve: the leaders, the answers to clients, and that nothing is lost."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ NOBODY = -1
 
 
 class Cluster:
-    """Nodes in a broker, and a client of each that lives."""
+    """Nodes in a broker, and a client of each live node."""
 
     def __init__(self, data_dir: Path, nodes: int, **overrides: str) -> None:
         options = {name.replace("_", "."): value for name, value in overrides.items()}
@@ -79,14 +79,14 @@ class Cluster:
         self._stack.close()
 
     def __getitem__(self, node_id: int) -> RawClient:
-        """A client of this node, connected when it is first needed."""
+        """Return a client of this node, connected when it is first needed."""
         if node_id not in self._clients:
             self._clients[node_id] = self._stack.enter_context(RawClient(*address(self.broker, node_id)))
         return self._clients[node_id]
 
     @property
     def any(self) -> RawClient:
-        """A client of the live node with the lowest id."""
+        """Return a client of the live node with the lowest id."""
         return self[min(self.live)]
 
     def stop(self, *node_ids: int) -> None:
@@ -101,18 +101,18 @@ class Cluster:
             self.live.add(node_id)
 
     def partitions(self, topic: str = "t") -> list[Any]:
-        """The rows of Metadata about a topic, by partition."""
+        """Return the rows of Metadata about a topic, by partition."""
         (row,) = metadata(self.any, topic).topics
         return list(row.partitions)
 
     def leader(self, topic: str = "t", partition: int = 0) -> RawClient:
-        """A client of the node that leads the partition."""
+        """Return a client of the node that leads the partition."""
         return self[self.partitions(topic)[partition].leader_id]
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes; t has one partition on all of them, led by node 0, with one record in it."""
+    """Run three nodes; t has one partition on all of them, led by node 0, with one record in it."""
     with Cluster(tmp_path, 3, transaction_state_log_num_partitions="2") as running:
         create(running[0], wanted("t", -1, -1, assignments=[(0, [0, 1, 2])]))
         assert produce(running[0], "t", ("k", "v0")).base_offset == 0
@@ -123,18 +123,18 @@ REPLICAS = {"a": [0, 1, 2], "b": [1], "c": [2, 0]}
 
 
 def create_all(cluster: Cluster) -> None:
-    """One partition a topic, on the nodes of REPLICAS, the first of them the leader."""
+    """Create topics of one partition on the nodes of REPLICAS, the first of them the leader."""
     for name, replicas in REPLICAS.items():
         (row,) = create(cluster[0], wanted(name, -1, -1, assignments=[(0, replicas)]))
         assert row.error_code == ErrorCode.NONE
 
 
 def led(row: Any) -> tuple[int, int, list[int]]:
-    """Leader, epoch and ISR as a row of Metadata says."""
+    """Return leader, epoch and ISR of a row of Metadata."""
     return row.leader_id, row.leader_epoch, list(row.isr_nodes)
 
 
-# Sequences of stops (-n) and starts (+n), and what a, b and c of REPLICAS are like in the end
+# Sequences of stops (-n) and starts (+n), and the final state of a, b and c of REPLICAS
 
 SEQUENCES = {
     "nothing happens": ([], [(0, 0, [0, 1, 2]), (1, 0, [1]), (2, 0, [2, 0])]),
@@ -176,7 +176,7 @@ def test_an_unclean_leader_may_be_any_live_replica(tmp_path: Path) -> None:
         assert [offset for offset, _, _ in records_of(fetch(cluster[0], "t", 0))] == [0]  # one log: nothing is lost
 
 
-# What holds after any sequence
+# Invariants after any sequence
 
 
 @settings(max_examples=size(3, 25), deadline=None)
@@ -190,7 +190,7 @@ def test_one_live_leader_in_step_epochs_never_go_back_and_nothing_acknowledged_i
     directory = tmp_path_factory.mktemp("nodes")
 
     def look(cluster: Cluster) -> None:
-        """What clients see, and what the broker knows while no client can see anything."""
+        """Check what clients see, and what the broker knows while no client can see it."""
         for topic in cluster.broker.inner.services.topics:
             for partition in topic.partitions:
                 key = topic.name, partition.index
@@ -230,7 +230,7 @@ def test_one_live_leader_in_step_epochs_never_go_back_and_nothing_acknowledged_i
                 look(cluster)
 
 
-# What clients are told
+# Answers to clients
 
 
 def test_a_stopped_node_leaves_the_cluster_and_takes_no_connections(cluster: Cluster) -> None:
@@ -379,7 +379,7 @@ def test_a_waiting_fetch_is_answered_before_its_connection_ends(cluster: Cluster
 
 
 def wait_until_parked(cluster: Cluster) -> None:
-    """The request that was sent last has reached the broker and waits there."""
+    """Wait until the last request has reached the broker and waits there."""
 
     async def until_there_is_one() -> None:
         while not cluster.broker.inner.waits:
@@ -405,7 +405,7 @@ def test_fetch_sessions_end_with_their_node(cluster: Cluster) -> None:
     assert cluster[0].ask(going_on, 12).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-# Topics that come while nodes are away
+# Topics that are created while nodes are stopped
 
 
 def test_new_replicas_are_led_by_live_nodes_and_stopped_ones_follow(cluster: Cluster) -> None:
@@ -443,7 +443,7 @@ def test_a_coordinator_is_where_its_partition_is_led_or_nowhere(tmp_path: Path) 
 
 
 def coordinator(cluster: Cluster, key: str, key_type: int = 0) -> int:
-    """The node that coordinates a group (0) or a transactional id (1)."""
+    """Return the node that coordinates a group (0) or a transactional id (1)."""
     (row,) = cluster.any.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=(key,))).coordinators
     assert row.error_code == ErrorCode.NONE, row
     node_id: int = row.node_id
@@ -479,7 +479,7 @@ def test_a_waiting_join_is_sent_to_the_next_coordinator(tmp_path: Path) -> None:
                 protocol_type="consumer",
                 protocols=(JoinGroupRequestProtocol(name="range", metadata=b""),),
             ),
-            version=3,  # before member ids are asked for first
+            version=3,  # before joins without a member id were refused
         )
         with RawClient(*address(cluster.broker, former)) as other:
             while not other.ask(DescribeGroupsRequest(groups=("g",))).groups[0].members:
@@ -526,7 +526,7 @@ def test_a_restart_starts_all_nodes_and_no_epoch_is_given_twice(tmp_path: Path) 
         assert rows == [(2, 3, [0, 1, 2]), (1, 1, [1]), (2, 1, [2, 0])]
 
 
-# What cannot be
+# Refusals
 
 
 def test_there_is_no_such_node(cluster: Cluster) -> None:

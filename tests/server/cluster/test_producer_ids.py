@@ -1,4 +1,4 @@
-"""Producer ids: each is given once, also after a restart, and a block is recorded before any of it is given."""
+"""Producer ids: each is given once, also after a restart, and a block is persisted before any of its ids is given."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ottla.server.cluster.producer_ids import ProducerIds
 
 
 class Blocks:
-    """The catalog, as far as producer ids go: two in a block."""
+    """A catalog with only its producer ids: two in a block."""
 
     data_dir = "/data"
 
     def __init__(self) -> None:
         self.taken = 0
         self.refusals = 0
-        """How many takes fail yet."""
+        """Number of failures left."""
         self.failure: Exception = OSError(28, "No space left on device")
 
     def take_producer_ids(self) -> range:
@@ -64,7 +64,7 @@ async def test_at_once_there_are_only_ids_of_the_block_in_hand() -> None:
 
 
 class Watched(ProducerIds):
-    """Tells of each fetch that is over."""
+    """Producer ids that report the end of each fetch."""
 
     def __init__(self, catalog: Any) -> None:
         super().__init__(catalog)
@@ -79,7 +79,7 @@ class Watched(ProducerIds):
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), MemoryError()], ids=repr)
 async def test_who_cannot_wait_finds_an_id_when_he_comes_again(failure: Exception) -> None:
-    """As timers do. A block that could not be had is asked for again with the next miss."""
+    """Timers do so. A block that could not be fetched is requested again with the next miss."""
     blocks = Blocks()
     blocks.refusals, blocks.failure = 1, failure
     ids = Watched(cast(Any, blocks))

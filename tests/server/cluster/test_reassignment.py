@@ -1,4 +1,4 @@
-"""Partitions get other replicas and other leaders because a client wants them."""
+"""Partitions that get other replicas and other leaders at a client's request."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ def cluster(tmp_path: Path) -> Iterator[ottla.Broker]:
 
 @pytest.fixture
 def nodes(cluster: ottla.Broker) -> Iterator[list[RawClient]]:
-    """A client of each node."""
+    """Yield a client of each node."""
     with ExitStack() as stack:
         yield [stack.enter_context(RawClient(*address(cluster, node))) for node in range(3)]
 
 
 def topic(client: Client, *replicas: int, name: str = "t") -> None:
-    """A topic whose one partition has these replicas."""
+    """Create a topic whose one partition has these replicas."""
     (row,) = create(client, wanted(name, -1, -1, assignments=[(0, replicas)]))
     assert row.error_code == ErrorCode.NONE
 
 
 def placed(client: Client, name: str = "t") -> tuple[list[int], int, list[int], int]:
-    """Replicas, leader, ISR and leader epoch of partition 0."""
+    """Return replicas, leader, ISR and leader epoch of partition 0."""
     (row,) = metadata(client, name).topics[0].partitions
     return list(row.replica_nodes), row.leader_id, list(row.isr_nodes), row.leader_epoch
 
@@ -77,14 +77,14 @@ def placed(client: Client, name: str = "t") -> tuple[list[int], int, list[int], 
 def reassign(
     client: Client, replicas: tuple[int, ...] | None, *, name: str = "t", index: int = 0, **options: Any
 ) -> Any:
-    """The row of the answer for one partition."""
+    """Reassign one partition; return its row of the answer."""
     row = ReassignableTopic(name=name, partitions=(ReassignablePartition(partition_index=index, replicas=replicas),))
     (answer,) = client.ask(AlterPartitionReassignmentsRequest(topics=(row,), **options)).responses
     return answer.partitions[0]
 
 
 def under_way(client: Client) -> dict[str, tuple[list[int], list[int], list[int]]]:
-    """Replicas, adding and removing ones of each topic whose one partition is being reassigned."""
+    """Return replicas, adding and removing ones of each topic whose one partition is being reassigned."""
     return {
         topic.name: (list(row.replicas), list(row.adding_replicas), list(row.removing_replicas))
         for topic in client.ask(ListPartitionReassignmentsRequest()).topics
@@ -93,7 +93,7 @@ def under_way(client: Client) -> dict[str, tuple[list[int], list[int], list[int]
 
 
 def configure(client: Client, kind: int, name: str, configs: Mapping[str, str | None]) -> None:
-    """Set options, or (None) take them away."""
+    """Set options, or (None) remove them."""
     changes = tuple(
         AlterableConfig(name=option, config_operation=DELETE if value is None else SET, value=value)
         for option, value in configs.items()
@@ -104,14 +104,14 @@ def configure(client: Client, kind: int, name: str, configs: Mapping[str, str | 
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Ask until it is so."""
+    """Ask until the condition holds."""
     deadline_s = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline_s, "it did not come to pass"
 
 
 def elect(client: Client, kind: int, *names: str) -> dict[str, list[int]]:
-    """The codes of the answer by topic; no names ask for all partitions."""
+    """Elect leaders; return the codes of the answer by topic. Without names all partitions are meant."""
     which = tuple(TopicPartitions(topic=name, partitions=(0,)) for name in names) if names else None
     answer = client.ask(ElectLeadersRequest(election_type=kind, topic_partitions=which))
     assert answer.error_code == ErrorCode.NONE
@@ -133,7 +133,7 @@ def test_the_leader_stays_where_it_is_among_the_new_replicas(nodes: list[RawClie
     reassign(nodes[0], (2, 1, 0))
     assert placed(nodes[0]) == ([2, 1, 0], 0, [2, 1, 0], 0)
     reassign(nodes[0], (2, 0))
-    assert placed(nodes[0]) == ([2, 0], 0, [2, 0], 1)  # who was a replica before must not take itself for one
+    assert placed(nodes[0]) == ([2, 0], 0, [2, 0], 1)  # an earlier replica must not consider itself one
 
 
 def test_what_was_reassigned_stays_so_after_a_restart(tmp_path: Path) -> None:
@@ -194,18 +194,18 @@ REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throt
 
 
 def throttle(nodes: list[RawClient], node: int, rate: int | None, *, which: Iterable[str] = RATES) -> None:
-    """Bytes a second of one node, as a leader and as a follower; None takes the throttle away."""
+    """Set the throttle in bytes per second of one node, as a leader and as a follower; None removes it."""
     configure(nodes[node], BROKER, str(node), dict.fromkeys(which, None if rate is None else str(rate)))
 
 
 def throttled(client: Client, replicas: str | None, *, which: Iterable[str] = REPLICAS, name: str = "t") -> None:
-    """For which replicas of a topic that counts."""
+    """Set the replicas of a topic to which the throttle applies."""
     configure(client, TOPIC, name, dict.fromkeys(which, replicas))
 
 
 @pytest.fixture
 def moving(cluster: ottla.Broker, nodes: list[RawClient]) -> ottla.Broker:
-    """A partition of 100 000 bytes and some, on its way from node 1 to node 2 at 10 000 a second."""
+    """Move a partition of a little over 100 000 bytes from node 1 to node 2 at 10 000 bytes per second."""
     cluster.clock.freeze()
     topic(nodes[0], 0, 1)
     for _ in range(10):
@@ -430,7 +430,7 @@ def test_an_unclean_election_takes_any_live_replica(cluster: ottla.Broker, nodes
     cluster.stop_node(1)
     assert elect(nodes[0], UNCLEAN, "t") == {"t": [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]}
     cluster.start_node(2)
-    assert placed(nodes[0])[1:3] == (-1, [])  # node 1 was in step last
+    assert placed(nodes[0])[1:3] == (-1, [])  # node 1 was the last in the ISR
     assert elect(nodes[0], UNCLEAN, "t") == {"t": [ErrorCode.NONE]}
     assert placed(nodes[0])[1:3] == (2, [2])
 
@@ -464,7 +464,7 @@ async def test_a_change_of_thousands_is_one_note_and_reckoned_with_in_turns() ->
         nursery.cancel_scope.cancel()
     assert turns > 2
     assert {round(each.reassigning.copied_bytes[1], 6) for each in replicas} == {1.0}
-    assert due_ms == 1_000 + 60_000  # 2 000 bytes are left, a byte a second each
+    assert due_ms == 1_000 + 60_000  # 2 000 bytes are left, at one byte per second each
 
 
 async def test_a_new_replica_gets_nothing_of_the_time_before_it() -> None:
@@ -483,7 +483,7 @@ async def test_a_new_replica_gets_nothing_of_the_time_before_it() -> None:
 
 
 def _many_under_way(count: int) -> tuple[Any, list[Any]]:
-    """A cluster of two nodes with partitions of 2 001 bytes on their way to the second, which takes a byte a second of each."""
+    """Run a cluster of two nodes with partitions of 2 001 bytes that move to the second, at one byte per second each."""
 
     class Moving(SimpleNamespace):
         __hash__ = object.__hash__  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""How fast new replicas catch up."""
+"""The speed at which new replicas catch up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.noted import each_case
 
 
 def throttle(rates: dict[int, tuple[int, int]], stopped: tuple[int, ...] = ()) -> ReplicationThrottle:
-    """Of nodes 0 to 4, with these rates as a leader and as a follower."""
+    """Return the throttle of nodes 0 to 4, with these rates as a leader and as a follower."""
 
     def of(node_id: int) -> Any:
         leader, follower = rates.get(node_id, (MAX_LONG, MAX_LONG))

@@ -1,4 +1,4 @@
-"""Topics created, grown, described and deleted over the wire. Refusals are what an Apache Kafka 4.3.1 broker answered."""
+"""Topics created, grown, described and deleted over the wire. Refusals are those of an Apache Kafka 4.3.1 broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNKNOWN_ID = bytes(range(16))
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
-    """A client of a broker for all tests of refusals, which change nothing; topic `base` has three partitions."""
+    """Yield a client of a broker for all tests of refusals, which change nothing; topic `base` has three partitions."""
     with ottla.Broker(str(tmp_path_factory.mktemp("shared"))) as broker, RawClient(*address(broker)) as client:
         create(client, wanted("base", 3), wanted("dotted.name"))
         yield client
@@ -413,7 +413,7 @@ def test_a_missing_topic_is_created_only_if_the_request_says_so(client: RawClien
 
 
 def once_known(client: RawClient, name: str, version: int = 13) -> MetadataResponseTopic:
-    """What Metadata says of a topic that a Metadata request has created: it does not know it at once."""
+    """Return Metadata's row of a topic that a Metadata request has created: the row appears after a while."""
     rows = (metadata(client, name, create=False, version=version).topics[0] for _ in range(100_000))
     found: MetadataResponseTopic = next(row for row in rows if row.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return found
@@ -442,7 +442,7 @@ def test_two_clients_that_miss_the_same_topic_make_one(broker: ottla.Broker, cli
             one.send(MetadataRequest(topics=(MetadataRequestTopic(name="t"),)))
         codes = [one.receive().topics[0].error_code for one in (client, other)]
         first, second = (once_known(one, "t") for one in (client, other))
-    # Who comes late may find it already.
+    # A late client may find it already.
     assert codes[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or codes[1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (first.error_code, first.topic_id) == (ErrorCode.NONE, second.topic_id)
 

@@ -1,4 +1,4 @@
-"""The command `ottla` as users and other programs call it: what it prints, its exit codes, what it leaves behind."""
+"""The command `ottla` as users and other programs call it: its output, its exit codes, the files that it leaves."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_lines_on_standard_input_stop_and_start_nodes(tmp_path: Path) -> None:
         assert process.hear() == "stopped 1\n"
         with RawClient(*process.addresses[0]) as client:
             assert [node.node_id for node in metadata(client).brokers] == [0, 2]
-            # What is wrong is told on standard error, and what follows is done all the same.
+            # Errors go to standard error, and the lines after one are still executed.
             process.say(f"\nstop 7\nstop\nshutdown 0\nstop -1\n{'x' * 100_000}\nsta")
             process.say("rt 1\nstart 1\n")
             assert process.hear() == process.hear() == "started 1\n"
@@ -357,7 +357,7 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
 
 
-@full_only  # a process that loads all there is; `LOADED_AHEAD` is another
+@full_only  # a process that loads everything; `LOADED_AHEAD` is another
 def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
     done = run_python(
         "import errno, logging, sys, trio; from trio.testing import MockClock; from ottla.server.commands import serve\n"
@@ -452,11 +452,11 @@ def test_under_nohup_a_hangup_stays_ignored() -> None:
             signal.signal(number, handler)
 
 
-# serve: what it refuses
+# serve: refusals
 
 
 def failure(*arguments: str | Path) -> str:
-    """The one line on standard error of a start that fails with exit code 2."""
+    """Return the only line on standard error of a start that fails with exit code 2."""
     done = run_command("serve", *map(str, arguments))
     assert (done.code, done.out) == (2, ""), done.err
     (line,) = done.err.splitlines()
@@ -524,7 +524,7 @@ def test_a_bad_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def exit_code(*arguments: str | Path) -> int:
-    """What `ottla ARGUMENTS` exits with, in this process."""
+    """Return the exit code of `ottla ARGUMENTS`, run in this process."""
     try:
         return main([str(argument) for argument in arguments])
     except SystemExit as end:
@@ -625,7 +625,7 @@ def test_without_a_broker_one_line_says_so(capsys: pytest.CaptureFixture[str], b
     assert line.startswith("ottla: ") and bootstrap in line
 
 
-# dump-log and describe-config; what they show stands in tests of their own
+# dump-log and describe-config; other tests check their output
 
 
 def test_dump_log_shows_what_serve_has_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""docs/commands.md says what the commands say."""
+"""docs/commands.md agrees with the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla completion`: all that there is can be completed, and bash really does it."""
+"""`ottla completion`: everything can be completed, and bash really does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla describe-config`: every option can be looked up, and lists leave none out."""
+"""`ottla describe-config`: every option can be looked up, and lists are complete."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`ottla dev`: a broker on loopback whose directory goes with it, and what it prints to be pasted."""
+"""`ottla dev`: a broker on loopback whose directory is deleted with it, and its output for pasting."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from support.commands.command_runs import run_command
 from support.commands.ended import ended
 
 METADATA = b"\0\0\0\x0e\0\x03\0\0\0\0\0\x01\xff\xff\0\0\0\0"
-"""Without a login before it."""
+"""A Metadata request without a login before it."""
 FREE = ("--listener", "127.0.0.1:0", "--admin", "0")
 
 
 @contextmanager
 def dev(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A running one, and what it has printed."""
+    """Run `ottla dev`; yield the process and its output."""
     process = subprocess.Popen(command("dev", *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     with ended(process):
         assert process.stdout is not None

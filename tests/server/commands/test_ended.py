@@ -1,4 +1,4 @@
-"""Processes that tests start themselves do not outlive the block they are used in."""
+"""Processes that tests start themselves end with the block that uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every `ottla …` line that a text shows is one that the command understands."""
+"""Commands in documentation: every `ottla …` line is one that the command accepts."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _END = {"|", ">", ">>", "<", "&&", "&", ";", "||"}
 
 
 def code_of(text: str) -> Iterator[str]:
-    """Fenced and indented blocks."""
+    """Yield fenced and indented blocks."""
     yield from (block for language, block in re.findall(_FENCED, text) if language in _SHELLS)
     outside = re.sub(_FENCED, "", text)
     yield from re.findall(r"(?:^    .*\n)+", outside, re.MULTILINE)
 
 
 def shown_in(name: str) -> Iterator[str]:
-    """The code blocks of a text; of guides also commands with arguments in a sentence, without their optional parts."""
+    """Yield the code blocks of a text; for guides also commands with arguments in a sentence, without their optional parts."""
     text = (ROOT / name).read_text()
     yield from code_of(text)
     if name not in GUIDES:
@@ -49,7 +49,7 @@ def shown_in(name: str) -> Iterator[str]:
 
 
 def lines_of(block: str) -> Iterator[list[str]]:
-    """The words of each `ottla …`, without comments, explanations and what the shell does with it."""
+    """Yield the words of each `ottla …`, without comments, explanations and shell operators."""
     block = block.replace("\\\n", " ")
     for line in [*_LINE.findall(block), *_IN_A_PIPE.findall(block)]:
         words = shlex.split(re.split(r"   +", line)[0], comments=True)

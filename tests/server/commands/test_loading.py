@@ -1,4 +1,4 @@
-"""What a broker is made of is loaded without the collector of cycles."""
+"""Loading of a broker's modules without the cycle collector."""
 
 import gc
 

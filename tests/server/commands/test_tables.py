@@ -1,4 +1,4 @@
-"""Every table that a command prints stays one on a terminal of 80 or 100 columns, however long its names are."""
+"""Tables of commands: each stays a table on a terminal of 80 or 100 columns, however long its names are."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TABLES = {
     "kafka/topics_status.py:show_status": ["topics status", f"topics status {COMPACTED} {RETAINED}"],
     "status.py:_once": ["status"],
 }
-"""The functions that print tables, and command lines that have them do it."""
+"""Functions that print tables -> command lines that call them."""
 
 
 def test_every_function_that_prints_a_table_is_known() -> None:
@@ -61,7 +61,7 @@ def test_every_function_that_prints_a_table_is_known() -> None:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ottla.Broker]:
-    """Two nodes, two data directories with long names, two topics that differ in the first letter, a group, a quota and a fault."""
+    """Run two nodes, two data directories with long names, two similar topics, a group, a quota and a fault."""
     paths = [str(tmp_path_factory.mktemp(f"{name}-{LONG[:90]}")) for name in "de"]
     quiet: dict[str, str | int | float | bool] = {
         "log.cleaner.backoff.ms": 3_600_000,
@@ -85,7 +85,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ottla.Broker]:
         ).code
         assert not run_command(
             "compact", COMPACTED, "--force"
-        ).code  # else one that waits does so for the active segment
+        ).code  # otherwise a waiting command waits for the active segment
         yield broker
 
 

@@ -1,4 +1,4 @@
-"""`ottla dev --tls`, `ottla serve --tls`: listeners of TLS whose certificates an authority of the data directory signs."""
+"""`ottla dev --tls`, `ottla serve --tls`: TLS listeners whose certificates an authority of the data directory signs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def exports_of(text: str) -> dict[str, str]:
 
 
 def options_of(text: str) -> dict[str, Any]:
-    """What is printed for kafka-python's clients, as a dictionary."""
+    """Return the printed options of kafka-python's clients, as a dictionary."""
     found = re.search(r"^    (?:tls|login) = (\{.*?\})$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
     read = ast.literal_eval(found[1])
@@ -48,7 +48,7 @@ def options_of(text: str) -> dict[str, Any]:
 
 
 def librdkafka_of(text: str) -> dict[str, str]:
-    """What is printed for kcat, as properties."""
+    """Return the printed options of kcat, as properties."""
     found = re.search(r"^    kcat +(kcat .*)$", text, re.MULTILINE)
     assert found is not None
     words = shlex.split(found[1])
@@ -62,7 +62,7 @@ def start(*words: str) -> StaticConfig:
 
 
 def names_of(static: StaticConfig) -> set[str]:
-    """What the certificate of the listeners is for."""
+    """Return the names in the certificate of the listeners."""
     from cryptography import x509
 
     chain = str(static.node(static.node_ids[0]).value("ssl.keystore.certificate.chain"))
@@ -259,7 +259,7 @@ def test_the_authority_is_kept_where_a_directory_takes_it_and_found_wherever_it_
     assert line is not None
     trusted = set()
     for is_there in (False, False, True):
-        if is_there:  # again, and empty
+        if is_there:  # an existing, empty directory
             first.unlink()
             first.mkdir()
         _, secured = _configured(line.options, {})

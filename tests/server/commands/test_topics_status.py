@@ -1,4 +1,4 @@
-"""`ottla topics status`, and the part of DescribeLogDirs that it asks for."""
+"""`ottla topics status`, and the part of DescribeLogDirs that it needs."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ T_ONLY = (DescribableLogDirTopic(topic="t", partitions=(0, 1)),)
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
-    """It cleans when a test has moved its clock."""
+    """Run a broker that cleans only after a test has moved its clock."""
     with ottla.Broker(str(tmp_path), overrides={"log.cleaner.backoff.ms": str(10**9)}) as running:
         yield running
 
 
 def fill(client: RawClient, topic: str, **configs: Any) -> None:
-    """Ten closed segments of one key, and one more."""
+    """Write ten closed segments of one key, and one more."""
     sizes = {"internal_segment_bytes": 1000, "segment_ms": 10**12}
     create_topic(client, topic, **{"cleanup_policy": "compact", **sizes, **configs})
     for _ in range(11):
@@ -45,8 +45,8 @@ def fill(client: RawClient, topic: str, **configs: Any) -> None:
 
 
 def clean(broker: ottla.Broker) -> None:
-    """Let the cleaner look once more, and wait until nothing is left to do for it."""
-    broker._call(broker.inner.clock.advance, 10**9)  # as time that passes: nothing rolls by that
+    """Let the cleaner look once more, and wait until it has nothing left to do."""
+    broker._call(broker.inner.clock.advance, 10**9)  # like real time: this rolls nothing
 
     def is_done() -> bool:
         found = [each.eligibility for each in broker.cleaner_status().values()]
@@ -60,7 +60,7 @@ Status = Callable[..., str]
 
 @pytest.fixture
 def status(broker: ottla.Broker, capsys: pytest.CaptureFixture[str]) -> Status:
-    """What the command prints."""
+    """Return a function for the command's output."""
 
     def run(*arguments: str) -> str:
         capsys.readouterr()
@@ -71,7 +71,7 @@ def status(broker: ottla.Broker, capsys: pytest.CaptureFixture[str]) -> Status:
 
 
 def rows(table: str) -> list[list[str]]:
-    """The cells of a printed table; two spaces end one."""
+    """Return the cells of a printed table; two spaces end one."""
     return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in table.splitlines()]
 
 

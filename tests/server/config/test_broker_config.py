@@ -1,4 +1,4 @@
-"""The broker's configuration: which source wins, what a bad value gets, and what topics inherit."""
+"""The broker's configuration: the source that wins, the errors of bad values, and the defaults of topics."""
 
 import re
 
@@ -21,7 +21,7 @@ def file(text: str) -> Properties:
     return parse_server_properties(text)
 
 
-# Which value holds
+# Precedence
 
 
 def test_override_beats_flag_beats_file_beats_profile_beats_default() -> None:
@@ -86,7 +86,7 @@ def test_cordoned_directories_are_some_of_log_dirs() -> None:
         BrokerConfig.from_texts(texts | {"cordoned.log.dirs": "/c"})
 
 
-# What topics inherit
+# Defaults of topics
 
 
 @pytest.mark.scenario(187)
@@ -158,7 +158,7 @@ def test_the_migration_policy_says_which_way_groups_may_change(
     assert (settings.may_upgrade, settings.may_downgrade) == (may_upgrade, may_downgrade)
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.scenario(186)
@@ -222,7 +222,7 @@ def test_the_migration_policy_says_which_way_groups_may_change(
         ({"max.connections.per.ip": "0"}, ["0", "max.connections.per.ip", "max.connections.per.ip.overrides is set"]),
         ({"max.connections.per.ip.overrides": "host"}, ["host", "max.connections.per.ip.overrides", "HOST:NUMBER"]),
         ({"listeners": "9092"}, ["9092", "listeners"]),
-        # not acted on, and still of a type
+        # without effect, and still of a type
         ({"num.io.threads": "0"}, ["0", "num.io.threads", "at least 1"]),
         ({"ssl.client.auth": "maybe"}, ["maybe", "ssl.client.auth", "required, requested, none"]),
         ({"group.share.max.size": "1001"}, ["1001", "group.share.max.size", "between 1 and 1000"]),
@@ -261,7 +261,7 @@ def test_stored_dynamic_values_of_another_version_are_left_out_and_told() -> Non
     assert "num.io.threads" in problems[0]
 
 
-# What is told
+# Warnings
 
 
 def test_each_option_that_means_nothing_here_is_told_once() -> None:

@@ -1,4 +1,4 @@
-"""What clients may set on topics and brokers. Expected values are what an Apache Kafka 4.3.1 broker answered."""
+"""Configs that clients may set on topics and brokers. Expected values are the answers of an Apache Kafka 4.3.1 broker."""
 
 from typing import Any
 
@@ -116,7 +116,7 @@ LONG_LIST = ",".join(f"{index:05}:0" for index in range(4_000))
     ("present", "change"),
     [
         ({}, (REPLICAS, f"{LONG_LIST},{LONG_LIST}", SET)),
-        # Each of them fits.
+        # Each of them alone is accepted.
         ({REPLICAS: LONG_LIST}, (REPLICAS, LONG_LIST.replace(":0", ":1"), APPEND)),
     ],
 )
@@ -153,7 +153,7 @@ def test_what_a_broker_keeps_is_bounded_in_its_length() -> None:
 
 
 class Counted(str):
-    """A text, or an item of it, that counts how often two items are compared."""
+    """A text, or an item of it, that counts the comparisons of two items."""
 
     __slots__ = ()
     compared = 0
@@ -241,7 +241,7 @@ def test_single_changes_of_a_broker(changes: list[tuple[str, str | None, int]], 
             ["5", "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms=3"],
         ),
         *(
-            # With it no connection could be taken any more, as none could be counted.
+            # With it the broker could accept no connection, as it could count none.
             (
                 ALL_NODES,
                 [("max.connections.per.ip.overrides", f"localhost:{limit}", SET)],

@@ -1,4 +1,4 @@
-"""A data directory whose path has a comma is refused by name, wherever it is given: `log.dirs` would take it for several."""
+"""Data directories with a comma in their path: the error names them, since `log.dirs` would split them into several."""
 
 from __future__ import annotations
 

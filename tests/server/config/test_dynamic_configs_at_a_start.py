@@ -1,4 +1,4 @@
-"""Dynamic configs hold from the first moment of a start: a load already forgets, and syncs, by them."""
+"""Dynamic configs at a start: they hold from its first moment, since loading already forgets, and syncs, by them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`min.insync.replicas` while eligible leader replicas are on: a dynamic option of all nodes, in Apache Kafka 4.3.1's words."""
+"""`min.insync.replicas` with eligible leader replicas: a dynamic option of all nodes, with Apache Kafka 4.3.1's errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def client(tmp_path: Path) -> Iterator[RawClient]:
 
 
 def shown(client: RawClient, kind: int, name: str) -> list[tuple[str, int]] | None:
-    """The values of the option by their sources, the strongest first; None if the resource does not have it."""
+    """Return the values of the option by their sources, the strongest first; None if the resource does not have it."""
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=(NAME,))
     (result,) = client.ask(DescribeConfigsRequest(resources=(resource,), include_synonyms=True)).results
     return [(each.value, each.source) for each in result.configs[0].synonyms] if result.configs else None

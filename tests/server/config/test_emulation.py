@@ -1,4 +1,4 @@
-"""Older brokers to play: what each release says of itself, and what it refuses."""
+"""Emulation of older brokers: the APIs of each release, and its refusals."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_feature_that_the_release_lacks_is_refused() -> None:
     assert static_config(file=file, emulate="4.0").emulate == "4.0"
 
 
-# Release -> the levels that a client of it is told, and those of a new cluster; 0 is none.
+# Release -> the feature levels in the answer to a client of it, and those of a new cluster; 0 is none.
 FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {
     "3.2": {},
     "3.3": {"metadata.version": (1, 7, 7)},
@@ -183,7 +183,7 @@ async def test_an_old_broker_does_not_know_new_questions(tmp_path: Path) -> None
 
 
 def newer_hello(client: RawClient) -> Any:
-    """ApiVersions in version 4, whose answer comes in version 0."""
+    """Send ApiVersions in version 4, whose answer comes in version 0."""
     api = APIS[18]
     client.send_bytes(encode_request(api, 4, 7, "test", HELLO))
     return parse_response(api, 0, client.receive_frame())[1]
@@ -194,7 +194,7 @@ def static(data_dir: Path, emulate: str) -> Any:
 
 
 async def in_thread(broker: Broker, what: Callable[[RawClient], Any]) -> Any:
-    """What a client is told, which waits in a thread."""
+    """Return the answer to a client that waits in a thread."""
 
     def ask() -> Any:
         with RawClient(*address(broker)) as client:

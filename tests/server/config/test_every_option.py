@@ -1,4 +1,4 @@
-"""Each option of Apache Kafka 4.3.1 acts here, or is refused, or is listed as one without effect; none is silently ignored."""
+"""Options of Apache Kafka 4.3.1: each has an effect, is refused, or is listed as one without; none is silently ignored."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[3]
 OF_KAFKA = Path(__file__).with_name("options_of_apache_kafka.txt")
 
 TABLES = ("server/config/options/", "server/config/sasl/options.py", "storage/topics/config.py")
-"""Where options are declared."""
+"""Files that declare options."""
 OF_CLIENTS = ("server/commands/", "server/embedded/sasl.py", "server/security/tls/client.py")
-"""Where names are those of a client's options."""
+"""Files whose names are those of a client's options."""
 
 IN_PIECES = {
     **dict.fromkeys(
@@ -54,10 +54,10 @@ IN_PIECES = {
         if name.startswith("sasl.oauthbearer.jwks.endpoint.")
     },
 }
-"""Options whose name the reader puts together -> a piece of it."""
+"""Options whose name the code puts together -> a piece of it."""
 
 ONE_VALUE = {"group.share.assignors", "principal.builder.class"}
-"""Options that take nothing but their default: any other value is refused, nobody has to read it."""
+"""Options that accept only their default: every other value is refused, so no code reads them."""
 
 INHERITED = {synonym.name: topic for topic in TOPIC_OPTIONS.values() for synonym in topic.synonyms}
 ACTING = sorted(name for name, option in BROKER_OPTIONS.items() if option.acts)
@@ -66,7 +66,7 @@ LISTED = sorted(BROKER_OPTIONS.keys() - set(ACTING))
 
 @cache
 def source() -> str:
-    """What reads options."""
+    """Return the source of the code that reads options."""
     texts = []
     for path in sorted(path for room in ("server", "storage") for path in (ROOT / room).rglob("*.py")):
         if not path.relative_to(ROOT).as_posix().startswith(TABLES + OF_CLIENTS):

@@ -1,4 +1,4 @@
-"""Finalized features: where their levels come from, and what ApiVersions says of them."""
+"""Finalized features: the source of their levels, and their values in ApiVersions."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_levels(given: Mapping[str, int], stored: Mapping[str, int], expected: M
     assert {name: feature.level for name, feature in finalized(given, stored).items()} == expected
 
 
-# (lines of the file, version) -> ranges and finalized levels, as recorded of Apache Kafka 4.3.1: a level of 0 is not told, and
-# before version 4 no range that begins with 0.
+# (lines of the file, version) -> ranges and finalized levels, as recorded of Apache Kafka 4.3.1: a level of 0 is omitted, and
+# before version 4 so is each range that begins with 0.
 METADATA = {"metadata.version": (7, 30)}
 RANGES = METADATA | {
     "eligible.leader.replicas.version": (0, 1),
@@ -82,7 +82,7 @@ async def test_levels_of_a_later_start_have_a_higher_epoch(tmp_path: Path) -> No
 
 
 async def ask(data_dir: Path, lines: str, version: int, later_ms: int = 0) -> Any:
-    """ApiVersions of a broker whose file has these lines, started `later_ms` after a fixed moment."""
+    """Return ApiVersions of a broker whose file has these lines, started `later_ms` after a fixed moment."""
     clock = Clock(lambda: 1_000_000 + later_ms)
     static = static_config(
         file=parse_server_properties(lines),
@@ -104,7 +104,7 @@ METADATA_VERSIONS = {
     "4.3-IV0": NEWEST,
     "4.4-IV0": NEWEST,
 }
-"""As `kafka-features version-mapping` of Apache Kafka 4.3.1 has them."""
+"""Metadata versions as `kafka-features version-mapping` of Apache Kafka 4.3.1 prints them."""
 
 
 @pytest.mark.parametrize(("name", "levels"), METADATA_VERSIONS.items(), ids=METADATA_VERSIONS)

@@ -1,4 +1,4 @@
-"""What the listener options mean, and which combinations nobody could use."""
+"""The meaning of the listener options, and combinations that no client could use."""
 
 import pytest
 

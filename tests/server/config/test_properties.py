@@ -1,4 +1,4 @@
-"""server.properties files: the comment lines that have a meaning for us."""
+"""server.properties files: the comment lines that Ottla interprets."""
 
 import contextlib
 

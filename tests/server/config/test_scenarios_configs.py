@@ -32,7 +32,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
 
 
 NUMBERS = (OptionType.INT, OptionType.LONG, OptionType.DOUBLE)
-# Their −1 means something.
+# In these options −1 has a meaning.
 MINUS_ONE_IS_FINE = {
     *("retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"),
     *("compression.gzip.level", "compression.zstd.level"),

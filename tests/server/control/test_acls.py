@@ -1,4 +1,4 @@
-"""Access control entries from Python, over HTTP, from a shell and in seeds: what is said, what holds, what is refused."""
+"""Access control entries from Python, over HTTP, from a shell and in seeds: output, effect, and refusals."""
 
 from __future__ import annotations
 

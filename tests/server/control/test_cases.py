@@ -1,4 +1,4 @@
-"""Hard cases: each topic is what its description says, for clients, after a stop, a crash, and for who reads its files."""
+"""Hard cases: each topic matches its description, for clients, after a stop, after a crash, and for readers of its files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def load(broker: ottla.Broker, name: str, topic: str | None = None) -> LoadedCas
 
 
 def check(client: RawClient, case: LoadedCase) -> None:
-    """Everything that clients can see of a loaded case."""
+    """Check everything that clients can see of a loaded case."""
     assert list_offset(client, case.topic, EARLIEST) == (0, case.start_offset)
     for committed in (False, True):
         assert list_offset(client, case.topic, LATEST, committed=committed) == (0, case.end_offset)
@@ -61,7 +61,7 @@ def check(client: RawClient, case: LoadedCase) -> None:
 
 
 def offsets_of(case: LoadedCase) -> list[int]:
-    """Where a client may seek to: everywhere, or beside each record where there are billions of places."""
+    """Return the offsets to which a client may seek: all, or those near each record if the case has billions of offsets."""
     if case.end_offset < 100:
         return list(range(case.start_offset, case.end_offset + 1))
     near = {one.offset + by for one in case.read_uncommitted for by in (-1, 0, 1)}
@@ -83,7 +83,7 @@ def test_all_cases_outlive_stops_and_crashes_and_their_files_are_sound(tmp_path:
     for path in sorted(data.glob("*-*/*")):
         assert [line for line in Dump(OsFiles(), deep=True).lines(str(path)) if line.startswith(PROBLEM)] == []
     (copy / ".lock").unlink(missing_ok=True)
-    for directory in (data, copy):  # closed properly; as a process leaves it that was killed
+    for directory in (data, copy):  # closed properly; as a killed process leaves it
         for _ in range(2):
             with ottla.Broker(str(directory)) as broker, RawClient(*address(broker)) as client:
                 for case in cases:
@@ -115,7 +115,7 @@ def test_the_page_says_what_the_table_says() -> None:
     assert case_table.PAGE.read_text() == case_table.made(), f"write it anew: {case_table.COMMAND}"
 
 
-# Each case is really what makes it hard.
+# Each case really has its difficulty.
 
 
 def test_an_emptied_batch_has_a_header_and_no_record(broker: ottla.Broker, client: RawClient) -> None:
@@ -197,7 +197,7 @@ def test_a_pass_on_demand_goes_on_from_a_case_and_none_comes_by_itself(broker: o
     assert ([one.offset for one in read.records], list_offset(client, "t", LATEST)) == ([1, 3], (0, 4))
 
 
-# What is refused, and what a refusal leaves.
+# Refusals, and the state after one.
 
 
 def test_an_unknown_case_is_refused_with_the_nearest_name(broker: ottla.Broker) -> None:

@@ -1,4 +1,4 @@
-"""The clock, moved by hand: what rolls, what is due is done, what stands still, and what is refused."""
+"""The clock, moved by hand: rolls, due work, a frozen clock, and refusals."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def offsets(broker: Broker) -> list[int]:
     return [offset for offset, _, _ in contents(log_of(broker))]
 
 
-# What rolls
+# Rolls
 
 
 async def test_a_segment_that_has_been_open_for_segment_ms_rolls_and_no_earlier(tmp_path: Path) -> None:
     async with resting(tmp_path, topic={"segment_ms": DAY_MS}) as (served, log):
-        write(log, "a", timestamp=1_000)  # what a client says of its time does not count
+        write(log, "a", timestamp=1_000)  # a client's timestamp does not count
         assert (await advance(served.broker, DAY_MS)).rolled == ()
         assert (await advance(served.broker, 1)).rolled == (T_0,)
         assert [segment.base_offset for segment in log.segments] == [0, 1]
@@ -112,7 +112,7 @@ async def test_a_log_that_cannot_roll_keeps_neither_the_clock_nor_others_from_mo
         assert moved.now_ms == START_MS + 8 * DAY_MS
 
 
-# What is due is done
+# Due work
 
 
 async def test_a_round_of_the_cleaner_is_over_when_advance_returns(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Compaction on demand: what each call does to a log in each state, what it says, and who may come in between."""
+"""Compaction on demand: the effect of each call on a log in each state, its message, and operations that interrupt it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def offsets(log: Log) -> list[int]:
 
 
 def closed(log: Log) -> None:
-    """0 to 3 in closed segments, 4 in the active one."""
+    """Write 0 to 3 in closed segments, 4 in the active one."""
     write(log, "abab", roll=True)
     write(log, "a")
 
@@ -56,12 +56,12 @@ def active(log: Log) -> None:
 
 
 def hardly_dirty(log: Log) -> None:
-    """After a pass, which the test makes: seven tenths are clean."""
+    """Write a log that is seven tenths clean after a pass, which the test runs."""
     write(log, "abcdefg", roll=True)
 
 
 def undecided(log: Log) -> None:
-    """2 belongs to an open transaction, in a segment of its own."""
+    """Write a log whose record 2 belongs to an open transaction, in a segment of its own."""
     write(log, "aa", roll=True)
     Producer(log, 7, transactional=True, now_ms=START_MS).write("a")
     log.roll(START_MS)
@@ -69,7 +69,7 @@ def undecided(log: Log) -> None:
 
 
 def nothing(log: Log) -> None:
-    """An empty log."""
+    """Leave the log empty."""
 
 
 class Case(NamedTuple):
@@ -77,7 +77,7 @@ class Case(NamedTuple):
     call: Mapping[str, bool]
     passes: int
     left: list[int]
-    """Offsets."""
+    """Offsets of the records that are left."""
     waits_for: str | None
     has_rolled: bool = False
     configs: Mapping[str, Any] = MappingProxyType({})
@@ -179,7 +179,7 @@ async def test_a_forced_pass_lets_tombstones_go_at_their_horizon_and_copies_noth
         assert one(await compact(served.broker, "t", force=True)).passes == 0
 
 
-# As Kafka would
+# As in Kafka
 
 
 async def test_a_pass_on_demand_leaves_the_bytes_that_a_round_of_the_cleaner_leaves(tmp_path: Path) -> None:
@@ -354,11 +354,11 @@ async def test_a_damaged_log_is_told_of_and_left_alone_from_then_on(tmp_path: Pa
             assert refused.value.kind is Kind.CONFLICT
 
 
-# In company
+# With other operations
 
 
 async def in_a_pass(served: Served, files: GatedFiles, log: Log) -> None:
-    """The cleaner's own, which stands still until the test lets it on."""
+    """Start a pass of the cleaner's own, which waits until the test lets it continue."""
     closed(log)
     served.broker.services.cleaning.look_again()
     await files.reached()

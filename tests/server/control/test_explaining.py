@@ -1,4 +1,4 @@
-"""`explain`, `dry_run` and `explain_key` of a running broker: what is said is what then happens, on the moved clock too."""
+"""`explain`, `dry_run` and `explain_key` of a running broker: their predictions come true, on the moved clock as well."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ T_0 = TopicPartition("t", 0)
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
-    """It cleans nothing by itself."""
+    """Run a broker that cleans nothing by itself."""
     with ottla.Broker(tmp_path, overrides={"log.cleaner.backoff.ms": NEVER_MS}, admin=0) as running:
         yield running
 
@@ -69,7 +69,7 @@ def moves(found: PartitionExplanation) -> list[tuple[str, ...]]:
 
 
 def alter(client: RawClient, command: str) -> None:
-    """Does what `ottla configs alter topic:T NAME=VALUE…` does."""
+    """Do what `ottla configs alter topic:T NAME=VALUE…` does."""
     words = command.split()
     assert words[:3] == ["ottla", "configs", "alter"]
     configs = tuple(
@@ -81,7 +81,7 @@ def alter(client: RawClient, command: str) -> None:
     assert answer.error_code == 0, answer.error_message
 
 
-# When, and by what
+# The time, and the trigger
 
 
 def test_what_lies_in_the_active_segment_waits_for_a_record_late_enough(
@@ -162,7 +162,7 @@ def test_an_open_transaction_is_named_with_its_deadline_and_is_aborted_then(
     assert now_ms < found.eligible_at_ms <= now_ms + 60_001
     broker.advance_clock(found.eligible_at_ms - now_ms - 1_000)
     assert not explained(broker).eligible
-    # The coordinator has just looked for such, and does so again after ten seconds.
+    # The coordinator has just looked for expired transactions, and does so again after ten seconds.
     broker.advance_clock(11_000)
     assert eventually(broker, lambda: explained(broker).eligible)
 
@@ -238,7 +238,7 @@ def test_the_advised_command_aborts_a_transaction_that_nobody_knows(broker: ottl
 
 
 def abort(client: RawClient, start_offset: int) -> None:
-    """Does what `kafka-transactions.sh abort` does with its arguments."""
+    """Do what `kafka-transactions.sh abort` does with its arguments."""
     request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
     (producer,) = [
         each
@@ -365,7 +365,7 @@ def test_a_forced_dry_run_takes_the_active_segment_too(broker: ottla.Broker, cli
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[ottla.Broker]:
-    """Its passes stand still after some bytes, and so does a dry run."""
+    """Run a broker whose passes and dry runs wait after some bytes."""
     overrides = {"log.cleaner.backoff.ms": NEVER_MS, "log.cleaner.io.max.bytes.per.second": 1e-6}
     with ottla.Broker(tmp_path / "slow", overrides=overrides) as running, RawClient(*address(running)) as client:
         create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
@@ -373,7 +373,7 @@ def slow(tmp_path: Path) -> Iterator[ottla.Broker]:
             produce(client, "t", ("k", "v" * 600))
 
         async def begin_to_throttle() -> None:
-            # What is read first after a while is let through, and so is all of a short period.
+            # The first bytes after a while are not delayed, nor are all bytes of a short period.
             running.inner.services.cleaning.throttler.observe(1, trio.current_time() - 2 * PERIOD_S)
 
         running.run(begin_to_throttle)

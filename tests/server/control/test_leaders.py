@@ -1,4 +1,4 @@
-"""Leaders that move because somebody wants it."""
+"""Leaders that move at a user's request."""
 
 from __future__ import annotations
 

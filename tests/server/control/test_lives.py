@@ -1,4 +1,4 @@
-"""Snapshots over HTTP: copied and put back on the broker's machine, and refused in one line."""
+"""Snapshots over HTTP: copied and restored on the broker's machine, and refused in one line."""
 
 from __future__ import annotations
 

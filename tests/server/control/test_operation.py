@@ -1,4 +1,4 @@
-"""What HTTP has of an operation follows from its function."""
+"""HTTP calls: each follows from the function of an operation."""
 
 from __future__ import annotations
 

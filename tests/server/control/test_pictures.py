@@ -121,7 +121,7 @@ async def test_a_range_that_is_none_is_refused_and_one_beyond_the_log_is_empty(t
 
 
 async def test_a_picture_that_is_kept_is_the_one_that_would_be_taken(tmp_path: Path) -> None:
-    """After each of the things that change one."""
+    """The pictures are compared after each event that changes one."""
     async with resting(tmp_path) as (served, log):
         broker = served.broker
 
@@ -150,7 +150,7 @@ async def test_a_picture_that_is_kept_is_the_one_that_would_be_taken(tmp_path: P
 
 
 async def test_what_time_alone_changes_is_looked_at_anew(tmp_path: Path) -> None:
-    """A lag that ends: nothing else happens to the log."""
+    """A lag ends, and nothing else happens to the log."""
     async with resting(tmp_path, topic={"max_compaction_lag_ms": HOUR_MS}) as (served, log):
         write(log, "abcdefghij", roll=True)
         await compact(served.broker, "t")

@@ -1,4 +1,4 @@
-"""Quotas over Python, HTTP, the shell and seeds: set, listed, removed; who waits, and why."""
+"""Quotas in Python, HTTP, the shell and seeds: set, listed, removed; which clients wait, and why."""
 
 from __future__ import annotations
 

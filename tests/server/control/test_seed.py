@@ -1,4 +1,4 @@
-"""Seeds: what they say, what is refused with its place, and that a broker has all of one or nothing."""
+"""Seeds: their syntax, errors with their place, and that a broker gets all of one or nothing."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_what_a_broker_has_comes_out_as_a_seed(broker: ottla.Broker, client: Raw
     assert planted(broker, said).topics == (PlantedTopic("t", 2, 0), PlantedTopic("u", 1, 0))
 
 
-# Refusals that need no broker: text -> what is said.
+# Refusals that need no broker: text -> error.
 REFUSED: dict[str, tuple[str, str]] = {
     "nothing": ("", "s line 1: the seed: the seed is empty; fields: topics, groups, cases, acls, quotas"),
     "a list": ("- a", "s line 1: the seed: expected a mapping, found a list"),
@@ -275,7 +275,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         seed_from(tmp_path / "latin.yaml")
 
 
-# Refusals by a broker: text -> what is said. Nothing is there then.
+# Refusals by a broker: text -> error. Nothing of the seed remains.
 REFUSED_BY_A_BROKER: dict[str, tuple[str, str]] = {
     "a name": ("topics: {good: , a b: }", r"s line 1: topics\.a b: Topic name is invalid: 'a b' contains .*"),
     "names that collide": ("topics: {a.b: , a_b: }", "Topic 'a_b' collides with topic a.b of the seed"),
@@ -323,7 +323,7 @@ def test_what_a_broker_does_not_take_leaves_nothing(
 
 
 def test_a_seed_that_fails_in_its_midst_is_taken_back(broker: ottla.Broker, client: RawClient) -> None:
-    """The group of the last case was made by somebody while the seed was planted."""
+    """Another client created the last case's group while the seed was applied."""
     text = "topics: {a: {records: [{value: x}]}}\ncases: [{name: group-epoch-near-its-end, topic: g}]\n"
     planted(broker, text)
 
@@ -364,7 +364,7 @@ def test_whatever_a_mapping_holds_it_is_a_seed_or_refused(value: Any) -> None:
         assert "\n" not in str(error)
 
 
-# A seed that a broker begins with.
+# The seed of a starting broker.
 
 
 def test_a_broker_begins_with_its_seed_and_after_each_reset(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for passes that cover what lay in closed segments: never too short, and with a reason when it is too long."""
+"""Waiting for passes that cover the records of closed segments: never too short, and with a reason when it takes too long."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ async def test_wrong_timeouts(timeout_s: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(size(1, 20)))
 async def test_on_a_random_history_it_never_returns_early(seed: int, tmp_path: Path) -> None:
-    """The keys below the offset that it waited for are each there once: that is what compacted means."""
+    """Each key below the offset that it waited for occurs once: this is the meaning of compacted."""
     rng = random.Random(seed)
     async with resting(
         tmp_path, options={"log_cleaner_backoff_ms": "1"}, topic={"min_cleanable_dirty_ratio": 0.01}
@@ -234,7 +234,7 @@ async def come_between(rng: random.Random, broker: Broker, log: Log) -> None:
         act(rng, log)
         await trio.sleep(rng.choice((0, 0.001)))
         broker.clock.advance(1)
-    for _ in range(50):  # the cleaner's back-off goes by a clock that stands still
+    for _ in range(50):  # the cleaner's back-off uses a clock that stands still
         broker.clock.advance(1)
         await trio.sleep(0.002)
 

@@ -1,6 +1,6 @@
-"""What happens to thousands at once happens in pieces: between any two of them others may have their turn.
+"""Events that concern thousands of objects are handled in pieces: between any two pieces other tasks may run.
 
-Pieces are counted, no time is taken: whatever there is many of, a piece appends little and looks at few topics.
+Tests count pieces and measure no time: whatever the number of objects, a piece appends little and looks at few topics.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ E = ErrorCode
 
 MANY = size(600, 1_100)
 MEMBERS = size(300, 1_100)
-"""Of a large group. Each look at all of them costs so many steps."""
+"""Number of members of a large group. Each walk over all of them costs a proportional number of steps."""
 RECORDS_A_PIECE = max(PLACES_A_PIECE, IDS_A_PIECE, MARKERS_A_PIECE) + 1
 WEEK_MS = 7 * 86_400_000
 
 
 class Done:
-    """How much the pieces of something were."""
+    """The work of the pieces."""
 
     def __init__(self) -> None:
         self.pieces = 0
@@ -57,7 +57,7 @@ class Done:
 
 
 def pursue(it: Groups | Transactions, each: Callable[[], object] = lambda: None) -> Done:
-    """Do all that is due now, a piece a turn; `each` comes after every one."""
+    """Do all work that is due, one piece per time slice; `each` is called after every piece."""
     done = Done()
     while (due_ms := it.coordinator.next_deadline_ms()) is not None and due_ms <= it.elapsed_ms:
         before = counts(it)
@@ -77,7 +77,7 @@ def counts(it: Groups | Transactions) -> tuple[int, int, int]:
 
 
 Prepared = tuple[Groups | Transactions, Callable[[], object], Callable[[], bool]]
-"""What the coordinator has many of, what happens to them, and whether it has happened to all."""
+"""A coordinator with many objects, an event for them, and whether the event has reached all of them."""
 
 
 def groups_that_committed() -> Groups:
@@ -146,7 +146,7 @@ def member_count(groups: Groups) -> int:
 
 
 def pass_time(it: Groups | Transactions, by_ms: int) -> None:
-    """All at once: what is due by then is due together."""
+    """Let the time pass at once: everything that is due by then is due together."""
     it.elapsed_ms += by_ms
 
 
@@ -168,7 +168,7 @@ def many_members_of_classic_groups_fail() -> Prepared:
         groups.join(f"g{number}", session_ms=10_000)
     groups.advance(0)
     assert member_count(groups) == MANY
-    # Nobody sends SyncGroup.
+    # No member sends SyncGroup.
     return groups, lambda: pass_time(groups, 3_600_000), lambda: not member_count(groups)
 
 
@@ -322,7 +322,7 @@ def test_what_happens_to_many_happens_in_pieces(prepare: Callable[[], Prepared])
     done = pursue(it)
 
     assert is_done()
-    # A group or transaction a piece, or some hundred offsets or ids of one: what is decided and then closed is two appends.
+    # One group or transaction per piece, or some hundred offsets or ids of one; deciding and then closing one is two appends.
     assert done.most_appends <= 4
     assert done.most_records <= RECORDS_A_PIECE
     assert done.most_markers <= MARKERS_A_PIECE
@@ -354,7 +354,7 @@ def test_what_comes_due_in_a_group_that_is_given_up_has_no_effect_though_it_was_
     groups.advance(0)
     groups.enter("m", group="consumer")
     waiting = groups.join("classic", session_ms=10_000)
-    # Those that came last are come to first.
+    # The newest are reached first.
     for number in range(MANY):
         groups.commit({("orders", 0): number}, group=f"new{number}")
     if becomes == "nobody's":
@@ -374,7 +374,7 @@ def test_what_comes_due_in_a_group_that_is_given_up_has_no_effect_though_it_was_
 
 
 def test_a_member_that_goes_costs_no_look_at_the_topics_of_the_others() -> None:
-    """Else members that go one after the other cost the square of their number."""
+    """Otherwise members that leave one after the other would cost the square of their number."""
     groups = members_of_a_consumer_group()
     looks = []
     racks = groups.topics.racks
@@ -608,7 +608,7 @@ def test_a_transaction_that_cannot_be_taken_up_keeps_no_other_of_its_partition_f
 
 
 def members_of_both_protocols(count: int) -> tuple[ConsumerGroups, list[MemberIdentity]]:
-    """A consumer group with so many classic members, and one of the consumer protocol."""
+    """Return a consumer group with `count` classic members, and one of the consumer protocol."""
     groups = ConsumerGroups(orders=1, settings={"group_consumer_assignment_interval_ms": 3_600_000})
     groups.enter("consumer")
     ids = [groups.join(protocols=[("range", subscription("orders"))]).answer.member_id for _ in range(count)]
@@ -656,7 +656,7 @@ def joins_of_a_large_group() -> tuple[Groups, list[Reply[JoinGroupResponse]]]:
 
 
 def syncs_of_a_large_group() -> tuple[Groups, list[Reply[SyncGroupResponse]]]:
-    """Of all but the leader, which comes first."""
+    """Return the syncs of all members except the leader, which comes first."""
     groups, joins = joins_of_a_large_group()
     groups.advance(0)
     members = [join.answer for join in joins]
@@ -740,7 +740,7 @@ def test_others_have_their_turns_between_any_two_members_of_a_large_group(prepar
 
 
 def a_large_stable_group(**settings: int) -> ConsumerGroups:
-    """A classic group in which each member has a partition."""
+    """Return a classic group in which each member has a partition."""
     interval = {"group_consumer_assignment_interval_ms": 3_600_000}
     groups = ConsumerGroups(MemoryStore(1), orders=MEMBERS, settings={**interval, **settings})
     groups.works_at_once = False
@@ -827,7 +827,7 @@ def test_who_joins_a_large_classic_group_that_changes_all_the_time_is_told_to_as
                 groups.leave(next(leaving))
 
     assert error_of(pursue_steps) is E.COORDINATOR_LOAD_IN_PROGRESS
-    # Nor is it made another in one go, where nothing has been made ready.
+    # Nor is it converted at once if nothing has been prepared.
     shard = groups.coordinator.shard_of("g")
     with pytest.raises(KafkaError) as refused:
         groups.coordinator._consumer.heartbeat(shard, a_member_that_comes(), CALLER, groups.now_ms)
@@ -973,7 +973,7 @@ def test_a_large_classic_group_is_described_in_pieces_as_it_was_at_the_first() -
 
 
 def test_a_large_group_is_not_encoded_anew_to_be_written() -> None:
-    """It is one record, written in one step for everybody."""
+    """The group is one record, which is written in a single step."""
     groups, _ = syncs_of_a_large_group()
     group = groups.coordinator.shard_of("g").groups["g"]
     assert isinstance(group, ClassicGroup)

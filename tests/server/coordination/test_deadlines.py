@@ -1,4 +1,4 @@
-"""Deadlines: due in order, moved in place, and no memory for those that are gone."""
+"""Deadlines: due in order, moved in place, and no memory for deleted ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.sizes import size
 
 
 class Ringing:
-    """Deadlines that note when they went off."""
+    """Deadlines that note when they fired."""
 
     def __init__(self, count: int) -> None:
         self.rung: list[tuple[int, int]] = []
@@ -105,7 +105,7 @@ def test_an_action_may_clear_and_move_others_that_are_due_too() -> None:
 
 
 def test_what_an_action_sets_for_now_waits_for_the_next_call() -> None:
-    """Else a deadline that sets itself again at once would never let go of the event loop."""
+    """Otherwise a deadline that sets itself again at once would never release the event loop."""
     it = Ringing(0)
     again = Deadline(lambda now_ms: it.set(again, now_ms))
     it.set(again, 10)
@@ -160,7 +160,7 @@ def test_moving_and_clearing_does_not_let_the_heap_grow() -> None:
     it = Ringing(10)
     for round_number in range(1_000):
         for deadline in it.all:
-            # Ever earlier: the case that must queue anew each time.
+            # Earlier each time: the case that must queue again each time.
             it.set(deadline, 10_000 - round_number)
 
     most = 2 * (2 * len(it.all) + SPARE_ENTRIES)
@@ -230,7 +230,7 @@ def test_deadlines_agree_with_a_table_that_is_scanned(steps: list[tuple[int, int
 
 
 class Life:
-    """Some deadlines that are set, moved and cleared at random, by their own actions too, beside a table of when each is due."""
+    """Deadlines that are set, moved and cleared at random, also by their own actions, and a table of when each is due."""
 
     def __init__(self, seed: int, count: int = 8) -> None:
         self.rng = Random(seed)
@@ -238,7 +238,7 @@ class Life:
         self.due_ms: dict[int, int] = {}
         self.set_in_call: set[int] = set()
         self.sleeps_until_ms: int | None = 0
-        """None: until it is woken."""
+        """The time of the next wake-up; None: until an event wakes it."""
         self.deadlines = Deadlines(lambda: self.elapsed_ms, self._wake)
         self.all = [Deadline(partial(self._ring, name)) for name in range(count)]
 
@@ -250,7 +250,7 @@ class Life:
         self.sleeps_until_ms = self.elapsed_ms
 
     def look(self) -> None:
-        """Whoever sleeps until the earliest looks when that is."""
+        """Check that a sleeper until the earliest deadline knows its time."""
         self.sleeps_until_ms = self.deadlines.next_due_ms()
         assert self.sleeps_until_ms == self.earliest_ms
 
@@ -278,7 +278,7 @@ class Life:
         assert self.sleeps_until_ms <= self.due_ms[name]
 
     def run_due(self) -> None:
-        """Time passes, and what is due rings, or the first ones of it."""
+        """Let time pass, and run what is due, or the first of it."""
         self.elapsed_ms += self.rng.choice((0, 1, 5, 50))
         left = self.rng.choice((1, 3, 100))
 
@@ -297,7 +297,7 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(size(1, 3)))
 def test_a_long_life_of_deadlines_agrees_with_a_table(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With next to no spare pairs the heap begins anew all the time, from everywhere that queues."""
+    """With almost no spare pairs the heap is rebuilt all the time, from everywhere that queues."""
     monkeypatch.setattr(deadlines_module, "SPARE_ENTRIES", 1)
     life = Life(seed)
     for _ in range(size(2_000, 10_000)):

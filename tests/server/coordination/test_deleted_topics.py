@@ -1,4 +1,4 @@
-"""The broker's own topics are deleted as any other, with all that is kept in them, and made anew when they are needed."""
+"""The broker's own topics are deleted like any other, with all their content, and created again when they are needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker's own topics are deleted in the middle of what is kept in them: nobody waits for ever, and all comes again."""
+"""The broker's own topics are deleted while requests use them: no request waits for ever, and everything works again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_transaction_ends_without_the_offsets_that_went_with_their_topic(clien
     remove(client, OFFSETS)
     producer.end(commit=commit)
     row = fetch(client, "t", 0)
-    assert row.last_stable_offset == row.high_watermark  # none is open
+    assert row.last_stable_offset == row.high_watermark  # no transaction is open
     find(client, "g", 0)
     producer.begin()
 

@@ -1,4 +1,4 @@
-"""When a heartbeat is answered at once, and what is waited for where it is not."""
+"""Heartbeats that are answered at once, and those that wait."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def joins_streams() -> StreamsGroupHeartbeatRequest:
 
 
 async def ask(broker: Broker, message: Any) -> tuple[bool, Any]:
-    """Whether there was an answer at once, and the answer."""
+    """Return whether an answer came at once, and the answer."""
     api = api_of(message)
     handle = broker.handlers.get(api.key) or await broker.handlers.loaded(api.key)
     body = handle(context_of(broker), Request(api, VERSIONS[api.name], 0, "c", message))
@@ -85,7 +85,7 @@ def test_what_is_told_is_on_disk(kind: str) -> None:
         await broker.services.coordinators.groups.ensure_topic()
         await set_topic_configs(broker, OFFSETS_TOPIC, {"flush.messages": "1"})
         log = broker.services.topics.partition(OFFSETS_TOPIC, 0).log
-        for member in ("a", "b"):  # of the second one the topics are known, so it joins in one piece
+        for member in ("a", "b"):  # the second one's topics are known, so it joins in one piece
             way, answer = await ask(broker, replace(JOINS[kind](), member_id=member))
             assert (way, answer.error_code) == (LATER, ErrorCode.NONE)
             assert log.recovery_point == log.log_end_offset > 0
@@ -101,7 +101,7 @@ def test_a_classic_member_is_kept_waiting_for_no_disk() -> None:
         groups = broker.services.coordinators.groups
         await groups.ensure_topic()
         await set_topic_configs(broker, OFFSETS_TOPIC, {"flush.messages": "1"})
-        await broker.handlers.loaded(HEARTBEAT_KEY)  # nothing is to be waited for after the append
+        await broker.handlers.loaded(HEARTBEAT_KEY)  # nothing is left to wait for after the append
         groups.coordinator.begin_at("other", 1, 0)
         assert broker.services.topics.partition(OFFSETS_TOPIC, 0).log.needs_flush
         way, answer = await ask(broker, HeartbeatRequest(group_id="g", member_id="a", generation_id=1))
@@ -123,7 +123,7 @@ def test_a_topology_is_looked_at_before_and_each_refusal_is_an_answer() -> None:
 
 @pytest.mark.parametrize("kind", JOINS)
 def test_a_refusal_after_the_step_is_an_answer(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The topic of groups may go while the answer is made."""
+    """The topic of groups may be deleted while the answer is made."""
 
     def gone(_: object) -> bool:
         raise KafkaError(ErrorCode.NOT_COORDINATOR, "no partition")

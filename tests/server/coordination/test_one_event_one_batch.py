@@ -1,4 +1,4 @@
-"""What one event does to a group is one batch in the log: a process that dies leaves the group before it or after it."""
+"""Events of a group: each is one batch in the log, so a process that dies leaves the group before it or after it."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ EVENTS: dict[str, tuple[Callable[[ConsumerGroups], None], Callable[[ConsumerGrou
     ),
     "topic is deleted": (simple_group, lambda groups: groups.delete_topic("orders")),
 }
-APPENDS = {"static consumer comes back": 2}  # leaving for a while, and coming back
+APPENDS = {"static consumer comes back": 2}  # leaving temporarily, and coming back
 
 
 @each_case("name", EVENTS)
@@ -117,9 +117,9 @@ def test_one_event_is_one_batch(name: str) -> None:
     assert batch_count(groups.store) == before + APPENDS.get(name, 1)
 
 
-@each_case("name", sorted(EVENTS.keys() - {"topic is deleted"}))  # the topic is gone either way
+@each_case("name", sorted(EVENTS.keys() - {"topic is deleted"}))  # the topic is deleted either way
 def test_an_event_that_cannot_be_written_changes_nothing(name: str) -> None:
-    """Neither in the tables, which are compared with those of a restart, nor in the log."""
+    """Neither the tables, which are compared with those of a restart, nor the log change."""
     prepare, happen = EVENTS[name]
     groups = ConsumerGroups(orders=4, bills=1)
     prepare(groups)

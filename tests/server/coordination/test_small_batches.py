@@ -1,6 +1,6 @@
-"""Internal topics that take small batches alone: whatever writes tombstones ends its round, and a refusal costs its own batch.
+"""Internal topics that accept only small batches: every writer of tombstones ends its round, and a refusal costs one batch.
 
-KAFKA-13099: with batches as large as a constant says, a small `max.message.bytes` lets nothing expire for ever.
+KAFKA-13099: if a constant sets the size of batches, a small `max.message.bytes` keeps everything from expiring for ever.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from support.transactions.transactions import Transactions
 
 DAY_MS = 86_400_000
 ROUND_MS = 8 * DAY_MS
-"""Longer than ids and offsets are kept, and than all intervals."""
+"""A time longer than ids and offsets are kept, and than all intervals."""
 
 
 class Writer(ABC):
-    """Somebody who writes tombstones of things that have names."""
+    """A writer of tombstones for objects that have names."""
 
     store: MemoryStore
 
     @abstractmethod
     def plant(self, name: str) -> None:
-        """Let there be such a thing."""
+        """Create an object with this name."""
 
     @abstractmethod
     def next_round(self) -> None:
-        """Let it be written that all things are gone."""
+        """Let the coordinator write that all objects were deleted."""
 
     @abstractmethod
     def left(self) -> set[str]:
-        """The things that are there still."""
+        """Return the objects that still exist."""
 
     def left_after_a_restart(self) -> set[str]:
-        """As somebody finds them who has the log alone."""
+        """Return the objects that a restart finds, which only has the log."""
         return self.left()
 
 
@@ -70,7 +70,7 @@ class TransactionalIds(Writer):
 
 
 class InGroups(Writer):
-    """The things are groups, each with an offset."""
+    """The objects are groups, each with an offset."""
 
     def __init__(self) -> None:
         self.groups = ConsumerGroups(MemoryStore(1), t=1)
@@ -100,11 +100,11 @@ class IdleConsumerGroups(InGroups):
 
 
 class InATopicThatGoes(InGroups):
-    """The groups stay, their offsets go with the topic."""
+    """The groups stay; their offsets are deleted with the topic."""
 
     def next_round(self) -> None:
         if self.groups.topics.id_of("t") is None:
-            self.groups = self.groups.restarted()  # what stays after a deletion is gone through at the next load
+            self.groups = self.groups.restarted()  # the rest of a deletion is handled at the next load
         else:
             self.groups.delete_topic("t")
 
@@ -118,7 +118,7 @@ class InATopicThatGoes(InGroups):
 
 
 class InATopicThatWentUnseen(InATopicThatGoes):
-    """The coordinator was not there when the topic was deleted."""
+    """The coordinator was not loaded when the topic was deleted."""
 
     def next_round(self) -> None:
         if self.groups.topics.id_of("t") is not None:
@@ -127,7 +127,7 @@ class InATopicThatWentUnseen(InATopicThatGoes):
 
 
 class OffsetsOfOneGroup(Writer):
-    """The things are topics in which a group has committed."""
+    """The objects are topics in which a group has committed."""
 
     def __init__(self) -> None:
         self.groups = ConsumerGroups(MemoryStore(1))
@@ -167,7 +167,7 @@ class DeletedGroup(OffsetsOfOneGroup):
 
 
 class StatesOfShareGroups(Writer):
-    """The things are share groups with the state of a partition, whose topic goes."""
+    """The objects are share groups with the state of a partition, whose topic is deleted."""
 
     def __init__(self) -> None:
         self.states = States()
@@ -197,7 +197,7 @@ WRITERS = (
 )
 
 ROUNDS = [(1, 400), (1, 2_000), (50, 2_000), (50, 400), (240, 400), (240, 2_000)]
-"""Characters of a name, and bytes of a batch; every second one has each of both."""
+"""Characters of a name, and bytes of a batch."""
 
 
 @each_case("writer_type", WRITERS)
@@ -218,7 +218,7 @@ def test_a_round_is_ended_whatever_a_batch_may_have(
 
 @pytest.mark.parametrize("writer_type", WRITERS)
 def test_a_refusal_costs_its_own_batch(writer_type: type[Writer]) -> None:
-    """One name in the midst is longer than a batch; when batches may have more it goes with the next round."""
+    """One name in the middle is longer than a batch; once batches may be larger it is written in the next round."""
     writer = writer_type()
     long_name = "m" * 240
     for name in ("a", "b", "k", long_name, "p", "q", "z"):
@@ -249,7 +249,7 @@ APPENDS = {
 
 
 def test_every_module_that_appends_is_known() -> None:
-    """A new one says here why its batches fit, and what a refusal costs."""
+    """The entry of a new module says why its batches fit, and what a refusal costs."""
     server = Path(ottla.__file__).parent / "server"
     found = set()
     for path in server.rglob("*.py"):

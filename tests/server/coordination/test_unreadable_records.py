@@ -1,4 +1,4 @@
-"""Records that make no sense in the topics of the coordinators: each costs itself, whatever its type and version."""
+"""Invalid records in the topics of the coordinators: each costs only itself, whatever its type and version."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def blob(number: int, message: Any, *, flexible: bool = False, version: int = 0)
 
 
 def values(message: Any) -> Iterator[bytes]:
-    """The message in all its versions."""
+    """Yield the message in all its versions."""
     for version in range(NEWEST[type(message)] + 1):
         yield blob(version, message, version=version, flexible=version >= FIRST_FLEXIBLE[type(message)])
 
@@ -64,7 +64,7 @@ def offsets_and_groups() -> Iterator[tuple[bytes, bytes]]:
 
 
 def consumer_groups() -> Iterator[tuple[bytes, bytes]]:
-    """What a group with a static member and a regular expression writes."""
+    """Yield the records of a group with a static member and a regular expression."""
     groups = ConsumerGroups(orders=2)
     groups.enter("a", instance_id="i", rack_id="north", client="app")
     groups.enter("b", subscribed_topic_regex="ord.*")
@@ -75,7 +75,7 @@ def consumer_groups() -> Iterator[tuple[bytes, bytes]]:
 
 
 def share_groups() -> Iterator[tuple[bytes, bytes]]:
-    """What a group with a member, states and a topic that is being deleted writes."""
+    """Yield the records of a group with a member, states and a topic that is being deleted."""
     groups = ShareGroups(orders=2, bills=1)
     groups.enter("a", "orders", "bills", rack_id="north")
     groups.settled("a")
@@ -103,8 +103,9 @@ def transactions() -> Iterator[tuple[bytes, bytes]]:
 
 
 def spoilt(key: bytes, value: bytes) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """The record cut short at every byte, with every byte another, of versions that are not, with too much, or without
-    key or value."""
+    """Yield damaged copies of a record: cut at every byte, with every byte changed, of unknown versions, with extra bytes, or
+    without key or value.
+    """
     for at in range(len(key)):
         yield key[:at], value
         yield key[:at] + b"\xff" + key[at + 1 :], value
@@ -130,7 +131,7 @@ def commit(offset: int, partition: int = 0) -> Pair:
 
 
 def store_of(*records: tuple[bytes | None, bytes | None], partition_count: int = 1) -> MemoryStore:
-    """One batch for each record."""
+    """Return a store with one batch for each record."""
     store = MemoryStore(partition_count)
     for key, value in records:
         store.append_batch(0, build_batch([(0, 0, key, value, ())]))

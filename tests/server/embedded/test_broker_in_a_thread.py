@@ -1,4 +1,4 @@
-"""`ottla.Broker`: what it takes and refuses, what it says of itself, and that it is the same in every event loop."""
+"""`ottla.Broker`: the arguments that it accepts and refuses, its attributes, and that it is the same in every event loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from support.broker.raw_client import RawClient
 from support.noted import each_case
 from support.sizes import some
 
-# What it takes
+# Arguments
 
 
 def test_a_path_is_a_data_directory(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ async def test_open_broker_refuses_the_same() -> None:
             pass
 
 
-# What it says of itself
+# Attributes
 
 
 def test_before_the_start_and_after_the_stop_it_says_what_to_do() -> None:
@@ -235,7 +235,7 @@ def test_time_does_not_go_back() -> None:
             assert produce(client, "t", ("k", "v")).error_code == 0
 
 
-# Its lives
+# Its runs
 
 
 def test_a_restart_keeps_address_and_data_and_a_reset_the_address() -> None:

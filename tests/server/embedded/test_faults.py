@@ -1,4 +1,4 @@
-"""Faults from Python: `with broker.fault(...) as fault`."""
+"""Faults in Python: `with broker.fault(...) as fault`."""
 
 from __future__ import annotations
 

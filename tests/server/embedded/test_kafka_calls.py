@@ -69,12 +69,12 @@ def test_a_broker_that_does_not_run_says_so() -> None:
 
 
 def test_a_stop_waits_for_no_call_of_another_thread(broker: ottla.Broker) -> None:
-    """A call that is refused for a moment is tried again for a while, but not of a broker that stops."""
+    """A call that is refused temporarily is retried for a while, but not on a broker that stops."""
     broker.create_topic("events")
     broker.produce("events", "value")
     kafka = broker._kafka
     assert kafka is not None
-    kafka._nodes.timeout_s = 600  # far beyond what the thread is waited for
+    kafka._nodes.timeout_s = 600  # far beyond the wait for the thread
     errors: list[BaseException] = []
     begun = threading.Event()
 

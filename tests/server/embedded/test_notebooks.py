@@ -1,4 +1,4 @@
-"""What a notebook shows of a broker, a topic and a dry run: HTML that needs nothing else."""
+"""Notebook output for a broker, a topic and a dry run: HTML that needs nothing else."""
 
 from __future__ import annotations
 

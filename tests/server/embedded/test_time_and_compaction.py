@@ -1,4 +1,4 @@
-"""Time and compaction of `ottla.Broker`, as the author of a test meets them."""
+"""Time and compaction of `ottla.Broker`, as the author of a test uses them."""
 
 from __future__ import annotations
 

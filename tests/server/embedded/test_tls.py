@@ -1,4 +1,4 @@
-"""`ottla.Broker(tls=True)`: each client connects with what the broker hands out."""
+"""`ottla.Broker(tls=True)`: each client connects with the settings that the broker returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Broker(mechanism="OAUTHBEARER")`: an issuer for tests, what clients are handed out, and when their tokens are over."""
+"""`Broker(mechanism="OAUTHBEARER")`: an issuer for tests, the clients' settings, and the expiry of their tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Broker(users=…)`: who logs in, what clients are handed out for it, and what is refused."""
+"""`Broker(users=…)`: logins, the clients' settings, and refusals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def salt_of(broker: ottla.Broker, user: str) -> bytes:
 
 def test_salts_of_users_that_are_not_there_follow_from_nothing_that_clients_are_told(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path, users={"alice": "secret"}) as broker:
-        directories = json.loads((tmp_path / "ottla.json").read_text())["directories"]  # DescribeQuorum tells their ids
+        directories = json.loads((tmp_path / "ottla.json").read_text())["directories"]  # DescribeQuorum has their ids
         told = hashlib.sha256("".join(sorted(directories)).encode()).digest()
         assert salt_of(broker, "nobody") != mac("SCRAM-SHA-256", told, b"nobody")
         broker.restart()

@@ -1,4 +1,4 @@
-"""What a start does not do: whatever it loads or writes, every test of every user waits for."""
+"""The cost of a start: every test of every user waits for what it loads and writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ with ottla.Broker(admin=0):
 
 
 def test_it_loads_nothing_that_it_does_not_need() -> None:
-    """The admin listener needs h11."""
+    """The admin listener needs h11, and a broker without it does not."""
     command = [sys.executable, "-c", PROGRAM, *NOT_NEEDED]
     assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "[]\nTrue\n"
 

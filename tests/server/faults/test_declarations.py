@@ -1,4 +1,4 @@
-"""What may not be declared is refused in one line that says what may."""
+"""Declarations of faults that are refused, in one line that says what is allowed."""
 
 from __future__ import annotations
 

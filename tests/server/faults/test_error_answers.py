@@ -1,4 +1,4 @@
-"""A declared error in the answers of every API in every version: in the right place, and readable."""
+"""Declared errors in the answers of every API in every version: in the right place, and readable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.sizes import size
 
 CODE = ErrorCode.UNKNOWN_SERVER_ERROR
 
-# The fields in which the code has to be, by the first version in which it has to be there. A row has what names it behind it.
+# The fields that must have the code, by the first version that must have them. The key of a row comes after it.
 WHERE: dict[str, dict[int, str]] = {
     "AddOffsetsToTxn": {0: "error_code"},
     "AddPartitionsToTxn": {
@@ -111,9 +111,9 @@ WHERE: dict[str, dict[int, str]] = {
     "WriteTxnMarkers": {0: "markers[].topics[t].partitions[0].error_code"},
 }
 SHARE_SESSIONS = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-# While share groups are not served. An error that comes after they were carried out has no rows to stand in.
+# While share groups are disabled. An error that comes after their execution has no rows for it.
 REFUSED_AS_A_WHOLE = ("AlterShareGroupOffsets", "DeleteShareGroupOffsets", "ShareAcknowledge", "ShareFetch")
-# Codes with a place of their own, and what the fault is for beside the API.
+# Codes with a place of their own, and the fault's match besides the API.
 ELSEWHERE: list[tuple[str, ErrorCode, dict[str, Any], dict[int, str]]] = [
     *((name, code, {}, {1: "error_code"}) for name in ("ShareFetch", "ShareAcknowledge") for code in SHARE_SESSIONS),
     ("AlterShareGroupOffsets", ErrorCode.NON_EMPTY_GROUP, {}, {0: "error_code"}),
@@ -175,7 +175,7 @@ NAMED_BY += ["transactional_id", "key", "resource_type", "resource_name", "log_d
 
 @asynccontextmanager
 async def broker_with_t(data_dir: Path) -> AsyncIterator[tuple[Broker, bytes]]:
-    """A broker with topic "t" of two partitions, and the topic's id."""
+    """Run a broker with topic "t" of two partitions; yield it with the topic's id."""
     static = static_config(profile="dev", flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir)})
     async with run_broker(static) as broker:
         topic = await broker.services.topic_admin.create(
@@ -185,7 +185,7 @@ async def broker_with_t(data_dir: Path) -> AsyncIterator[tuple[Broker, bytes]]:
 
 
 async def answered(broker: Broker, request: Request) -> Any:
-    """The answer, through bytes."""
+    """Return the answer, through bytes."""
     await broker.handlers.loaded(request.api.key)
     body = await finished(broker.handlers[request.api.key](context_of(broker), request))
     parts = encode_response(request, body)
@@ -197,7 +197,7 @@ async def answered(broker: Broker, request: Request) -> Any:
 
 
 def codes(message: Any, at: str = "") -> Iterator[tuple[str, int]]:
-    """Where an answer has codes but NONE, and which."""
+    """Yield the places of an answer that have codes other than NONE, with the codes."""
     for field in fields(message):
         value = getattr(message, field.name)
         if field.name.endswith("error_code") and value:
@@ -218,7 +218,7 @@ def _name(row: Any) -> str:
 
 
 def place(where: dict[int, str], version: int) -> str | None:
-    """The one for a version; None below the first."""
+    """Return the place for a version; None below the first."""
     return next((where[first] for first in sorted(where, reverse=True) if first <= version), None)
 
 
@@ -236,7 +236,7 @@ async def test_an_error_is_in_its_place_in_every_version_of_every_api(tmp_path: 
             for version in versions_of(api):
                 for after in size(((api.key + version) % 2 == 1,), (False, True)):
                     fault = broker.faults.declare(Declaration(api=api.name, error=CODE.name, after=after))
-                    # What is carried out must not take away what the next one names.
+                    # A request must not delete what the next one names.
                     values = {"validate_only": True} if api.name in ("CreateTopics", "CreatePartitions") else {}
                     if after and api.name in ("DeleteTopics", "JoinGroup", *REFUSED_AS_A_WHOLE):
                         fault.remove()
@@ -264,7 +264,7 @@ async def test_codes_of_the_whole_and_codes_of_a_row_are_told_apart(
             if name == "Metadata" and version >= 10:
                 found = {at.replace("[ID]", "[t]"): value for at, value in found.items()}
             expected = place(where, version)
-            if expected is None:  # it has no other place there than every code
+            if expected is None:  # it has no place there other than that of every code
                 expected = place(WHERE[name], version)
             assert expected is not None
             both = [expected.replace("[0,1]", f"[{each}]") for each in (0, 1)]

@@ -1,4 +1,4 @@
-"""Disks that are full, slow or failed because somebody has said so."""
+"""Disks that are full, slow or failed because a fault says so."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_last_disk_that_fails_takes_the_broker_down_until_the_restart(
             await lives._changed.wait()
 
     fault = broker.fault(disk="failed")
-    with suppress(ConnectionError):  # there may be no time for the answer
+    with suppress(ConnectionError):  # the broker may have no time for the answer
         assert produce(client, "t", ("k", "refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     broker.run(until_nobody_listens)
     with pytest.raises(LifeOverError, match=r"^the broker is down: all data directories have failed: .*: \[Errno 5\]"):

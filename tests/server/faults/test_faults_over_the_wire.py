@@ -1,4 +1,4 @@
-"""What clients see of declared faults, over real sockets."""
+"""The effects of declared faults on clients, over real sockets."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def everywhere() -> ProduceRequest:
 
 def test_an_error_afterwards_is_a_lost_acknowledgement(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", topic="t", error="NOT_ENOUGH_REPLICAS_AFTER_APPEND", after=True)
-    # Of today: 30 s after its start a broker forgets the records and the producers of 1970.
+    # Recent timestamps: 30 s after its start a broker forgets the records and the producers of 1970.
     now_ms = time.time_ns() // 1_000_000
     one = batch(("k", "v"), producer_id=5, timestamp=now_ms)
     code = client.ask(produce_request("t", one), 12).responses[0].partition_responses[0].error_code
@@ -194,7 +194,7 @@ def test_after_an_error_a_session_tells_where_the_partition_is(broker: ottla.Bro
 
 
 def rows(answer: Any) -> dict[str, tuple[int, int]]:
-    """Error, and number of batches, of the one partition of each topic."""
+    """Return error and number of batches of the only partition of each topic."""
     return {
         topic.topic: (row.error_code, len(list(batches(row.records or b""))))
         for topic in answer.responses
@@ -292,7 +292,7 @@ def test_what_is_delayed_is_carried_out_whether_or_not_its_client_has_gone(
 ) -> None:
     monkeypatch.setattr(connection, "PEER_CHECK_MS", 1)
     fault = broker.fault("Produce", delay=AN_HOUR)
-    # Of today: 30 s after its start a broker forgets the records and the producers of 1970.
+    # Recent timestamps: 30 s after its start a broker forgets the records and the producers of 1970.
     now_ms = time.time_ns() // 1_000_000
     one = batch(("k", "v"), producer_id=5, timestamp=now_ms)
     with connected(broker) as impatient:
@@ -348,7 +348,7 @@ def test_a_node_that_stops_waits_for_no_delay(broker: ottla.Broker, client: RawC
     assert client.is_closed_by_peer()
 
 
-# Which requests
+# Matching requests
 
 
 MATCHING: list[tuple[dict[str, Any], bool]] = [
@@ -445,7 +445,7 @@ def test_of_a_large_produce_one_partition_is_refused(broker: ottla.Broker, clien
     assert fault.hits == 1
 
 
-# Free when there are none
+# No cost without faults
 
 
 def handlers(broker: ottla.Broker) -> Callable[[], Any]:
@@ -475,7 +475,7 @@ def test_a_request_that_faults_have_looked_at_is_freed_with_its_answer(broker: o
 
     broker.fault("Produce", topic="u", error=NOT_LEADER)
     broker.fault("Produce", topic="t", partition=1, error=NOT_LEADER)
-    gc.collect()  # what other tests left of that kind
+    gc.collect()  # garbage of that kind from other tests
     gc.disable()
     try:
         for partition in (0, 1):
@@ -516,7 +516,7 @@ def test_who_is_kept_waiting_has_no_place_that_others_need(broker: ottla.Broker)
     assert used == 0
 
 
-# Lives
+# Runs
 
 
 def test_faults_outlive_a_restart_and_a_crash_but_no_reset(broker: ottla.Broker) -> None:

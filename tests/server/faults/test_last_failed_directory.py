@@ -1,4 +1,4 @@
-"""The last data directory fails, or the one of the catalog: the broker ends, as Apache Kafka's does."""
+"""Failure of the last data directory, or the catalog's: the broker ends, as Apache Kafka's does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def failing(files: TroubledFiles, *dirs: str) -> None:
 
 
 def written(client: RawClient, partition: int) -> int:
-    """The error code of a produce; KAFKA_STORAGE_ERROR also where the broker had no time to answer."""
+    """Produce; return the error code, KAFKA_STORAGE_ERROR also if the broker had no time to answer."""
     try:
         return produce(client, "t", ("k", "v"), partition=partition).error_code
     except ConnectionError:

@@ -1,4 +1,4 @@
-"""One of several data directories fails while the broker serves: its partitions go offline, everything else goes on."""
+"""Failure of one of several data directories while the broker serves: its partitions go offline, everything else continues."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def client(broker: ottla.Broker) -> Iterator[RawClient]:
 
 
 def home(broker: ottla.Broker) -> str:
-    """The directory of the catalog."""
+    """Return the directory of the catalog."""
     return broker.inner.services.cluster.catalog.data_dir
 
 
 def failed(broker: ottla.Broker, client: RawClient, directory: str) -> set[int]:
-    """Fail a directory, and have it noticed; returns the partitions in it."""
+    """Fail a directory, and let the broker notice it; return the partitions in it."""
     table = broker.inner.services.logs.logs
     there = {log.topic_partition.partition for log in table.values() if log.data_dir == directory}
     assert there

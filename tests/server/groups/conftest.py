@@ -1,4 +1,4 @@
-"""Whatever a test does with groups: a heartbeat that is found to change nothing is carried out whole as well, and changes nothing."""
+"""Fixtures of all group tests: a heartbeat that is found to change nothing is also carried out in full, and changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.server.groups.streams.protocol import StreamsProtocol
 
 @pytest.fixture(autouse=True)
 def unchanged_heartbeats(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The kinds of groups that had one."""
+    """Yield the kinds of groups that received such a heartbeat."""
     found: list[str] = []
 
     def compare(kind: type[Any]) -> None:
@@ -26,7 +26,7 @@ def unchanged_heartbeats(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
                 found.append(kind.__name__)
                 append, group = self._store.append, shard.groups[request.group_id]
                 before = dict(vars(group))
-                self._store.append = None  # Nothing is to be written.
+                self._store.append = None  # Nothing may be written.
                 try:
                     assert self.heartbeat(shard, request, caller, 0) == answer
                 finally:

@@ -1,7 +1,7 @@
-"""Each kind of group, and each way in which it changes, over sizes: the longest piece is small, however large the group.
+"""Every kind of group, and each change of it, at several sizes: the longest piece is small, however large the group is.
 
-Nothing is timed. Counted are the lines that the server runs in one piece, in a group of some thousand topics or partitions: each thing
-that is looked at in a loop is one more at least.
+Nothing is timed. The tests count the lines that the server runs in one piece, in a group of some thousand topics or partitions:
+each iteration of a loop is at least one line.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from support.sizes import size
 
 CALLER = Caller("c", "/host", 1)
 TOPICS = size(750, 2_000)
-"""Of each list of names; small enough for a fast test, a multiple of what is gone through at once."""
+"""Length of each list of names; small enough for a fast test, a multiple of what one piece handles."""
 _SERVER = str(Path(server.__file__ or "").parent)
 
 
 def is_counted(code: CodeType) -> bool:
     name = code.co_filename
-    # What is between members of the classic protocol they read and write here, too.
+    # Messages between classic members are also read and written here.
     return name.startswith(_SERVER) or (name.startswith("<") and "ConsumerProtocol" not in name)
 
 
 class Lines:
-    """Counts calls and lines, as a trace function: what it keeps is in variables, not attributes, as it is asked very often."""
+    """A counter of calls and lines, as a trace function. Its state is in variables, not attributes, for speed."""
 
     def __init__(self) -> None:
         count = 0
@@ -73,7 +73,7 @@ class Lines:
 
 
 class Pieces:
-    """Counts the lines of the server, and of the code that writes messages, in the longest piece."""
+    """A counter of the lines of the server, and of the code that writes messages, in the longest piece."""
 
     def __init__(self, *, are_counted: bool = True) -> None:
         self.most = 0
@@ -93,7 +93,7 @@ class Pieces:
             self.over()
 
     def over(self) -> bool:
-        """A piece is over."""
+        """Note the end of a piece."""
         if self._lines is not None:
             self.most = max(self.most, self._lines.taken())
         return True
@@ -123,7 +123,7 @@ class Pieces:
 
 
 class InOnePiece(Pieces):
-    """Does all that is made ready for a request, and all of a job, at once."""
+    """A context in which a request's preparation, and a whole job, run in one piece."""
 
     def steps(self, steps: Steps[Any]) -> Any:
         return self.piece(lambda: to_the_end(steps))
@@ -146,7 +146,7 @@ class Size(NamedTuple):
 
 SIZES = [Size(TOPICS, 1), Size(4, 1_250)]
 NAMES = [f"t{number}" for number in range(3 * TOPICS)]
-"""Enough for three lists that differ."""
+"""Names for three lists that differ."""
 
 
 def beat(groups: ConsumerGroups, pieces: Pieces, member: str, epoch: int, **fields: Any) -> Any:
@@ -170,7 +170,7 @@ def consumers(size: Size, *, lists: int = 1) -> ConsumerGroups:
 
 
 def held(size: Size, **fields: Any) -> tuple[ConsumerGroups, int]:
-    """A group of one member, which has all of its topics; and its epoch."""
+    """Return a group of one member, which has all of its topics; and its epoch."""
     groups, unseen = consumers(size), UNSEEN
     epoch = join(groups, unseen, "a", NAMES[: size.topics], **fields).member_epoch
     epoch = beat(groups, unseen, "a", epoch, instance_id=fields.get("instance_id"), topic_partitions=()).member_epoch
@@ -179,7 +179,7 @@ def held(size: Size, **fields: Any) -> tuple[ConsumerGroups, int]:
 
 
 def differing(size: Size) -> ConsumerGroups:
-    """Three members, each of topics of its own."""
+    """Return three members, each with topics of its own."""
     groups, unseen = consumers(size, lists=3), UNSEEN
     for number in range(3):
         join(groups, unseen, f"m{number}", NAMES[number * size.topics : (number + 1) * size.topics])
@@ -268,7 +268,7 @@ def share_stay(groups: ShareGroups, pieces: Pieces, member: str) -> None:
 
 
 def shared(size: Size, pieces: Pieces) -> ShareGroups:
-    """A group of one member, which has all of its topics: as many as a share group may have states of, if there are more."""
+    """Return a group of one member with all of its topics, at most as many as a share group may have states of."""
     topics = min(size.topics, 400)
     groups = ShareGroups(
         topics=FakeTopics(**dict.fromkeys(NAMES[:topics], 8 if size.topics > topics else size.partitions))
@@ -281,7 +281,7 @@ def shared(size: Size, pieces: Pieces) -> ShareGroups:
 
 
 def sharing(size: Size, pieces: Pieces) -> ShareGroups:
-    """Three members, each of topics of its own."""
+    """Return three members, each with topics of its own."""
     groups = ShareGroups(topics=FakeTopics(**dict.fromkeys(NAMES[: 3 * size.topics], 1)))
     for number in range(3):
         mine = tuple(NAMES[number * size.topics : (number + 1) * size.topics])
@@ -350,7 +350,7 @@ def streams_stay(groups: StreamsGroups, pieces: Pieces, member: str) -> None:
 
 
 def streaming(size: Size, pieces: Pieces) -> StreamsGroups:
-    """A group of one member, which has all of its tasks."""
+    """Return a group of one member, which has all of its tasks."""
     groups = StreamsGroups(topics=FakeTopics(**dict.fromkeys(NAMES[: size.topics], size.partitions)))
     streams_enter(groups, pieces, size, "a")
     streams_stay(groups, pieces, "a")
@@ -385,7 +385,7 @@ def a_topic_of_a_streams_group_grows(size: Size, pieces: Pieces) -> None:
 
 
 def classic(size: Size, pieces: Pieces) -> tuple[ConsumerGroups, list[ClassicMember]]:
-    """Three members of all topics."""
+    """Return three members of all topics."""
     groups = consumers(size)
     members = [
         ClassicMember(f"c{number}", topics=tuple(NAMES[: size.topics]), instance_id=f"i{number}") for number in range(3)
@@ -453,8 +453,11 @@ WAYS: dict[Callable[[Size, Pieces], None], tuple[int, int]] = {
     a_streams_session_ends: (1_000, 10_500),
     a_topic_of_a_streams_group_grows: (13_500, 25_500),
 }
-"""And the lines that its longest piece may run, in groups of many topics and of many partitions: a third more than it does. Where a
-few topics are changed at once, or the largest record of a share group is made, it is more than elsewhere."""
+"""Changes, each with the limit of lines in its longest piece, for groups of many topics and of many partitions.
+
+The limit is a third above the actual number. It is higher if a few topics change at once, or the largest record of a share
+group is made.
+"""
 
 
 @pytest.mark.parametrize("of", SIZES, ids=str)

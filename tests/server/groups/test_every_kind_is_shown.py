@@ -62,7 +62,7 @@ def classic(client: RawClient) -> str:
 
 
 def heard(client: RawClient, broker: ottla.Broker, joining: Any, staying: Callable[[int], Any], has: str) -> str:
-    """The member goes on until it is told what it has."""
+    """Send heartbeats until the member has its assignment."""
     answer = client.ask(joining)
 
     def is_given() -> bool:
@@ -112,7 +112,7 @@ JOINING: dict[str, Callable[[RawClient, ottla.Broker], str]] = {
 
 
 class Way(NamedTuple):
-    """What it says of all groups, and of one: (id, kind, state), and member ids with what each has where it says so."""
+    """A way to show groups: all of them, or one, as (id, kind, state), with member ids and perhaps their assignments."""
 
     all: Callable[[ottla.Broker], list[tuple[str, str, str]]]
     one: Callable[[ottla.Broker, str], tuple[tuple[str, str, str], dict[str, Any]]] | None
@@ -159,7 +159,7 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def shown() -> Iterator[tuple[ottla.Broker, dict[str, str]]]:
-    """A broker with a group of each kind, whose id is its kind; and the id of each one's member."""
+    """Yield a broker with a group of each kind, whose id is its kind; and the id of each one's member."""
     with ottla.Broker(admin="0", overrides=OVERRIDES) as broker, RawClient(*address(broker)) as client:
         broker.create_topic("t", partitions=2)
         for kind in ALL:

@@ -1,6 +1,6 @@
-"""Requests to coordinators with many elements: others have their turns in the midst of each, however large it is.
+"""Requests to coordinators with many elements: other tasks run during each, however large it is.
 
-No time is taken: every turn is over at once here, so a handler that asks lets others in between any two elements.
+Nothing is timed: every time slice ends at once here, so a handler that checks lets other tasks run between any two elements.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ from support.sizes import size
 
 MANY = size(150, 300)
 MORE = 1_200
-"""Of what is looked at some hundred at a time."""
+"""Number of elements that are handled some hundred at a time."""
 
 
 class Case(NamedTuple):
@@ -221,7 +221,7 @@ CASES = {
 
 
 async def handled(served: Served, case: Case, between: Callable[[], object] = lambda: None) -> tuple[Any, int]:
-    """The answer, and how many passes of the scheduler others had before it; `between` comes in each."""
+    """Return the answer, and the number of scheduler passes before it; `between` is called in each."""
     broker = served.broker
     api = next(api for api in APIS.values() if f"{api.name}Request" == type(case.body).__name__)
     context = context_of(broker)
@@ -232,7 +232,7 @@ async def handled(served: Served, case: Case, between: Callable[[], object] = la
 
 
 OF_REQUESTS = (handlers.__name__, "ottla.protocol.messages")
-# What is done for everybody at once, in one piece.
+# Work for all of them that is done in one piece.
 IN_ONE_PIECE = ("OffsetCommit", "OffsetCommit, one partition many times", "TxnOffsetCommit", "LeaveGroup")
 
 
@@ -249,7 +249,7 @@ async def test_others_have_their_turns_in_the_midst_of_a_large_request_and_no_lo
 
     def note(frame: FrameType, _event: str, _argument: object) -> None:
         nonlocal calls
-        # Of what handlers do, and of messages that are made: the broker's own jobs are busy with its 100 partitions.
+        # Work of handlers, and of messages that are made: the broker's own jobs are busy with its 100 partitions.
         calls += str(frame.f_globals.get("__name__")).startswith(OF_REQUESTS)
 
     async with serving(tmp_path, OsFiles()) as served:
@@ -257,7 +257,7 @@ async def test_others_have_their_turns_in_the_midst_of_a_large_request_and_no_lo
         await served.broker.services.coordinators.groups.ensure_topic()
         await served.broker.services.coordinators.transactions.ensure_topic()
         for case in CASES.values():
-            await handled(served, case)  # what is loaded with the first one does not count
+            await handled(served, case)  # modules that the first one loads do not count
         monkeypatch.setattr(time_slices, "SLICE_S", -1.0)
         for name, case in CASES.items():
 
@@ -271,14 +271,14 @@ async def test_others_have_their_turns_in_the_midst_of_a_large_request_and_no_lo
                 _, passes[name] = await handled(served, case, between)
             finally:
                 sys.settrace(before)
-            between()  # what follows the last turn
+            between()  # the work after the last time slice
     assert {name: count for name, count in passes.items() if count < least_passes(name)} == {}
     assert all(longest.values()), "something is counted of each"
     assert {name: count for name, count in longest.items() if count >= MANY / 2 and name not in IN_ONE_PIECE} == {}
 
 
 async def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path: Path) -> None:
-    """A full collection of what a hundred thousand elements leave holds everybody."""
+    """A full collection of the objects that a hundred thousand elements leave would stop every task."""
     left = {}
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t", partitions=3)

@@ -54,7 +54,7 @@ def join_request(group: str = "g", **fields: Any) -> JoinGroupRequest:
 
 
 class StayingClient:
-    """A client that waits as long as it takes."""
+    """A client that waits for as long as necessary."""
 
     def check_peer(self) -> None:
         pass
@@ -80,7 +80,10 @@ async def commit(
 
 
 async def fill(service: GroupService, broker: GroupBroker, size: str) -> int:
-    """Offsets 7 of the groups `g` and `h`; returns the partition of `g`, which is too large to be loaded at once if `large`."""
+    """Commit offset 7 for the groups `g` and `h`; return the partition of `g`.
+
+    With `large` it is too large to be loaded at once.
+    """
     await commit(service, broker, 7, "h")
     await commit(service, broker, 7, "g")
     partition = service.coordinator.partition_for("g")
@@ -126,7 +129,7 @@ async def test_a_wall_clock_that_is_set_moves_neither_joins_nor_sessions(
 
 
 async def test_an_earlier_deadline_wakes_the_sleeper(autojump_clock: AutojumpClock) -> None:
-    """It sleeps towards the session's end when a member with a shorter session comes."""
+    """The coordinator sleeps until the session's end when a member with a shorter session joins."""
     broker = GroupBroker()
     async with serving(broker) as service:
         await join(service, broker)
@@ -163,7 +166,7 @@ async def test_a_deadline_that_fails_is_logged_and_the_others_go_on(
     async with serving(broker) as service:
         await join(service, broker, group_id="bad")
         await join(service, broker)
-        # A bug of our own, as far as a test can make one.
+        # A simulated bug of Ottla.
         group = service.coordinator.shard_of("bad").groups["bad"]
         assert isinstance(group, ClassicGroup)
         group.pending_sync = cast(Any, None)
@@ -389,7 +392,7 @@ MANY = 12
 async def test_what_is_loaded_at_once_of_all_partitions_is_small_however_many_there_are(
     how: str, autojump_clock: AutojumpClock
 ) -> None:
-    """A node of several stops, and its partitions are another's in one turn: each was small, and all together took half a second."""
+    """When a node stops, another one takes all its partitions at once: each was small, and all together took half a second."""
     broker = GroupBroker(partition_count=MANY)
     async with serving(broker) as service:
         await commit(service, broker)
@@ -418,7 +421,7 @@ async def test_what_is_loaded_at_once_of_all_partitions_is_small_however_many_th
 
 
 async def test_a_large_partition_keeps_no_small_one_waiting(autojump_clock: AutojumpClock) -> None:
-    """More small ones than are loaded at once, behind a large one: they need not wait for it."""
+    """The small partitions after a large one are more than are loaded at once: they need not wait for it."""
     broker = GroupBroker(partition_count=MANY)
     async with serving(broker) as service:
         await commit(service, broker)

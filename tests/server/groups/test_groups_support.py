@@ -1,4 +1,4 @@
-"""The store in memory that the group tests stand on behaves as the real topic does."""
+"""The store in memory on which the group tests rely behaves as the real topic does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that are made in pieces are those that are made in one go."""
+"""Records that are made in pieces equal those that are made at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "share": (share_records, ShareMember("m", rack_id="r", client_id="é" * 40)),
 }
 COUNTS = 0, 1, 126, 127, AT_ONCE, AT_ONCE + 1, 3 * AT_ONCE, size(16_400, 20_000)
-"""Behind 126 the number of elements takes another byte, behind 16 382 a third."""
+"""Counts of elements: from 127 on the count takes another byte, from 16 383 on a third."""
 
 
 def names(count: int) -> frozenset[str]:
@@ -103,7 +103,7 @@ def test_names_in_order(count: int) -> None:
 
 
 def test_a_table_that_takes_what_was_made_is_that_which_reads_the_records() -> None:
-    """Each record that is made in pieces: what it was made of is put into the table, in the place of what it says."""
+    """Each record that is made in pieces: the table receives its source instead of parsing it."""
     member = replace(
         ConsumerMember("m", instance_id="i", topic_names=names(3), topic_regex="t.*"),
         assigned={b"1" * 16: {0: 7, 1: 2}},

@@ -1,4 +1,4 @@
-"""What the broker reads of the blobs of classic consumers, and how much of them at once."""
+"""The parts of classic consumers' metadata that the broker parses, and how much of them at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_one_that_cannot_be_read_tells_nothing_of_the_group(blob: bytes) -> None
 def test_of_more_names_than_may_be_read_at_once_nothing_is_told() -> None:
     assert to_the_end(subscribed_topics([subscription(*MANY[1:])])) == frozenset(MANY[1:])
     assert to_the_end(subscribed_topics([subscription(*MANY, "one more")])) is None
-    # A list counts as one more, that there may not be very many of them either.
+    # A list counts as one more, so that their number is also limited.
     halves = [subscription(*MANY[: NAMES_MAX // 2]), subscription(*MANY[NAMES_MAX // 2 : -2])]
     assert to_the_end(subscribed_topics(halves)) == frozenset(MANY[:-2])
     assert to_the_end(subscribed_topics([*halves, subscription("one more")])) is None
@@ -54,7 +54,7 @@ def test_of_more_names_than_may_be_read_at_once_nothing_is_told() -> None:
 @pytest.mark.parametrize("size_bytes", [1, 20, 1_000])
 @pytest.mark.parametrize("unit", [b"\xff", b"\xed\xa0", b"\xed\xa0\x80"])
 def test_names_that_are_not_utf8_take_no_longer_than_others(unit: bytes, size_bytes: int) -> None:
-    """As many as of others would hold the thread for seconds."""
+    """This many such names, as of others, would block the thread for seconds."""
     name = "n" * size_bytes
 
     def blob(count: int) -> bytes:

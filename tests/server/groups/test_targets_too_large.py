@@ -1,4 +1,4 @@
-"""A target assignment that is too large to be written: it is not made again with each heartbeat, which would take as long each time."""
+"""A target assignment that is too large to be written: it is not made again with each heartbeat, which would take long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.groups.streams_groups import StreamsGroups
 
 PARTITIONS = 5_000
 SMALL_BYTES = 4_000
-"""Enough for all that a heartbeat writes, and not for what a member of so many partitions is to have."""
+"""Bytes that suffice for a heartbeat's records, and not for the assignment of a member with this many partitions."""
 
 
 def of_consumers() -> tuple[Groups, Callable[[], object]]:
@@ -26,7 +26,7 @@ def of_consumers() -> tuple[Groups, Callable[[], object]]:
 
 def of_share_consumers() -> tuple[Groups, Callable[[], object]]:
     groups = ShareGroups(orders=PARTITIONS)
-    groups.enter("a")  # The states of its partitions are written, which takes as much.
+    groups.enter("a")  # The states of its partitions are written, which takes as many bytes.
     groups.store.batch_bytes_max = SMALL_BYTES
     return groups, lambda: groups.stay("a")
 

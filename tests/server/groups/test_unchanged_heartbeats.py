@@ -1,4 +1,4 @@
-"""Heartbeats that change nothing are answered without looking for what there might be to do; `conftest` looks all the same."""
+"""Heartbeats that change nothing are answered without searching for work; `conftest` searches anyway."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS: dict[str, type[AnyGroups]] = {"Consumer": ConsumerGroups, "Share": ShareG
 
 
 def at_rest(kind: str) -> tuple[AnyGroups, int]:
-    """A group of one member, which has all that it should have; and its epoch."""
+    """Return a group of one member, which has its whole assignment; and its epoch."""
     groups = KINDS[kind](orders=2)
     epoch = groups.enter("a").member_epoch
     for _ in range(4):

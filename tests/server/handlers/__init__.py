@@ -1,1 +1,1 @@
-"""Its own package: without this file type checkers would take the floor's `server/handlers` for its parent."""
+"""A package of its own: otherwise type checkers would take the floor's `server/handlers` for its parent."""

@@ -1,7 +1,7 @@
-"""Which right opens what, as Apache Kafka 4.3.1 has it: every API in every version, asked by users with no right, one right and
-a few, and each answer compared with the one recorded there.
+"""Rights that each API requires, as in Apache Kafka 4.3.1: every API in every version, asked by users with no right, one right
+and a few. Each answer is compared with the recorded one.
 
-An API that is new needs questions in `support/authorization/questions.py`, and their answers:
+A new API needs questions in `support/authorization/questions.py`, and their answers:
 `python -m compat.apache_kafka.authorization --record`, then `python tests/support/authorization/rights_page.py`.
 """
 
@@ -45,15 +45,15 @@ OPTIONS = {
     "group_consumer_session_timeout_ms": "3600000",
 }
 WITH_RIGHTS = USERS.keys() - {NOBODY, OWNER, "half"}
-"""In a slice they ask each question in its newest version: few checks know of versions. The others ask in each."""
+"""Users who in a short run ask each question in its newest version: few checks depend on versions. The others ask in each."""
 NO_RIGHT_ASKED: frozenset[str] = frozenset({"SaslAuthenticate", "SaslHandshake"})
-"""They come before anybody has a name."""
+"""APIs that are called before a client has a user."""
 
 Send = Callable[[str, dict[str, Any], int], Awaitable[Any]]
 
 
 def sender(broker: Broker, user: str) -> Send:
-    """Sends requests as a user, named and with their values."""
+    """Return a function that sends requests as a user, by name and with their values."""
     ask = asker(broker, user)
 
     async def send(api_name: str, values: dict[str, Any], version: int) -> Any:
@@ -66,16 +66,16 @@ def sender(broker: Broker, user: str) -> Send:
 async def guarded(
     files: CrashFiles | None = None, share_version: int = 0
 ) -> AsyncIterator[tuple[Broker, InProcessClient, Scene]]:
-    """A broker where nobody but its super user may do anything, with the scene of the questions."""
+    """Run a broker where only its super user may do anything, with the scene of the questions."""
     async with running(files or CrashFiles(), **OPTIONS) as (broker, admin):
 
         async def pause() -> None:
             clock = trio.lowlevel.current_clock()
             if isinstance(clock, trio.testing.MockClock):
-                clock.jump(0.1)  # Metadata does not know a topic at once that it has created
+                clock.jump(0.1)  # Metadata lists a topic that it has created after a while
             await pass_time(broker, 100)
 
-        if not share_version:  # As Apache Kafka was, whose answers are recorded.
+        if not share_version:  # As in the Apache Kafka whose answers are recorded.
             update = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
             assert not (await admin.ask(UpdateFeaturesRequest(feature_updates=(update,)), 2)).error_code
         scene = Scene(admin.ask, asker(broker, OWNER), pause)
@@ -85,7 +85,7 @@ async def guarded(
 
 @pytest.fixture(scope="module")
 def answers() -> Answers:
-    """What a broker says to all of them."""
+    """Return a broker's answers to all questions."""
     return run_in_order(_ask_all)
 
 
@@ -128,7 +128,7 @@ def test_every_api_is_asked_about_in_every_version() -> None:
 
 
 def test_a_stranger_is_refused_or_told_nothing_by_every_api(answers: Answers) -> None:
-    """Whatever was recorded: names of what is there come back only to who has sent them."""
+    """Whatever was recorded: names of existing resources come back only to a client that has sent them."""
     for question, version in asked():
         told = str(answers[Asked(question.id, version, NOBODY)])
         sent = str(question.values(version, {THERE: b"", OTHER: b"", "victim": b"", "missing": b""}))
@@ -149,7 +149,7 @@ def test_what_a_stranger_asks_for_changes_nothing_on_disk() -> None:
 
 
 def test_a_right_to_one_topic_opens_no_other_in_a_transaction() -> None:
-    """The transaction takes no note of partitions to which the producer may not write, though their batches came along."""
+    """The transaction does not register partitions to which the producer may not write, though their batches were sent."""
 
     async def ask() -> None:
         async with guarded() as (broker, admin, _):
@@ -250,7 +250,7 @@ def test_a_regular_expression_finds_no_topic_that_its_member_may_not_describe() 
 
 
 def test_controllers_are_told_of_to_who_may_alter_the_cluster() -> None:
-    """As the controller of Apache Kafka 4.3.1 answers; a broker tells everybody."""
+    """The controller of Apache Kafka 4.3.1 does the same; a broker answers every user."""
 
     async def ask() -> None:
         async with guarded() as (broker, _, _scene):
@@ -271,7 +271,7 @@ def test_controllers_are_told_of_to_who_may_alter_the_cluster() -> None:
 
 
 def test_what_a_list_leaves_out_is_no_attempt(caplog: pytest.LogCaptureFixture) -> None:
-    """A client that lists all topics has tried nothing that it may not: ten thousand lines would say otherwise."""
+    """A client that lists all topics has tried nothing forbidden: ten thousand log lines would say otherwise."""
 
     async def ask() -> None:
         async with guarded() as (broker, _, _scene):

@@ -1,4 +1,4 @@
-"""The config APIs over the wire: what they change holds at once, is still there after a restart, and is shown."""
+"""The config APIs over the wire: a change takes effect at once, survives a restart, and is shown."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 def describe(
     client: RawClient, kind: int, name: str, *keys: str, version: int | None = None, **fields: Any
 ) -> dict[str, Any]:
-    """The configs of one resource by name; the result itself under the empty name."""
+    """Return the configs of one resource by name; the result itself under the empty name."""
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys or None)
     (result,) = client.ask(DescribeConfigsRequest(resources=(resource,), **fields), version).results
     return {"": result} | {config.name: config for config in result.configs}
 
 
 def set_configs(client: RawClient, kind: int, name: str, *, validate_only: bool = False, **configs: str | None) -> Any:
-    """IncrementalAlterConfigs of one resource; None deletes. `_` in names stands for the point."""
+    """Send IncrementalAlterConfigs for one resource; None deletes. `_` in names stands for the point."""
     changes = tuple(
         incremental_alter_configs.AlterableConfig(
             name=key.replace("_", "."),
@@ -52,7 +52,7 @@ def set_configs(client: RawClient, kind: int, name: str, *, validate_only: bool 
 
 
 def replace_configs(client: RawClient, kind: int, name: str, **configs: str) -> Any:
-    """AlterConfigs of one resource."""
+    """Send AlterConfigs for one resource."""
     wanted = tuple(
         alter_configs.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
     )
@@ -274,7 +274,7 @@ def test_topics_and_nodes_are_listed(client: RawClient) -> None:
 
 @pytest.fixture
 def three_nodes(tmp_path: Path) -> Iterator[list[RawClient]]:
-    """A client of each of three nodes."""
+    """Yield a client of each of three nodes."""
     with ottla.Broker(str(tmp_path), nodes=3) as broker:
         clients = [RawClient(*address(broker, number)) for number in range(3)]
         yield clients

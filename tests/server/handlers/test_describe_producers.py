@@ -1,4 +1,4 @@
-"""DescribeProducers: what a partition remembers of its producers."""
+"""DescribeProducers: the stored state of a partition's producers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_idle_producers_are_forgotten_after_a_time_that_may_be_changed(tmp
     async with serving(tmp_path, OsFiles()) as served:
         broker = served.broker
         await served.ask(create_topic, "t")
-        # The topic made afterwards goes by the changed time too.
+        # The topic created afterwards also uses the changed time.
         await broker.services.config_changes.alter_broker("", {"producer.id.expiration.ms": "3600000"})
         await served.ask(create_topic, "u")
         for topic in ("t", "u"):

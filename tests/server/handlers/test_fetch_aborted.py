@@ -1,4 +1,4 @@
-"""A fetch of committed records names all aborted transactions, however many, and keeps nobody waiting for it."""
+"""A fetch of committed records lists all aborted transactions, however many, without delaying other clients."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def batches_of(row: Any) -> list[RecordBatch]:
 
 
 def check_named(row: Any) -> None:
-    """The transactions that are named are those of which something is read, be it the end."""
+    """Check that the listed transactions are those that overlap the records, if only with their end."""
     named = {txn.producer_id: txn.first_offset for txn in row.aborted_transactions or ()}
     assert named == {each.producer_id: each.base_offset - each.is_control for each in batches_of(row)}
 

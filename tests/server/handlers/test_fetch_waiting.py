@@ -1,4 +1,4 @@
-"""When a fetch is answered: at once, by what happens while it waits, or when its time is over."""
+"""The time of a fetch's answer: at once, after an event while it waits, or when its time is over."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ VALUE = "v" * 300_000
 SIZE = len(batch(("k", VALUE)))
 MANY_BYTES = 1 << 25
 FOR_EVER_MS = 600_000
-"""Longer than a client waits for its answer."""
+"""A wait longer than a client waits for its answer."""
 
 
 def fill(client: RawClient, topic: str = "t", batches: int = 10, **configs: Any) -> None:
-    """A topic of batches of SIZE, four in each segment."""
+    """Create a topic of batches of SIZE, four in each segment."""
     create_topic(client, topic, segment_bytes=4 * SIZE, **configs)
     for _ in range(batches):
         produce(client, topic, ("k", VALUE))
 
 
 def together(*requests: FetchRequest) -> FetchRequest:
-    """All their topics in the first of them."""
+    """Put all their topics into the first of them."""
     return replace(requests[0], topics=tuple(topic for request in requests for topic in request.topics))
 
 
 def rows(answer: FetchResponse) -> list[tuple[str, int, int]]:
-    """(topic, error, number of batches) of each partition."""
+    """Return (topic, error, number of batches) of each partition."""
     return [
         (topic.topic, row.error_code, len(row.records or b"") // SIZE)
         for topic in answer.responses
@@ -129,7 +129,7 @@ def deletion(client: RawClient) -> None:
 
 @pytest.fixture
 def parked(broker: ottla.Broker, client: RawClient) -> Callable[[FetchRequest], None]:
-    """Sends a fetch and sees it wait."""
+    """Return a function that sends a fetch and checks that it waits."""
 
     async def until_it_waits() -> None:
         with trio.fail_after(60):

@@ -1,8 +1,8 @@
-"""Requests with many elements, and brokers with many partitions: their handlers ask again and again whether their turn is
-over, so that nobody else waits for the whole of it.
+"""Requests with many elements, and brokers with many partitions: handlers check repeatedly whether their time slice is over.
 
-Nothing here measures time. Counted is how many functions are called between two looks at the clock, which must not grow with
-the request; and what the clock says then is made up, so that every handler gives way in the midst of its work.
+So no other task waits for the whole request. Nothing here measures time. The tests count the function calls between two
+readings of the clock, which must not grow with the request. The clock's time is made up, so that every handler yields in the
+midst of its work.
 """
 
 from __future__ import annotations
@@ -166,22 +166,22 @@ from support.logs.batches import batch
 from support.sizes import FULL, size
 
 FEW, MANY = 20, size(130, 200)
-"""Up to a hundred some handlers take at once."""
+"""Numbers of elements; some handlers take up to a hundred at once."""
 CLOCK_STEP_S = time_slices.SLICE_S / 4
 
 
 class Looks:
-    """A clock that goes on with each look at it, and the calls in between. Only what one task does is counted."""
+    """A clock that advances at each reading, and the calls between readings. Only the calls of one task count."""
 
     def __init__(self, *, counts_blocks: bool) -> None:
         self._now_s = 0.0
         self._calls = 0
         self.most_calls = 0
-        # Python goes through its whole heap for it.
+        # Python walks its whole heap for it.
         self._allocated_blocks: Callable[[], int] = sys.getallocatedblocks if counts_blocks else lambda: 0
         self._blocks = 0
         self.most_freed = 0
-        """Blocks of memory: what goes at once takes as long as what is done at once."""
+        """Memory blocks freed between readings: freeing many at once takes as long as other work."""
         self.gave_way = 0
 
     def perf_counter(self) -> float:
@@ -207,7 +207,7 @@ class Looks:
 
 
 class Own(trio.abc.Instrument):
-    """Lets `Looks` see one task only."""
+    """A context in which `Looks` sees one task only."""
 
     def __init__(self, looks: Looks) -> None:
         self._looks = looks
@@ -229,7 +229,7 @@ class Case(NamedTuple):
     version: int
     body: Callable[[int], Any]
     rows: Callable[[Any], Iterable[object]]
-    """Those of the answer, one for each element of the request."""
+    """A function that returns the answer's rows, one for each element of the request."""
     variant: str = ""
 
     def __str__(self) -> str:
@@ -1046,7 +1046,7 @@ async def looks_of(
     looks = Looks(counts_blocks=counts_blocks)
     monkeypatch.setattr(time_slices, "perf_counter", looks.perf_counter)
     own = Own(looks)
-    # A collection would count the finalizers of what other tests left behind.
+    # A collection would count the finalizers of other tests' garbage.
     gc.disable()
     trio.lowlevel.add_instrument(own)
     try:
@@ -1073,16 +1073,16 @@ def of_nodes(count: int, data_dir: Path) -> StaticConfig:
 
 
 FREED_AT_ONCE = ("Produce of a transaction without an id",)
-"""Of batches, of which a request has fewer than others have elements."""
+"""Cases whose batches are freed at once: a request has fewer batches than others have elements."""
 WITH_RIGHTS = {"authorizer_class_name": STANDARD, "super_users": "User:ANONYMOUS"}
 
 
 MAKES_A_GROUP = next(case for case in CASES if str(case) == "AlterShareGroupOffsets of partitions that are not there")
-"""Of which others ask."""
+"""A case that creates a group, which others use."""
 PARTS = size(3, 6)
-"""Of the cases, so that no test takes long."""
+"""Number of parts of the cases, so that no test takes long."""
 BLOCKS_COUNTED_EACH = size(8, 1)
-"""The blocks are counted in one case of this number; with rights only in full, as the same is freed."""
+"""Blocks are counted in one case of this number; with rights only in full runs, as the same memory is freed."""
 WITH_RIGHTS_EACH = size(6, 1)
 """One case of this number is asked a second time, with rights."""
 
@@ -1124,16 +1124,16 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
             wrong = []
             for at, case in enumerate(cases):
                 counts_blocks = at % BLOCKS_COUNTED_EACH == part % BLOCKS_COUNTED_EACH and (FULL or not options)
-                await ask(broker, case.name, case.version, case.body(1))  # what loads at the first time
+                await ask(broker, case.name, case.version, case.body(1))  # modules that the first request loads
                 few, _ = await longest(broker, case, FEW, counts_blocks=counts_blocks)
                 many, answer = await longest(broker, case, MANY, counts_blocks=counts_blocks)
                 rows = len(list(case.rows(answer)))
                 if many.most_calls > few.most_calls + MANY // 4 or many.gave_way < MANY // 8:
                     wrong.append(f"{case}: {few.most_calls} calls, then {many.most_calls}; {many.gave_way} times")
-                # One for each may be: they take a few milliseconds.
+                # One for each is allowed: they take a few milliseconds.
                 freed = many.most_freed
                 if freed > few.most_freed + MANY:
-                    # What another thread frees meanwhile is counted, too, so it is looked at once more.
+                    # Memory that another thread frees during the request is counted as well, so the test measures again.
                     again, _ = await longest(broker, case, MANY, counts_blocks=True)
                     freed = min(freed, again.most_freed)
                 if freed > few.most_freed + MANY and str(case) not in FREED_AT_ONCE:
@@ -1202,11 +1202,13 @@ JOINING = [
     ("ShareGroupHeartbeat", 1, of_share_group, 950, 6.5),
     ("ConsumerGroupHeartbeat", 1, of_consumer_group, 950, 10),
 ]
-"""Who joins, with how many names, and the calls that a name may add to the longest stretch: a topology and a member are taken in at once, all
-else that is to be known of their topics is not, nor is the record of a member made then. As many topics and tasks as these have are
-given out at once, too."""
+"""Joining members, the number of names, and the calls that a name may add to the longest stretch.
+
+A topology and a member are parsed at once; everything else about their topics is not, nor is the record of a member made then.
+This number of topics and tasks is also assigned at once.
+"""
 CALLS_WITHOUT_NAMES = 1_000
-"""The stretch of a member without names. It is not measured: another task may be waiting just then, which shortens it."""
+"""The stretch of a member without names. It is not measured: another task may be waiting at that moment, which shortens it."""
 
 
 @pytest.mark.parametrize(("name", "version", "body", "count", "most"), JOINING)
@@ -1222,7 +1224,7 @@ def test_a_member_is_taken_in_with_few_calls_for_each_name_that_it_brings_along(
     async def main() -> None:
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
             broker = served.broker
-            # Nobody may make internal topics here: that is no part of joining.
+            # Internal topics cannot be created here: they are not part of joining.
             monkeypatch.setattr(streams_group_heartbeat, "_with_topics", without_topics)
             await create(broker, "t", 1)
             await make_coordinators_topics(broker)
@@ -1247,7 +1249,7 @@ def test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there(
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
             await create(served.broker, "t", 3)
             freed = []
-            # Python keeps 2 000 pairs for later.
+            # Python keeps 2 000 pairs for reuse.
             for count in size((1, 2_100, 3_300), (1, 3_000, 6_000)):
                 there_and_not = DescribableLogDirTopic(topic="t", partitions=tuple(range(count)))
                 request = DescribeLogDirsRequest(topics=(there_and_not,))
@@ -1266,7 +1268,7 @@ def test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there(
 def test_nor_does_it_grow_with_the_types_of_an_entity_that_no_quota_can_be_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is refused without a look at all of them: a hundred thousand were sorted, compared and hashed in one go."""
+    """The request is refused without a look at all types: a hundred thousand were sorted, compared and hashed at once."""
 
     async def main() -> None:
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
@@ -1334,8 +1336,11 @@ def test_nor_does_that_of_lines_that_say_who_may_what_grow_with_their_number(
 
 
 def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path: Path) -> None:
-    """An error that is kept names all that was under way where it was raised. Of a hundred thousand in a cycle a full collection
-    holds everybody for a quarter of a second, when the answer has long been sent."""
+    """A cached error refers to everything that was running where it was raised.
+
+    With a hundred thousand objects in a cycle a full collection stops every task for a quarter of a second, long after the
+    answer.
+    """
 
     async def left_by(broker: Broker, case: Case, count: int) -> int:
         return await left_to_the_collector(
@@ -1450,7 +1455,7 @@ def test_the_longest_stretch_of_describing_log_dirs_does_not_grow_with_the_segme
             assert row.partition_size == partition.log.size_bytes
             if with_status:
                 told = json.loads(row.ottla_cleaner_status)
-                # From then on the oldest of them may be cleaned, and there is nothing clean beside it.
+                # From then on the oldest of them may be cleaned, and the log has no clean part.
                 assert (told["waits_for"], told["eligible_at_ms"]) == ("min_compaction_lag", now_ms + 10**9)
             return looks.most_calls
 
@@ -1476,7 +1481,7 @@ def test_leaders_of_many_topics_are_written_down_in_turns(tmp_path: Path, monkey
 
 
 async def turns_had(monkeypatch: pytest.MonkeyPatch, broker: Broker, name: str, version: int, body: Any) -> int:
-    """How often a request gives way, if it does whenever it asks whether to."""
+    """Return how often a request yields, if it yields at every check."""
     asking, had = trio.lowlevel.current_task(), 0
 
     async def next_turn(self: time_slices.TimeSlice) -> None:
@@ -1503,7 +1508,7 @@ def test_a_change_for_all_nodes_is_checked_for_one_of_them_a_turn(
             body = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
             return await turns_had(monkeypatch, broker, "IncrementalAlterConfigs", 1, body)
 
-    # To read the configs of a node is one thing, to check what shall be another.
+    # Reading the configs of a node is one step, checking the new ones another.
     assert trio.run(had, 4) == trio.run(had, 1) + 2 * 3
 
 
@@ -1543,7 +1548,7 @@ def test_the_longest_stretch_of_a_job_does_not_grow_with_the_broker(
 
 
 def test_the_logs_of_a_deleted_topic_go_in_a_thread_and_need_no_collector(tmp_path: Path) -> None:
-    """The last name of a log closes its files: of ten thousand in one go, everybody would wait a tenth of a second."""
+    """The last reference to a log closes its files: with ten thousand at once, every task would wait a tenth of a second."""
     gone: list[int] = []
 
     async def main() -> None:
@@ -1655,7 +1660,7 @@ def test_one_page_of_defaults_is_told_of_ten_thousand_groups_only(tmp_path: Path
 
 
 def between_turns(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Awaitable[object]]) -> None:
-    """Every look at the clock ends a turn from now on, and before the second turn begins `change` happens."""
+    """End a time slice at every reading of the clock from now on; `change` happens before the second slice begins."""
     left = [change]
 
     async def then(self: time_slices.TimeSlice) -> None:
@@ -1874,7 +1879,7 @@ def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the
 
             async def come(self: time_slices.TimeSlice) -> None:
                 await trio.lowlevel.checkpoint()
-                # The broker's own tasks take turns, too.
+                # The broker's own tasks have time slices as well.
                 if "late" in looked_up and trio.lowlevel.current_task() is asking:
                     looked_up.clear()
                     monkeypatch.undo()

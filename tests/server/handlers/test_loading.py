@@ -1,4 +1,4 @@
-"""What the first request of an API needs is loaded in a thread: Trio's would keep all other clients waiting."""
+"""The modules of an API's first request are loaded in a thread: on Trio's thread all other clients would wait."""
 
 from __future__ import annotations
 

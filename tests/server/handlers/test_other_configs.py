@@ -57,7 +57,7 @@ def replace(client: RawClient, kind: int, name: str, **texts: str) -> Any:
 
 
 def values(client: RawClient, kind: int, name: str, *keys: str) -> dict[str, tuple[str, int]]:
-    """Values and sources."""
+    """Return values and sources."""
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys or None)
     (result,) = client.ask(DescribeConfigsRequest(resources=(resource,))).results
     assert result.error_code == 0
@@ -69,7 +69,7 @@ def listed(client: RawClient, *kinds: int, version: int = 1) -> list[str]:
     return [row.resource_name for row in rows]
 
 
-# (type, name, config, operation, value) -> code, and how the message begins
+# (type, name, config, operation, value) -> code, and the beginning of the message
 REFUSED: list[tuple[int, str, str, int, str | None, ErrorCode, str]] = [
     (GROUP, "", SESSION, SET, "50000", REQUEST, "Default group resources are not allowed."),
     (GROUP, "g", SESSION, SET, "1", CONFIG, f"{SESSION} must be greater than or equal to group.consumer.min.session"),

@@ -1,4 +1,4 @@
-"""What a producer and a consumer see of a running broker, request by request."""
+"""A running broker as a producer and a consumer see it, request by request."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def damaged(records: bytearray) -> bytearray:
 def test_the_log_says_why_an_acks_zero_failed_and_for_which_partition(
     client: RawClient, records: Callable[[], bytes], name: str, by_id: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing else does: there is no answer."""
+    """The log is the only place for the error: such a request has no answer."""
     ids = {"t": create_topic(client, "t").topic_id}
     ids["compacted"] = create_topic(client, "compacted", cleanup_policy="compact").topic_id
     topic = ids.get(name, bytes(range(16))) if by_id else name
@@ -193,10 +193,10 @@ def test_a_fetch_at_the_end_waits_and_is_woken_by_a_produce(broker: ottla.Broker
     create_topic(client, "t")
     with RawClient(*address(broker)) as producer:
         client.send(fetch_request("t", 0, max_wait_ms=60_000), version=12)
-        # Each look is a request, so the broker gets on between them.
+        # Each check is a request, so the broker makes progress between them.
         assert any(list_offset(producer, "t", -1) and broker.run(parked_fetches, broker) for _ in range(1000))
         produce(producer, "t", ("k", "v"))
-        # Unwoken it would come after a minute; the client waits ten seconds.
+        # Without a wake-up it would come after a minute; the client waits ten seconds.
         assert records_of(client.receive().responses[0].partitions[0]) == [(0, b"k", b"v")]
 
 
@@ -253,7 +253,7 @@ def test_the_partitions_of_a_session_take_turns_from_its_second_answer_on(client
         create_topic(client, topic)
         produce(client, topic, ("k", "v"))
     both = fetch_request("a", 0).topics + fetch_request("b", 0).topics
-    # Each answer has room for one batch, and nothing is told to have been read.
+    # Each answer has room for one batch, and no position is acknowledged.
     opened = client.ask(replace(fetch_request("a", 0), topics=both, session_epoch=0, max_bytes=1), 12)
     assert [len(topic.partitions[0].records or b"") > 0 for topic in opened.responses] == [True, False]
     later = replace(fetch_request("a", 0), topics=(), session_id=opened.session_id, max_bytes=1)

@@ -1,4 +1,4 @@
-"""Which APIs are served in which versions, beside Apache Kafka 4.3.1; which options mean nothing; and the pages that say so."""
+"""Served APIs and versions compared with Apache Kafka 4.3.1; options without effect; and the pages about both."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ OF_KAFKA = {
     91: (0, 0),
     92: (0, 0),
 }
-"""What ApiVersions of an Apache Kafka 4.3.1 broker says, without a receiver for metrics."""
+"""ApiVersions of an Apache Kafka 4.3.1 broker, without a receiver for metrics."""
 
 
 def test_api_versions_says_what_kafkas_does() -> None:

@@ -1,4 +1,4 @@
-"""What consumers see of a topic that is compacted while they read it."""
+"""Consumers of a topic that is compacted while they read it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
 
 
 def write(client: RawClient, keys: str, topic: str = "t", **options: Any) -> None:
-    """One segment a key."""
+    """Write one segment per key."""
     for key in keys:
         assert produce(client, topic, (key, VALUE), **options).error_code == ErrorCode.NONE
 
@@ -78,7 +78,7 @@ def test_a_consumer_gets_past_a_batch_of_which_only_the_header_is_left(broker: o
     write(client, "a", producer_id=8)
     write(client, "b")
     let_clean(broker)
-    # Producer 7's batch is empty; `consume` fails where it would not get on.
+    # Producer 7's batch is empty; `consume` fails if it cannot make progress.
     assert (offsets(client, "t"), offsets(client, "t", 1)) == ([2, 3], [2, 3])
 
 
@@ -86,7 +86,7 @@ def test_a_consumer_gets_past_a_batch_of_which_only_the_header_is_left(broker: o
 def test_a_consumer_comes_to_the_end_where_the_last_batch_is_an_empty_one(
     broker: ottla.Broker, client: RawClient
 ) -> None:
-    """The last segment that was cleaned ends with it, and behind it there is nothing to be read."""
+    """The last cleaned segment ends with it, and no record follows."""
     create_compacted(client, "t", cleanup_policy="delete")
     write(client, "a")
     assert produce(client, "t", (None, VALUE)).error_code == ErrorCode.NONE
@@ -159,7 +159,7 @@ def test_group_offsets_survive_the_compaction_of_their_topic_and_a_restart(tmp_p
 
 @pytest.mark.scenario(205)
 def test_survivors_are_as_they_were_sent(broker: ottla.Broker, client: RawClient) -> None:
-    create_compacted(client, "t", min_compaction_lag_ms=10**15)  # their timestamps are years ago
+    create_compacted(client, "t", min_compaction_lag_ms=10**15)  # their timestamps are years old
     now_ms = 1_700_000_000_000
     pairs = [("again", VALUE), ("", "empty key"), ("empty value", ""), ("\0\xff", "\n"), ("again", "x"), ("last", "y")]
     times = [now_ms + 1_000 * at for at in (0, 3, 1, 2, 9, 4)]
@@ -236,7 +236,7 @@ def test_readers_of_committed_records_see_the_same_before_and_after(broker: ottl
     create_compacted(client, "t", min_compaction_lag_ms=100 * HOUR_MS, delete_retention_ms=HOUR_MS)
 
     async def append(made: bytearray) -> None:
-        """What the coordinator lets in."""
+        """Append a batch that the coordinator allows."""
         inner = broker.inner
         log = inner.services.logs.logs[TopicPartition("t", 0)]
         log.append(memoryview(made), now_ms=inner.clock.now_ms(), origin=AppendOrigin.COORDINATOR)

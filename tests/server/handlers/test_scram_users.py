@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials and DescribeUserScramCredentials; who logs in by what they say, also after a crash."""
+"""AlterUserScramCredentials and DescribeUserScramCredentials, and logins with these credentials, also after a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListOffsets by timestamp has to look at records, and at indexes that nobody has read: nobody else waits for that."""
+"""ListOffsets by timestamp must read records, and indexes that are not in memory: no other client waits for that."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from support.disk.cold_files import ColdFiles
 
 MAX_TIMESTAMP = -3
 QUIET = {"log_retention_ms": "-1", "log_cleaner_backoff_ms": str(10**9)}
-"""Nothing goes, however old it is and however long a test takes."""
+"""Options under which nothing is deleted, however old it is and however long a test takes."""
 T0_MS = 1_700_000_000_000
 PATIENCE_S = 60
 
 
 async def filled(served: Served, topic: str = "t") -> None:
-    """Ten batches, each of records of one moment, and each but the last in a segment of its own."""
+    """Write ten batches, the records of each with one timestamp, and each batch except the last in a segment of its own."""
     await served.ask(create_topic, topic, internal_segment_bytes=200, compression_type="zstd")
     for at in range(10):
         await served.ask(produce, topic, *[("key", "value" * 20)] * 2, timestamp=T0_MS + at)

@@ -1,7 +1,7 @@
-"""A request of a few bytes has no answer of gigabytes: naming a thing again tells nothing new, and reasons are few.
+"""Small requests do not cause answers of gigabytes: repeated names add no information, and error messages are few.
 
-What the broker keeps may be long (a group's commits carry text, a topic has thousands of partitions), and is told once in an
-answer, however often the request names it.
+The broker's data may be long (a group's commits carry text, a topic has thousands of partitions), and an answer contains it
+once, however often the request names it.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ from support.logs.batches import batch
 PARTITIONS = 60
 TIMES = 400
 A_ROW_BYTES = 64
-"""What a row may add to an answer that tells nothing but a code."""
+"""Bytes that a row may add to an answer that contains only a code."""
 LONG_NAME = "n" * 32_000
 REASONS_BYTES = 512 << 10
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
-    """A broker that keeps something of everything: partitions, commits, members, producers, a transaction."""
+    """Run a broker with data of every kind: partitions, commits, members, producers, a transaction."""
     overrides = dict.fromkeys(("offsets.topic.num.partitions", "transaction.state.log.num.partitions"), "1")
     with (
         ottla.Broker(str(tmp_path_factory.mktemp("told")), overrides=overrides) as broker,
@@ -120,7 +120,7 @@ def eventually_asked(client: RawClient, request: Any, version: int | None = None
 @dataclass(frozen=True)
 class Question:
     ask: Callable[[int, bytes], Any]
-    """The request that names a thing so many times; it is given the id of topic t."""
+    """A function that sends the request which names a thing the given number of times; it receives the id of topic t."""
     version: int | None = None
 
 

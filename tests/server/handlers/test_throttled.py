@@ -1,4 +1,4 @@
-"""Clients with quotas over the wire: answers say how long to wait, and connections take nothing for as long."""
+"""Clients with quotas over the wire: answers contain the throttle time, and connections read nothing during it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from support.sharing.members import Member, acquired, initialize_share, offsets_
 
 
 def alter(client: Client, quotas: dict[str, float | None], *, validate_only: bool = False, **entity: str | None) -> Any:
-    """The row of the answer; a value of None removes."""
+    """Alter a quota; return the row of the answer. A value of None removes."""
     entry = EntryData(
         entity=tuple(EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()),
         ops=tuple(OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()),
@@ -104,8 +104,11 @@ def test_quotas_are_set_described_removed_and_outlive_the_broker(broker: ottla.B
 
 
 def java_order(keys: Iterable[str]) -> list[str]:
-    """`keys` as Apache Kafka lists them: from the HashMap of one request's changes (16 buckets) into one that begins with one
-    bucket, and doubles whenever it is filled to more than three quarters."""
+    """Return `keys` in Apache Kafka's order.
+
+    They come from the HashMap of one request's changes (16 buckets) into one that begins with one bucket, and doubles whenever
+    it is more than three quarters full.
+    """
 
     def spread(key: str) -> int:
         hashed = 0
@@ -121,7 +124,7 @@ def java_order(keys: Iterable[str]) -> list[str]:
 
 
 def test_the_values_of_an_entity_come_in_the_order_of_apache_kafka(broker: ottla.Broker) -> None:
-    """Clients compare lists, as the order is the same from run to run there."""
+    """Clients compare lists, as the order is the same from run to run in Apache Kafka."""
     assert java_order(list(CLIENT_KEYS)[:3]) == ["consumer_byte_rate", "request_percentage", "producer_byte_rate"]
     with client_of(broker) as client:
         for keys in [*permutations(CLIENT_KEYS), *permutations(CLIENT_KEYS, 3), *permutations(CLIENT_KEYS, 2)]:
@@ -133,7 +136,7 @@ def test_the_values_of_an_entity_come_in_the_order_of_apache_kafka(broker: ottla
 
 @asynccontextmanager
 async def frozen(data_dir: Path, quotas: dict[str, float | None]) -> AsyncIterator[Served]:
-    """A broker whose clock stands still, with a topic "t", and these quotas for the client id "app"."""
+    """Run a broker whose clock stands still, with a topic "t", and these quotas for the client id "app"."""
     clock = Clock()
     async with serving(data_dir, OsFiles(), clock) as served:
         await served.ask(create_topic, "t")
@@ -213,7 +216,7 @@ async def test_a_consumer_above_its_quota_gets_nothing_until_the_time_is_over(tm
 
 
 async def test_a_member_above_its_quota_has_what_it_acquired_and_is_heard_later(tmp_path: Path) -> None:
-    """Apache Kafka answers with nothing, and nobody gets what was acquired until its lock ends."""
+    """Apache Kafka sends an empty answer, and the acquired records reach no member until the lock ends."""
     async with frozen(tmp_path, {"consumer_byte_rate": 1500}) as served:
         topic = served.broker.services.topics.get("t")
         assert topic is not None

@@ -1,4 +1,4 @@
-"""UpdateFeatures: Apache Kafka 4.3.1's answers, recorded from a new cluster of it, and what becomes of the levels."""
+"""UpdateFeatures: Apache Kafka 4.3.1's answers, recorded from a new cluster of it, and the resulting levels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNSET = (
 )
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
-# (feature, level, kind of update) -> what Apache Kafka says; None where it agrees.
+# (feature, level, kind of update) -> Apache Kafka's answer; None if it agrees.
 ANSWERS = {
     ("metadata.version", 30, UPGRADE): None,
     ("metadata.version", 31, UPGRADE): (

@@ -1,4 +1,4 @@
-"""Who may ask the admin listener: this machine, or whoever knows the token."""
+"""Access to the admin listener: for this machine, or for a client with the token."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_wrong_token_of_any_length_is_compared_as_a_digest(monkeypatch: pytest
     for authorization in WRONG:
         with pytest.raises(HttpRefusal):
             access.check_token({"authorization": authorization})
-    assert compared == [(32, 32)] * 2 * len(WRONG)  # with the page's token, too
+    assert compared == [(32, 32)] * 2 * len(WRONG)  # also with the page's token
 
 
 PAGE = "drawn-for-this-listener"
@@ -166,7 +166,7 @@ def test_pages_are_read_by_who_has_shown_the_token_once() -> None:
     assert access.may_read(HERE | {"cookie": f"theirs=1; {cookie}"})
     for wrong in (cookie + "x", cookie.replace("9099", "9098"), other.cookie(HERE).partition(";")[0], "\x00=;,", ""):
         assert not access.may_read(HERE | {"cookie": wrong})
-    assert not access.may_read({"host": "localhost:9098", "cookie": cookie})  # of another broker of this machine
+    assert not access.may_read({"host": "localhost:9098", "cookie": cookie})  # of another broker on this machine
 
 
 @pytest.mark.parametrize("theirs", ['{"a": "b"}', "a b=1", "ä=1", "no value", "a,b=1", "=", ""])

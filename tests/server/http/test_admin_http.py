@@ -1,4 +1,4 @@
-"""The admin listener: what it refuses, whom it keeps off a partition, and segments that come in through it."""
+"""The admin listener: refusals, leases that keep the cleaner off a partition, and segments that are installed through it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ BATCHES = 6
 
 
 class Calls:
-    """What one asks of an admin listener."""
+    """A client of an admin listener."""
 
     def __init__(self, address: str, data_dir: Path) -> None:
         self.address, self.data_dir = address, data_dir
@@ -80,7 +80,7 @@ class Calls:
 
 
 class Served(Calls):
-    """A broker with a compacted topic of a few segments, whose cleaner is at rest, and its admin listener."""
+    """A broker with a compacted topic of a few segments, whose cleaner is idle, and its admin listener."""
 
     def __init__(self, broker: ottla.Broker, client: RawClient, data_dir: Path) -> None:
         assert broker.admin is not None
@@ -94,7 +94,7 @@ class Served(Calls):
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     data_dir = tmp_path / "data"
-    # Nothing is dirty enough by itself: passes begin when a test says so.
+    # Nothing is dirty enough by itself: passes begin when a test starts them.
     with (
         ottla.Broker(str(data_dir), overrides=QUICK, admin="0") as broker,
         RawClient(*address(broker)) as client,
@@ -111,7 +111,7 @@ def address(broker: ottla.Broker) -> tuple[str, int]:
 
 
 class StagedHere:
-    """A segment in the staging folder in the place of the partition's first ones, which keeps one record of those."""
+    """A segment in the staging folder that replaces the partition's first ones, and keeps one record of those."""
 
     def __init__(self, served: Calls, segments: int = 3, where: str = "plan/0", last_offset: int = 2) -> None:
         self.sources = served.status()["segments"][:segments]
@@ -140,7 +140,7 @@ class StagedHere:
         }
 
 
-# Who may use it
+# Access
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_without_it_there_is_none(tmp_path: Path) -> None:
         assert broker.admin is None
 
 
-# What is no call
+# Requests that are not calls
 
 REFUSED: list[tuple[str, str, Any, dict[str, str], int]] = [
     ("GET", "/v1", None, {}, 404),
@@ -256,7 +256,7 @@ HEADERS: list[dict[str, str]] = [
 def test_every_method_is_answered(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     for method, path, headers in list(product(METHODS, PATHS, HEADERS))[:: size(4, 1)]:  # each of them is in it
         connection = http.client.HTTPConnection(served.address, timeout=60)
-        for _ in range(2):  # whatever came before, the connection goes on, or ends
+        for _ in range(2):  # after any request, the connection continues or ends
             connection.request(method, path, headers=headers)
             response = connection.getresponse()
             body = response.read()
@@ -321,7 +321,7 @@ HOSTS = {
 
 
 def test_only_names_of_this_machine_are_answered(served: Served) -> None:
-    """A web page may have its own name lead to 127.0.0.1; its browser sends that name, and no `Origin`."""
+    """A web page may have its own name resolve to 127.0.0.1; its browser sends that name, and no `Origin`."""
     assert {host: served.ask("GET", PATHS[0], Host=host)[0] for host in HOSTS} == HOSTS
 
 
@@ -342,7 +342,7 @@ def test_under_a_lease_the_cleaner_leaves_the_partition_alone(served: Served) ->
 
 
 def let_clean_others(served: Served) -> None:
-    """Another topic that is due is cleaned; so would this one have been."""
+    """Wait until another due topic is cleaned; without the lease, this one would have been as well."""
     create_compacted(served.client, "other")
     for _ in range(3):
         produce(served.client, "other", ("k", VALUE))
@@ -361,7 +361,7 @@ def test_a_lease_expires_by_the_brokers_clock(served: Served) -> None:
     lease = served.pause(lease_ms=60_000)
     served.broker.advance_clock(40_000)
     assert served.post("pause", lease_ms=60_000, lease=lease)[0] == 200
-    served.broker.advance_clock(40_000)  # the clock goes on meanwhile
+    served.broker.advance_clock(40_000)  # the clock continues during the lease
     assert served.status()["cleaning"] == "paused"
     served.broker.advance_clock(20_000)
     assert served.status() | {"now_ms": 0} == served.status() | {
@@ -404,7 +404,7 @@ def test_a_staged_segment_takes_the_place_of_its_sources(served: Served) -> None
 
 
 def test_a_swap_that_a_crash_has_left_half_done_is_done_again(served: Served) -> None:
-    """The new segment is in place, those of its sources that lie behind its last offset are there, too."""
+    """The new segment is in place, and its sources after its last offset still exist."""
     staged = StagedHere(served, last_offset=0)
     lease = served.pause()
     assert served.post("install", lease=lease, **staged.fields | {"sources": staged.sources[:1]})[0] == 200
@@ -450,7 +450,7 @@ def test_only_what_fits_is_installed(served: Served, tmp_path: Path) -> None:
         (409, {"sources": [[0, first[1] + 1], second, third]}),
         (409, {"sources": [second, first]}),
         (409, {"sources": [[77, 1]]}),
-        (409, {"sources": served.status()["segments"]}),  # with the active one
+        (409, {"sources": served.status()["segments"]}),  # including the active segment
         (422, {"sources": [second, third]}),
         (422, {"sources": served.status()["segments"][:4]}),
         (422, {"manifest_crc": 1}),
@@ -506,7 +506,7 @@ SEGMENT_FILES = ["00000000000000000000.log", "00000000000000000000.index", MANIF
 
 @pytest.mark.parametrize(("what", "name"), some(product(NO_FILES, SEGMENT_FILES), 5))
 def test_what_is_no_file_is_not_installed(served: Served, what: str, name: str) -> None:
-    """A link would be linked as a link: the log's bytes would lie, and could go, somewhere else."""
+    """A link would be linked as a link: the log's bytes would be, and could be deleted, somewhere else."""
     staged = StagedHere(served)
     path = staged.directory / name
     path.rename(path.with_name("elsewhere"))
@@ -518,7 +518,7 @@ def test_what_is_no_file_is_not_installed(served: Served, what: str, name: str) 
 
 
 def test_another_topic_of_the_name_is_not_installed_into(served: Served) -> None:
-    """Its segments may begin at the same offsets and have the same sizes."""
+    """Segments of another topic may begin at the same offsets and have the same sizes."""
     staged, lease = StagedHere(served), served.pause()
     before = served.status()["segments"]
     topic = served.broker.inner.services.topics.get("t")
@@ -537,7 +537,7 @@ def test_another_topic_of_the_name_is_not_installed_into(served: Served) -> None
 
 
 def test_a_data_directory_has_its_real_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks may work in another directory; what lies beside a link may be on another disk."""
+    """The caller may have another working directory; files next to a link may be on another disk."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
@@ -560,7 +560,7 @@ def test_a_manifest_names_files_of_its_segment_only(served: Served) -> None:
 
 
 def test_what_is_about_to_be_deleted_is_not_installed_into(served: Served) -> None:
-    """Whoever deletes a partition pauses it first."""
+    """A deletion pauses its partition first."""
     lease = served.pause()
     cleaning = served.broker.inner.services.cleaning
     served.broker.run(cleaning.pause, T_0)
@@ -620,7 +620,7 @@ async def test_a_deletion_waits_for_an_install_and_a_lease_lasts_as_long(tmp_pat
             await trio.lowlevel.checkpoint()
 
 
-@full_only  # `test_the_command_takes_the_token_from_a_file_or_the_environment` has such a process, too
+@full_only  # `test_the_command_takes_the_token_from_a_file_or_the_environment` has such a process as well
 def test_the_command_line_turns_it_on(tmp_path: Path) -> None:
     with ServeProcess("--data", tmp_path, "--listener", "127.0.0.1:0", "--admin", "0") as server:
         code, _ = server.stop()
@@ -637,7 +637,7 @@ def test_the_command_line_refuses_other_machines(tmp_path: Path) -> None:
 
 
 class TellsPasses:
-    """What a conversation may ask for: how long its body was, and in which pass of the scheduler that was known."""
+    """A conversation that records how long its body was, and in which scheduler pass that was known."""
 
     def __init__(self) -> None:
         self.passes = 0
@@ -683,7 +683,7 @@ LARGE_BODIES = {
 
 @pytest.mark.parametrize("name", LARGE_BODIES)
 def test_a_large_body_says_the_same_when_it_is_read_patiently(name: str) -> None:
-    """The decoder in C lets no other thread run before it is at the end, 50 ms for the largest; Python's own does."""
+    """The decoder in C lets no other thread run before it ends, 50 ms for the largest body; Python's own decoder does."""
     body = LARGE_BODIES[name].encode()
     assert len(body) > answering.READ_AT_ONCE_BYTES
     found: list[Any] = []
@@ -701,7 +701,7 @@ def test_a_large_body_says_the_same_when_it_is_read_patiently(name: str) -> None
 
 
 def test_large_json_is_read_and_written_by_code_that_lets_others_run() -> None:
-    """Python lets other threads run between its own steps, and so only while a function written in it is at work."""
+    """Python lets other threads run between its own steps, and so only while a function written in Python runs."""
     steps = 0
 
     def count(*_: object) -> None:

@@ -43,7 +43,7 @@ def test_the_broker_says_what_it_is(broker: ottla.Broker, tmp_path: Path) -> Non
 
 def test_nodes_stop_and_start(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
-    for _ in range(2):  # as often as one likes
+    for _ in range(2):  # any number of times
         assert admin.post("/v1/nodes/1/stop")["is_alive"] is False
     assert [node["is_alive"] for node in admin.get("/v1/nodes")["nodes"]] == [True, False]
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Compaction and the clock over HTTP: the same as in Python, and each answer is what the document says."""
+"""Compaction and the clock over HTTP: the same as in Python, and each answer conforms to the document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAY_MS = 86_400_000
 
 @pytest.fixture
 def broker() -> Iterator[ottla.Broker]:
-    """With twenty records of two keys in the active segment of a compacted topic, and a clock that stands still."""
+    """Run a broker with twenty records of two keys in a compacted topic's active segment, and a clock that stands still."""
     with ottla.Broker(admin="0", overrides={"log.cleaner.backoff.ms": "15000"}) as running:
         running.create_topic("t", configs={"cleanup.policy": "compact"})
         for number in range(20):

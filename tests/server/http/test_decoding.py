@@ -1,4 +1,4 @@
-"""Requests are read from JSON as their dataclasses say, and what does not fit is named in one line."""
+"""Requests are decoded from JSON by their dataclasses, and one line names what does not fit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Header:
 @dataclass(frozen=True)
 class Everything:
     name: Name
-    """What it is called."""
+    """The name."""
     count: Annotated[int, Range(1, 9)] = 1
     part: Annotated[float, Range(0, 1)] = 0.5
     anything: int = 0
@@ -157,7 +157,7 @@ def test_texts_of_a_query_become_what_json_would_have() -> None:
         "names": ["a", "1"],
         "lease": "5",
     }
-    # What is none of that is refused as what it is.
+    # A value of none of these types is refused with its own type.
     assert from_texts(Everything, [("count", "0x7"), ("is_there", "yes")]) == {"count": "0x7", "is_there": "yes"}
 
 
@@ -177,7 +177,7 @@ ANY_JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*Everything.__dataclass_fields__]), ANY_JSON))
 def test_whatever_comes_is_read_or_refused(found: dict[str, Any]) -> None:
-    """And what was read is written as what was given."""
+    """A decoded value is encoded as the given one."""
     try:
         request = decoded(Everything, {"name": "x"} | found)
     except ControlError as error:

@@ -1,4 +1,4 @@
-"""Whatever comes to the admin listener, it answers with one line, or not at all, and serves on; nothing is half done."""
+"""Invalid requests to the admin listener: it answers with one line, or not at all, and continues; nothing is half done."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def admin() -> Iterator[AdminCalls]:
 
 @pytest.fixture
 def admin_of() -> Iterator[Callable[[bool], AdminCalls]]:
-    """A listener for many calls; that of another broker if the last call has changed something: to start one takes longer than a call."""
+    """Yield a listener for many calls, or a new one if the last call has changed something, since a start takes longer."""
     with ExitStack() as stack:
         known: list[AdminCalls] = []
 
@@ -52,7 +52,7 @@ def admin_of() -> Iterator[Callable[[bool], AdminCalls]]:
 
 
 def filled(call: Call[Any, Any], fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Target and body of a call with these fields."""
+    """Return target and body of a call with these fields."""
     in_path = re.findall(r"\{(\w+)\}", call.path)
     target = call.path
     for name in in_path:
@@ -69,7 +69,7 @@ def in_one_line(answer: Any) -> bool:
 
 
 VALUE_PARTS, BODY_PARTS = size(16, 1), size(8, 1)
-"""In a slice each field, and each call with a body, is sent one in so many of the values: others are sent the others."""
+"""A short run sends each field, and each call with a body, one in this number of the values: others get the others."""
 ROWS_WITH_FIELDS = [call for call in CALLS if fields_of(call.request)]
 
 
@@ -85,7 +85,7 @@ def test_wrong_values_in_every_field_are_refused_with_their_name(admin_of: Calla
                 case = (call.method, call.path, name, wrong, answer)
                 if call.has_body and name not in in_path:
                     assert status == 422 and name in answer["error"], case
-                assert status < 500, case  # as a text it may be a right one
+                assert status < 500, case  # as a text it may be a valid one
                 assert status == 200 or in_one_line(answer), case
                 has_changed = status == 200 and call.method != "GET"
         assert admin.get("/readyz") == "ready\n", operation_id(call)
@@ -165,7 +165,7 @@ def test_nobody_who_is_answered_makes_room(admin: AdminCalls) -> None:
         others = connected(admin, stack, CONNECTIONS_MAX)
         assert is_served(others[-1])
         assert all(each.recv(1 << 16) for each in watchers)
-    while True:  # it learns of their end when it comes to it
+    while True:  # it notices their end when it reaches it
         try:
             assert admin.get("/healthz") == "ok\n"
             return
@@ -173,11 +173,11 @@ def test_nobody_who_is_answered_makes_room(admin: AdminCalls) -> None:
             continue
 
 
-# Clients that take their time, or leave
+# Slow clients, and clients that leave
 
 
 class Waiting:
-    """A listener of two calls that end when they are let to."""
+    """A listener of two calls that end when the test lets them."""
 
     def __init__(self, *, only_waits: bool = True) -> None:
         self.begun, self.let_on, self.over = trio.Event(), trio.Event(), trio.Event()
@@ -261,7 +261,7 @@ async def test_a_request_that_does_not_come_to_its_end_is_not_waited_for(
 
 
 class Lost(trio.abc.Stream):
-    """A client that has asked, and is lost: only who sends to it learns that."""
+    """A client that has sent a request, and is lost: only a sender to it notices."""
 
     def __init__(self, request: bytes) -> None:
         self._request = request

@@ -1,4 +1,4 @@
-"""Faults, and leaders that move, over HTTP."""
+"""Faults, and moves of leaders, over HTTP."""
 
 from __future__ import annotations
 

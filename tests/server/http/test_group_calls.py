@@ -42,7 +42,7 @@ def consumer(broker: ottla.Broker) -> KafkaConsumer:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
-    # Else it joins twice; if a poll ends during the second join, 3.0.12 forgets its partitions and reads nothing any more.
+    # Otherwise it joins twice; if a poll ends during the second join, 3.0.12 forgets its partitions and reads nothing more.
     reader.partitions_for_topic("t")
     reader.subscribe(["t"])
     return reader
@@ -62,7 +62,7 @@ def test_a_group_has_members_offsets_and_lag(broker: ottla.Broker) -> None:
     for number in range(10):
         broker.produce("t", "v", partition=number % 2)
     with consumer(broker) as reader:
-        # The client may know one partition before the other: it commits where both stand.
+        # The client may know one partition before the other: it commits its positions in both.
         read: dict[int, int] = {}
         while len(read) < 2:
             for records in reader.poll(1_000, max_records=1).values():
@@ -118,7 +118,7 @@ def test_an_open_transaction_is_told_until_it_ends(broker: ottla.Broker) -> None
         producer.send("t", b"v").get()
         (found,) = admin.get("/v1/transactions")["transactions"]
         assert (found["transactional_id"], found["state"], found["partitions"]) == ("tx", "Ongoing", ["t-0"])
-        # Two clocks are read for it, one after the other.
+        # The test reads two clocks, one after the other.
         assert found["aborted_at_ms"] >= found["started_ms"] + found["timeout_ms"] - 1_000
         producer.commit_transaction()
     assert admin.get("/v1/transactions") == {"transactions": []}
@@ -140,7 +140,7 @@ def test_a_transaction_that_no_coordinator_knows_of_hangs(broker: ottla.Broker) 
 
 @pytest.mark.parametrize("does", [("produce",), ("produce", "end", "rest")], ids=str)
 def test_a_transaction_that_comes_and_goes_meanwhile_does_not_hang(does: tuple[str, ...]) -> None:
-    """What a producer does between two pieces of a look; the last of it again and again."""
+    """The producer acts between two pieces of a walk, and repeats the last action."""
     with ottla.Broker() as broker, RawClient(*address(broker)) as client:
         broker.create_topic("t", partitions=3)
         client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=("tx",)), 6)

@@ -1,4 +1,4 @@
-"""The OpenAPI document says what there is, and docs/admin.md lists it."""
+"""The OpenAPI document is complete, and docs/admin.md lists its calls."""
 
 from __future__ import annotations
 
@@ -79,6 +79,6 @@ def admin() -> Iterator[AdminCalls]:
 
 
 def test_the_guide_lists_the_calls() -> None:
-    """`python -m support.broker.calls_listed` in tests/ writes it anew."""
+    """`python -m support.broker.calls_listed` in tests/ rewrites the list."""
     text = GUIDE.read_text()
     assert text[text.index(BEGIN) + len(BEGIN) : text.index(END)] == calls_listed()

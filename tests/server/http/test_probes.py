@@ -1,4 +1,4 @@
-"""Whether the broker lives and serves, and its metrics as Prometheus reads them."""
+"""Probes for the health of a broker, and its metrics as Prometheus reads them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_it_lives_and_serves(broker: ottla.Broker) -> None:
 
 
 def test_with_a_data_directory_offline_it_is_not_ready(tmp_path: Path) -> None:
-    # Of two: with its last one the broker ends.
+    # One of two: without its last one the broker ends.
     with ottla.Broker(f"{tmp_path}/a,{tmp_path}/b", admin="0") as broker:
         admin, logs = AdminCalls.of(broker), broker.inner.services.logs
         gone = f"{tmp_path}/b"

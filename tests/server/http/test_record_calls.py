@@ -1,4 +1,4 @@
-"""Records over HTTP: read as they lie, appended as a producer appends them."""
+"""Records over HTTP: read as they are stored, appended as a producer appends them."""
 
 from __future__ import annotations
 

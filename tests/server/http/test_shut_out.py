@@ -1,4 +1,4 @@
-"""Nobody shuts out a probe: whatever the connections wait for that fill the listener, /healthz is answered at once."""
+"""A full listener answers probes: whatever its connections wait for, /healthz is answered at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Listening(NamedTuple):
     token: str | None
 
     async def connected(self, data: str = "") -> Client:
-        """A client that has sent `data` and reads nothing."""
+        """Return a client that has sent `data` and reads nothing."""
         ours, theirs = trio.testing.lockstep_stream_pair()
         self.nursery.start_soon(self.admin._serve, self.answering, Pages(None, "of the page"), theirs)  # type: ignore[arg-type]
         if data:
@@ -70,7 +70,7 @@ BY_CLIENT = (
     "takes nothing of a probe's answer",
     "takes nothing of a refusal",
 )
-"""Those whose time is the client's alone. A page is made in a thread, for which a virtual clock does not wait."""
+"""Connections whose time depends on the client alone. A thread makes pages, and a virtual clock does not wait for threads."""
 
 
 async def forever(lives: Lives, request: Nothing) -> Nothing:
@@ -91,7 +91,7 @@ async def listening(token: str | None, run: Callable[[Listening], Awaitable[None
 
 
 async def answer(client: Client) -> str:
-    """What comes until there is no more; "" for a connection that was closed."""
+    """Return everything that arrives until the end; "" for a connection that was closed."""
     found = b""
     with trio.move_on_after(0.1):
         while more := await client.receive_some():
@@ -141,7 +141,7 @@ async def test_who_takes_nothing_goes_before_who_watches_and_the_oldest_first(
 
 
 async def is_closed(client: Client) -> bool:
-    """Whether no more comes from it."""
+    """Return whether the connection has ended."""
     with trio.move_on_after(0.01):
         try:
             while await client.receive_some():
@@ -166,7 +166,7 @@ async def test_a_call_that_is_carried_out_keeps_its_place_and_others_are_told_so
 
 
 async def test_a_connection_for_probes_alone_ends_with_its_answer(autojump_clock: trio.testing.MockClock) -> None:
-    """Its client asks again where there is room by then: a scraper that keeps its connection must not get 503 for ever."""
+    """The client may connect again when a place is free: a scraper that keeps its connection must not get 503 for ever."""
 
     async def run(on: Listening) -> None:
         for _ in range(CONNECTIONS_MAX):
@@ -183,7 +183,7 @@ async def test_a_connection_for_probes_alone_ends_with_its_answer(autojump_clock
     "state", ["takes nothing of an answer", "takes nothing of a probe's answer", "takes nothing of a refusal"]
 )
 async def test_an_answer_that_there_is_room_for_is_not_cut(state: str) -> None:
-    """Its connection waits for its client from the first byte on, and may be the only one that does."""
+    """A connection with an unfinished answer waits for its client, and may be the only one that does."""
 
     async def run(on: Listening) -> None:
         ours, theirs = trio.testing.memory_stream_pair()

@@ -1,4 +1,4 @@
-"""Which call a request means."""
+"""The call that a request selects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of accept(): whatever the system says of one connection, or of all, the next client is served."""
+"""Errors of accept(): whatever the system reports for one connection, or for all, the next client is served."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ OF_ALL = ["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EINVAL", "EIO"]
 
 
 class Listening(socket.socket):
-    """A listening socket with bad news: one after the other is told instead of a connection, then all is well."""
+    """A listening socket whose accept() fails with one error after the other, and then succeeds."""
 
     def __init__(self, listening: socket.socket, news: list[int]) -> None:
         super().__init__(fileno=listening.detach())
         self.setblocking(False)
         self.news = deque(news)
         self.lost = sum(errno.errorcode[number] in OF_ONE for number in news)
-        """How many connections are gone with their errors."""
+        """Number of connections that are lost with their errors."""
 
     def accept(self) -> tuple[socket.socket, Any]:
         if not self.news:
@@ -55,7 +55,7 @@ class Listening(socket.socket):
 
 
 async def serves_after(data_dir: Path, news: list[int]) -> bool:
-    """Whether clients are served by a broker that is told the `news`."""
+    """Return whether a broker serves clients after these errors."""
     async with serving(data_dir, OsFiles()) as served:
         broker = served.broker
         (node,) = broker.nodes
@@ -97,7 +97,7 @@ async def test_any_other_error_is_told_once_and_tried_again(
 
 
 class IdleConnection:
-    """A connection on which nothing moves."""
+    """A connection without traffic."""
 
     peer, busy = "10.0.0.1:1", False
     listener = Listener("PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)
@@ -175,6 +175,6 @@ async def test_a_crowd_is_let_in_some_at_a_time(tmp_path: Path) -> None:
                 while inside[-1] < count:
                     await trio.lowlevel.checkpoint()
                     inside.append(len(broker.connections))
-            # Between two looks there may be two passes of who accepts, as their order within a pass is random.
+            # Between two checks the acceptor may have two passes, as the order within a pass is random.
             came = {after - before for before, after in pairwise(inside)}
             assert came <= {0, ACCEPTED_AT_ONCE, 2 * ACCEPTED_AT_ONCE}

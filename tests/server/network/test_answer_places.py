@@ -1,4 +1,4 @@
-"""Answers that a few bytes ask for: so many are in the making at a time, and no address has all places."""
+"""Answers to small requests: their number in preparation is limited, and no address has all places."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_places_of_several_apis_are_looked_after_at_once(autojump_clock: t
     places = AnswerPlaces()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(places.run)
-        for key in UNBOUNDED:  # the first of them are short already when the others become so
+        for key in UNBOUNDED:  # the first of them are already short when the others become so
             for _ in range(PLACES):
                 nursery.start_soon(AnswerPlace("one").take, places[key])
             await trio.sleep(0.3)
@@ -101,7 +101,7 @@ async def test_places_of_several_apis_are_looked_after_at_once(autojump_clock: t
                 await AnswerPlace("one").take(places[key])
         await trio.sleep(COUNTS_S + 2)
         assert [places[key].waiting for key in UNBOUNDED] == [0] * len(UNBOUNDED)
-        # Nobody waits any more, and the next one who has to is noticed as the first one was.
+        # No request waits any more, and the next one that must is noticed as the first one was.
         await take(places, "two", PLACES, nursery)
         with trio.fail_after(COUNTS_S + 2):
             await AnswerPlace("two").take(places[METADATA])

@@ -1,4 +1,4 @@
-"""What a handler answers at once is what it would answer by a coroutine: the same requests to two brokers."""
+"""Immediate answers of a handler equal those of its coroutine: the same requests to two brokers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from support.logs.batches import batch, broken
 
 AT_ONCE, LATER = True, False
 LAST_SESSION = -1
-"""In place of its id."""
+"""The placeholder for its id."""
 
 
 def fetched(ctx: Any, request: Request) -> Any:
@@ -49,7 +49,7 @@ def fetched(ctx: Any, request: Request) -> Any:
 
 
 COROUTINES: dict[int, Any] = {0: produce._append_each, 1: fetched}
-"""By API key, what a handler returns where it may have to wait."""
+"""The coroutine that a handler returns when it may have to wait, by API key."""
 VALUES = [("k", "v" * 100)]
 
 
@@ -78,7 +78,7 @@ def of_magic_1() -> bytearray:
 
 
 def asked(topic: str = "a", offset: int = 0, **options: Any) -> Callable[[], Any]:
-    """A fetch without a session."""
+    """Return a fetch without a session."""
     return lambda: replace(fetch_request(topic, offset, **options), session_id=0, session_epoch=-1)
 
 
@@ -87,7 +87,7 @@ def in_session() -> FetchRequest:
 
 
 def going_on(epoch: int, *fetched: FetchRequest, forgotten: str = "", **options: Any) -> Callable[[], Any]:
-    """A fetch in the session that was begun last."""
+    """Return a fetch in the newest session."""
     rows = tuple(topic for each in fetched for topic in each.topics)
     names = (ForgottenTopic(topic=forgotten, partitions=(0,)),) if forgotten else ()
     changes: dict[str, Any] = {
@@ -100,7 +100,7 @@ def going_on(epoch: int, *fetched: FetchRequest, forgotten: str = "", **options:
 
 
 def of_two(message: Callable[[], Any]) -> Callable[[], Any]:
-    """With its topic twice."""
+    """Return the request with its topic twice."""
 
     def doubled() -> Any:
         one = message()
@@ -187,7 +187,7 @@ TOPICS: dict[str, dict[str, str]] = {
 
 
 async def answered(broker: Broker, step: Step, session_id: int, *, at_once: bool) -> tuple[bool, bytes | None]:
-    """Whether there was an answer at once, and its bytes."""
+    """Return whether an answer came at once, and its bytes."""
     message = step.message()
     if isinstance(message, FetchRequest) and message.session_id == LAST_SESSION:
         message = replace(message, session_id=session_id)
@@ -210,7 +210,7 @@ async def answered(broker: Broker, step: Step, session_id: int, *, at_once: bool
 
 
 async def life(*, at_once: bool) -> tuple[dict[str, tuple[bool, bytes | None]], dict[str, int]]:
-    """Whether each step was answered at once and what is answered to it, and where the logs end."""
+    """Return whether each step was answered at once with its answer, and the ends of the logs."""
     clock = trio.lowlevel.current_clock()
     assert isinstance(clock, trio.testing.MockClock)
     clock.autojump_threshold = 0  # for the fetches that wait
@@ -246,7 +246,7 @@ def test_both_ways_answer_the_same_and_do_the_same() -> None:
 
 
 def test_one_function_answers_an_api() -> None:
-    """Of what a handler's module has for others, nothing else takes a context and a request."""
+    """A handler's module has no other public function of a context and a request."""
     found = {}
     for name in (api.name for api in APIS.values()):
         module = import_module(f"ottla.server.handlers.{snake_case(name)}")
@@ -258,7 +258,7 @@ def test_one_function_answers_an_api() -> None:
             and (each == "handle" or function.__module__ == module.__name__)
             and list(signature(function).parameters)[:2] == ["ctx", "request"]
         }
-        # What is answered to a client that may not ask; and no answer, but what is known of the client.
+        # The answer to a client without the right; and no answer, but knowledge about the client.
         found[name] = public - {"refused", "known_of"}
     assert {name: public for name, public in found.items() if public != {"handle"}} == {}
 
@@ -276,7 +276,7 @@ def test_what_stands_before_a_handler_is_always_asked() -> None:
 
 
 async def other(ctx: Any, request: Request) -> None:
-    """Stands before a handler."""
+    """Run before a handler."""
 
 
 def test_an_emulated_release_refuses_versions_before_a_handler_is_called() -> None:

@@ -1,4 +1,4 @@
-"""What does not speak Kafka loses its connection, and nobody else notices."""
+"""Connections that do not send Kafka's protocol are closed, and no other client notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits on connections: who waits, who is closed, and that another limit holds at once."""
+"""Limits on connections: which clients wait, which are closed, and that a changed limit applies at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BOTH = {
 
 
 class Limited:
-    """A broker of two listeners, PLAINTEXT, which is for brokers, and OTHER."""
+    """A broker of two listeners: PLAINTEXT, which is for brokers, and OTHER."""
 
     def __init__(self, broker: ottla.Broker, stack: ExitStack) -> None:
         self.broker = broker
@@ -37,7 +37,7 @@ class Limited:
         self.ports = {listener.name: listener.port for listener in broker.inner.nodes[0].listeners}
 
     def client(self, listener: str = "OTHER") -> RawClient:
-        """A new connection that has asked something; whether it is heard, is another matter."""
+        """Return a new connection that has sent a request, which the broker may or may not read."""
         client = self._stack.enter_context(RawClient("127.0.0.1", self.ports[listener]))
         client.send(METADATA)
         return client

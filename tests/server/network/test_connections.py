@@ -1,4 +1,4 @@
-"""What connections may do without costing the others anything: announce, trickle, stand still, never read, come in hundreds."""
+"""Connections without cost for others: they announce, trickle, stand still, never read, come in hundreds."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_hundreds_that_announce_much_and_stand_still_stop_nobody(tmp_path: Path)
 
 
 def test_a_request_that_is_parked_keeps_no_memory_from_others(tmp_path: Path) -> None:
-    """A fetch of a few bytes in a frame of a megabyte, which waits for days; behind it one more byte."""
+    """The fetch of a few bytes in a frame of a megabyte waits for days, and one more byte follows."""
     overrides = {"queued.max.request.bytes": "2000000", "socket.request.max.bytes": "2000000"}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
@@ -115,7 +115,7 @@ def produce_elsewhere(broker: ottla.Broker) -> int:
 
 
 def test_a_large_buffer_does_not_outlive_its_frame_in_a_waiting_connection(tmp_path: Path) -> None:
-    """Whatever still named the frame while the connection waits would keep it, behind the accounts."""
+    """Any reference to the frame while the connection waits would keep its memory without counting it."""
     with ottla.Broker(str(tmp_path)) as broker:
         clients = [RawClient(*address(broker)) for _ in range(size(6, 8))]
         create_topic(clients[0], "t", max_message_bytes=20 * MIB)
@@ -143,7 +143,7 @@ def test_only_produce_keeps_views_of_its_frame() -> None:
 
 
 def kinds_in(cls: type) -> set[str]:
-    """Names of all types of the wire that stand in a message."""
+    """Return the names of all wire types in a message."""
     found: set[str] = set()
     waiting = [field.type for field in fields_of(cls)]
     while waiting:
@@ -157,7 +157,7 @@ def kinds_in(cls: type) -> set[str]:
 
 
 class Sender(NamedTuple):
-    """One of many clients, which wants to send a frame of `size_bytes`."""
+    """A client among many, which sends a frame of `size_bytes`."""
 
     kind: str
     address: str
@@ -168,7 +168,7 @@ class Sender(NamedTuple):
 async def test_whoever_sends_is_served_whatever_the_others_do(
     autojump_clock: trio.testing.MockClock, seed: int
 ) -> None:
-    """In virtual time: who sends a frame as fast as it is read is answered within a minute."""
+    """In virtual time, a client that sends a frame as fast as it is read is answered within a minute."""
     rng = random.Random(seed)
     memory = RequestMemory(2 * MIB)
     kinds = ["sends", "announces", "stands still", "trickles", "leaves"]
@@ -225,7 +225,7 @@ async def test_whoever_sends_is_served_whatever_the_others_do(
             nursery.start_soon(send, sender, trio.socket.from_stdlib_socket(client))
             if rng.random() < 0.3:
                 await trio.sleep(rng.uniform(0, 2))
-        # No more time than it takes to end those that stand still, one beyond the limit after the other.
+        # The time that it takes to end those that stand still, one after the other beyond the limit.
         await trio.sleep(len(senders) * (STANDS_STILL_S + 2))
         nursery.cancel_scope.cancel()
     assert len(served) == sum(sender.kind == "sends" for sender in senders)
@@ -247,20 +247,20 @@ MOVES = {
     "reads its answer slowly": True,
     "asks": True,
 }
-"""Connections, and whether bytes move on them between two looks."""
+"""Connections, and whether bytes move on them between two checks."""
 
 
 def test_bytes_that_move_keep_a_connection_alive_and_nothing_else_does(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As Apache Kafka 4.3.1 was seen to do with `connections.max.idle.ms=3000`."""
-    # The broker itself looks at none.
+    """Apache Kafka 4.3.1 was observed to do so with `connections.max.idle.ms=3000`."""
+    # The broker itself checks none.
     with ottla.Broker(str(tmp_path), overrides={"connections.max.idle.ms": "-1"}) as broker:
         clients = {name: RawClient(*address(broker)) for name in MOVES}
         create_topic(clients["asks"], "t")
         for _ in range(16):  # more than the buffers of two sockets hold
             produce(clients["asks"], "t", ("k", "v" * 900_000))
-        clients["asks"].ask(fetch_request("t", 0), 12)  # the first of an API is loaded in a thread
+        clients["asks"].ask(fetch_request("t", 0), 12)  # a thread loads the first request of an API
         clients["waits for its fetch"].send(fetch_request("t", 16, max_wait_ms=3_600_000), 12)
         for name in ("stands still in a frame", "uploads slowly"):
             clients[name].send_bytes(frame(100)[:50])
@@ -287,9 +287,9 @@ def test_bytes_that_move_keep_a_connection_alive_and_nothing_else_does(
 
 
 def until_nothing_moves(broker: ottla.Broker) -> None:
-    """Return when all requests have come, and of the answers as much has been sent as sockets take."""
+    """Return when all requests have arrived, and sockets accept no more of the answers."""
     while True:
-        close_who_has_not_moved_for(broker, 3_600_000)  # takes note of what has moved so far
+        close_who_has_not_moved_for(broker, 3_600_000)  # notes what has moved up to now
         broker.run(partial(trio.testing.wait_all_tasks_blocked, STILL_S))
         if not any(connection._transport.has_moved for connection in broker.inner.connections):
             return
@@ -309,7 +309,7 @@ def works(client: RawClient) -> bool:
 
 
 def test_a_connection_that_we_closed_has_no_peer() -> None:
-    """A request that is parked looks after its client, who may have been closed as idle meanwhile."""
+    """A parked request checks its client, whose connection may have been closed as idle."""
     client, server = socket.socketpair()
     with client:
         transport = PlainTransport(server)
@@ -323,7 +323,7 @@ def test_a_connection_that_we_closed_has_no_peer() -> None:
 
 
 def test_nobody_waits_while_an_api_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first request of groups has their coordinator imported; another client asks meanwhile, for what is there."""
+    """The first request of groups imports their coordinator; another client sends a request to existing topics during that."""
     loading, may_go_on = threading.Event(), threading.Event()
 
     def load(_: int) -> None:

@@ -1,4 +1,4 @@
-"""Segments and connections take all descriptors that they can get: what gives some back still goes on."""
+"""Segments and connections use all descriptors that they can get: requests that free some still work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def retention(client: RawClient) -> None:
 
 
 def names_if_let_in(process: ServeProcess) -> set[str] | None:
-    """The topics that a new connection is told; None when it is closed unheard."""
+    """Return the topics that a new connection sees; None if it is closed without an answer."""
     try:
         with RawClient(*process.addresses[0]) as other:
             return topic_names(other)
@@ -53,7 +53,7 @@ def test_whoever_gives_descriptors_back_gets_the_few_that_it_needs(tmp_path: Pat
                 assert refused.is_closed_by_peer(), way
             gives_back(client)
             until_s = time.monotonic() + PATIENCE_S
-            # They come back one by one. A connection is let in when there are some for segments, too, and takes none of those.
+            # They are freed one by one. A connection is accepted once some are free for segments as well.
             while (names := names_if_let_in(process)) is None and time.monotonic() < until_s:
                 time.sleep(0.05)
             assert names is not None, way

@@ -1,4 +1,4 @@
-"""Cutting frames out of a byte stream: any chunking gives the same frames, and memory has limits."""
+"""Extracting frames from a byte stream: any chunking gives the same frames, and memory has limits."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ async def test_what_is_announced_costs_nothing_before_it_comes(come_bytes: int) 
 
 
 async def test_connections_that_announce_and_leave_take_no_memory_along() -> None:
-    """Nothing waits for the cycle collector, which counts objects, not bytes."""
+    """No memory waits for the cycle collector, which counts objects, not bytes."""
     memory, kept = RequestMemory(512 << 20), []
     gc.disable()
     try:
@@ -220,7 +220,7 @@ async def test_connections_that_announce_and_leave_take_no_memory_along() -> Non
 
 
 async def test_a_large_frame_lets_others_have_their_turn() -> None:
-    """A client that sends as fast as we read never makes a read wait."""
+    """A client that sends as fast as the broker reads never makes a read wait."""
     memory = RequestMemory(512 << 20)
     wire = Wire(100 << 20, memory)
     turns = 0
@@ -260,7 +260,7 @@ async def test_the_first_buffers_of_many_connections_leave_with_them(memory: Req
         await wire.send(frame(bytes(INITIAL_BUFFER_BYTES - 4)))
         await reader.next_frame()
         readers.append(reader)
-        pinned.append(bytearray(1_000))  # what lives on between them on the heap
+        pinned.append(bytearray(1_000))  # objects that survive between them on the heap
     for reader in readers:
         reader.close()
     readers.clear()

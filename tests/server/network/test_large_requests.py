@@ -1,4 +1,4 @@
-"""Large requests and answers: what a worker does, in which order, and who gives up its place."""
+"""Large requests and answers: the work of a worker, its order, and which connection gives up its place."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ async def test_a_closed_connection_leaves_the_line(
 
 
 class Piece:
-    """Notes in which thread it is freed."""
+    """An object that notes in which thread it is freed."""
 
     freed_in: ClassVar[list[int]] = []
 
@@ -313,7 +313,7 @@ async def test_an_answer_to_a_fast_reader_is_sent_in_turns(parts: list[bytes], m
 def test_pipelined_requests_are_answered_in_turns_of_time(
     broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sixteen requests, by which turns were counted before, may take a second."""
+    """Sixteen requests, the former unit of time slices, may take a second."""
     monkeypatch.setattr(time_slices, "SLICE_S", 0.0)
     steps = 0
 

@@ -1,5 +1,6 @@
-"""A client that logs in again may come by a delegation token instead of its password, and the other way round: the user has to
-be the same, and the mechanism (KIP-368)."""
+"""A client that logs in again may use a delegation token instead of its password, or the reverse. The user and the mechanism
+must stay the same (KIP-368).
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def test_the_same_user_may_come_by_a_token_and_by_a_password() -> None:
             assert log_in_by(client, it) == MINUTE_MS
             again.append(ErrorCode(new_token(client).error_code))
             broker.clock.advance(milliseconds=2_000)
-        # Who came by a token makes no others (KIP-48), for as long as that login counts.
+        # A client with a token creates no others (KIP-48), as long as that login lasts.
         refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         assert again == [ErrorCode.NONE, refused, ErrorCode.NONE, refused]
         with pytest.raises(

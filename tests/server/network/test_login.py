@@ -1,4 +1,4 @@
-"""What comes before a client of a SASL listener is served, and what ends its session."""
+"""The steps before a client of a SASL listener is served, and the end of its session."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_tokens_may_come_without_headers_after_an_old_handshake(client: RawClien
 
 
 def send_bare(client: RawClient, token: bytes, mechanism: str = "PLAIN") -> None:
-    """After a handshake of version 0."""
+    """Send a token without a frame header, after a handshake of version 0."""
     assert shake_hands(client, mechanism, version=0).error_code == ErrorCode.NONE
     client.send_bytes(struct.pack(">i", len(token)) + token)
 
@@ -321,7 +321,7 @@ def test_a_wrong_answer_waits_and_others_do_not() -> None:
         assert log_in(right).error_code == ErrorCode.NONE
         assert eventually(broker, lambda: any(each.is_held for each in broker.inner.connections))
         assert wrong.is_open()
-        broker.stop()  # which waits for no such answer
+        broker.stop()  # which does not wait for such an answer
 
 
 def test_a_secret_reaches_no_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -375,7 +375,7 @@ def test_a_login_can_be_made_to_fail() -> None:
             assert client.is_closed_by_peer()
 
 
-# Patience
+# Timeouts
 
 
 async def test_who_takes_its_time_is_cut_off(autojump_clock: trio.testing.MockClock) -> None:
@@ -409,14 +409,14 @@ async def test_a_flood_of_what_may_be_asked_for_again_leaves_others_their_turn(m
 
 
 FROM_THE_FUTURE = struct.pack(">ihhih", 10, 18, 99, 1, -1)
-"""A request for the versions, in one that nobody knows."""
+"""An ApiVersions request in an unknown version."""
 
 
 RULES: Any = SimpleNamespace(max_receive_bytes=16384, is_limited_in_all=True, failure_delay_ms=1, mechanisms=("PLAIN",))
 
 
 class Closed:
-    """A desk that nobody comes to."""
+    """A desk without requests."""
 
     handlers: Handlers = Handlers()
     node_id = 0
@@ -435,7 +435,7 @@ async def handle_api_versions(ctx: Any, request: Any) -> ApiVersionsResponse:
 
 
 class Greeting(Closed):
-    """One that answers it."""
+    """A desk that answers it."""
 
     handlers: Any = MappingProxyType({18: handle_api_versions})
 

@@ -1,4 +1,4 @@
-"""Connections that have a request: the order of answers, which waits for which, and what ends a connection."""
+"""Connections with pending requests: the order of answers, which requests wait for which, and what ends a connection."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ pytestmark = needs_epoll
 API, OTHER, PRODUCE = APIS[10], APIS[12], APIS[PRODUCE_KEY]
 VERSION, KEYS_VERSION, PRODUCE_VERSION = 1, 4, 9
 PRODUCED = 1 << 20
-"""Numbers of Produce requests begin here."""
+"""The first number of Produce requests."""
 LARGE_ANSWER = 30_000
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)
 
@@ -92,21 +92,21 @@ def heartbeat(number: int) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _spoken() -> None:
-    """Who is the first to speak a version of an API waits for a thread."""
+    """Load the readers before the tests: the first request in a version of an API waits for a thread."""
     for frame in (request(0), produce(0, "g", b""), heartbeat(0)):
         learn(memoryview(frame)[4:])
 
 
 def produced(key: str, records: bytes) -> str:
-    """The text of the answer."""
+    """Return the text of the answer."""
     return f"{key} {crc32(records)}"
 
 
 class Desk:
-    """Answers with the key that it is asked for. The key says when.
+    """A desk that answers with the request's key, at the time that the key says.
 
-    `later`: when it may. `pass`: in the next pass of the scheduler. `silent` in it: there is no answer. `big`: at once, with
-    LARGE_ANSWER bytes more. All others: at once.
+    `later`: when the test allows it. `pass`: in the next pass of the scheduler. `silent` in it: without an answer. `big`: at
+    once, with LARGE_ANSWER bytes more. All others: at once.
     """
 
     node_id = 0
@@ -115,14 +115,14 @@ class Desk:
     def __init__(self) -> None:
         self.is_open = True
         self.asked: list[str] = []
-        """The key of each request that a handler was called with."""
+        """The key of each request for which a handler was called."""
         self.begun: list[str] = []
-        """Of each whose coroutine has begun."""
+        """The key of each request whose coroutine has begun."""
         self.present: dict[int, Handler] = {API.key: self.handle, PRODUCE.key: self.produce}
         self.handlers: Any = MappingProxyType(self.present)
         self.loadable: dict[int, Handler] = {}
         self.meanwhile: Callable[[str], object] = lambda key: None
-        """Done in the midst of every request."""
+        """A function that is called during every request."""
         self.may_answer = trio.Event()
 
     async def loaded(self, key: int) -> Handler:
@@ -169,7 +169,7 @@ class Desk:
 
 
 def parsed(received: bytearray) -> Iterator[tuple[int, str]]:
-    """Number and text of each whole answer, which is taken out."""
+    """Yield number and text of each whole answer, and remove it."""
     while len(received) >= 4 and len(received) - 4 >= (size_bytes := struct.unpack_from(">i", received)[0]):
         frame = bytes(received[4 : 4 + size_bytes])
         del received[: 4 + size_bytes]
@@ -195,12 +195,12 @@ class Peer:
         self.socket.sendall(b"".join(request(number, keys.format(number)) for number in numbers))
 
     def receive(self) -> bool:
-        """Take what has come; returns whether anything has."""
+        """Read what has arrived; return whether anything has."""
         before = len(self._received)
         while True:
             try:
                 data = self.socket.recv(1 << 20)
-            except (BlockingIOError, ConnectionResetError):  # it is reset with requests that were not read
+            except (BlockingIOError, ConnectionResetError):  # the connection is reset with unread requests
                 break
             if not data:
                 break
@@ -208,19 +208,19 @@ class Peer:
         return len(self._received) > before
 
     def received(self) -> list[tuple[int, str]]:
-        """All that has come: number and text of each answer."""
+        """Return number and text of each answer that has arrived."""
         self.receive()
         return list(parsed(self._received))
 
     async def answers(self) -> list[tuple[int, str]]:
-        """All that come until every task waits."""
+        """Return all answers that arrive until every task waits."""
         while True:
             await trio.testing.wait_all_tasks_blocked()
             if not self.receive():
                 return list(parsed(self._received))
 
     async def asked(self, *numbers: int, keys: str = "g{}") -> list[int]:
-        """Send and say whose answers came."""
+        """Send requests; return the numbers of the answers that came."""
         self.send(*numbers, keys=keys)
         return [number for number, _ in await self.answers()]
 
@@ -230,7 +230,7 @@ class Peer:
 
 
 class Calls:
-    """How often a method of an object is called, which does what it does."""
+    """A counter of the calls of an object's method, which works as before."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, of: object, name: str) -> None:
         self.count = 0
@@ -244,7 +244,7 @@ class Calls:
 
 
 class Steps(trio.abc.Instrument):
-    """How often tasks of one kind went on."""
+    """A counter of the steps of tasks of one kind."""
 
     def __init__(self, of: str) -> None:
         self.count = 0
@@ -259,7 +259,7 @@ QUEUE, CONNECTION = "ReadyConnections.run", "Served.serve"
 
 @contextmanager
 def steps_of(name: str) -> Iterator[Steps]:
-    """Of the task that serves the queue, or of those of connections."""
+    """Count the steps of the task that serves the queue, or of the connections' tasks."""
     steps = Steps(name)
     trio.lowlevel.add_instrument(steps)
     try:
@@ -284,7 +284,7 @@ class Served:
     def connect(
         self, listener: Listener = LISTENER, make: Callable[[socket.socket], PlainTransport] = PlainTransport
     ) -> Peer:
-        """A client whose first request has yet to come."""
+        """Return a client whose first request has yet to come."""
         ours, theirs = socket.socketpair()
         self.sockets.callback(theirs.close)
         self.sockets.callback(ours.close)
@@ -298,7 +298,7 @@ class Served:
         peer.has_ended.set()
 
     async def watched(self) -> Peer:
-        """A client whose connection waits in the epoll, as it has asked once."""
+        """Return a client whose connection is registered with epoll, as it has sent one request."""
         peer = self.connect()
         assert await peer.asked(0) == [0]
         assert peer.connection.is_parked
@@ -320,11 +320,11 @@ async def serving(*, is_run: bool = True) -> AsyncIterator[Served]:
 
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time stands still: no slice ends, however slow the machine is."""
+    """Stop the time: no slice ends, however slow the machine is."""
     monkeypatch.setattr(time_slices, "perf_counter", lambda: 0.0)
 
 
-# Which task carries a request out
+# The task that executes a request
 
 
 async def test_an_answer_at_once_takes_no_step_of_the_connections_own_task() -> None:
@@ -411,7 +411,7 @@ async def test_a_handler_that_has_been_replaced_is_not_asked() -> None:
 
 
 async def many_ways(served: Served, peer: Peer) -> None:
-    """Requests of every kind, one by one and together."""
+    """Send requests of every kind, one by one and together."""
     served.desk.may_answer.set()
     long_key = "k" * (INITIAL_BUFFER_BYTES + 1)
     for number in range(3):
@@ -461,7 +461,7 @@ async def test_when_the_queue_is_no_longer_served_each_connection_waits_by_itsel
 
 
 async def test_connections_that_stand_in_the_queue_as_its_service_ends_are_answered(still: None) -> None:
-    """A request ends the service: what is in the queue then is left to each connection."""
+    """A request ends the service: each connection then handles its own requests in the queue."""
     async with serving(is_run=False) as served, trio.open_nursery() as nursery:
         nursery.start_soon(served.ready.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -478,7 +478,7 @@ async def test_connections_that_stand_in_the_queue_as_its_service_ends_are_answe
 
 
 async def alone(served: Served) -> Peer:
-    """A client while no other has sent a request for long."""
+    """Return a client while no other has sent a request for long."""
     peer = await served.watched()
     for number in range(ALONE_REQUESTS + 2):
         assert await peer.asked(number) == [number]
@@ -497,7 +497,7 @@ async def test_a_client_that_is_alone_and_sends_its_next_request_at_once_is_not_
     async with serving() as served:
         peer = await alone(served)
         peer.send(0)
-        for number in range(1, REST_REQUESTS + 1):  # it took its time before
+        for number in range(1, REST_REQUESTS + 1):  # it was slow before
             await soon(peer)
             peer.send(number)
         waits = Calls(monkeypatch, trio.lowlevel, "wait_readable")
@@ -514,7 +514,7 @@ async def test_a_client_that_is_alone_and_takes_its_time_is_looked_for_seldom(st
         with steps_of(QUEUE) as steps:
             for number in range(count):
                 assert await peer.asked(number) == [number]
-        # One for each request, and one for each look.
+        # One for each request, and one for each poll.
         assert count + LOOKS <= steps.count <= count + 3 * LOOKS + 3
 
 
@@ -602,7 +602,7 @@ async def test_others_have_their_turn_while_one_client_never_stops(monkeypatch: 
 
 
 async def test_a_client_whose_requests_fill_many_slices_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where its own task carries them out, as its first one has to wait."""
+    """The rule also holds when the client's own task executes them, because the first one has to wait."""
     async with serving() as served:
         greedy, other = await served.watched(), await served.watched()
         monkeypatch.setattr(time_slices, "SLICE_S", 0)
@@ -645,7 +645,7 @@ async def test_clients_that_leave_have_gone_though_another_always_has_a_request_
 async def test_what_comes_while_requests_before_it_are_answered_is_not_missed(
     monkeypatch: pytest.MonkeyPatch, count: int, during: int
 ) -> None:
-    """The socket is asked once for many requests, and says once that more has come, maybe between two slices."""
+    """The socket is read once for many requests, and reports once that more has arrived, maybe between two slices."""
     async with serving() as served:
         peer = await served.watched()
         monkeypatch.setattr(time_slices, "SLICE_S", 0)
@@ -656,7 +656,7 @@ async def test_what_comes_while_requests_before_it_are_answered_is_not_missed(
 
 @pytest.mark.parametrize("seed", range(size(4, 20)))
 async def test_every_request_is_answered_whenever_it_comes(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Each that is carried out lets some client send, whole requests or parts of them; slices are over as often as not."""
+    """Each executed request lets some client send whole requests or parts of them; half of the time the slice is over."""
     chance = random.Random(seed)
     async with serving() as served:
         peers = [await served.watched() for _ in range(chance.randint(1, 5))]
@@ -706,7 +706,7 @@ async def test_a_client_that_comes_later_has_an_answer_though_others_always_have
                 left -= 1
                 if left == 450:
                     other.send(1, keys="other")
-                # The end of the request that has begun, and the begin of another.
+                # The end of the request that has begun, and the beginning of another.
                 whole = request(1, key)
                 greedy[int(key)].socket.sendall(whole[10:] + whole[:10])
 
@@ -720,7 +720,7 @@ async def test_a_client_that_comes_later_has_an_answer_though_others_always_have
 
 
 def answered_peers(peers: list[Peer]) -> int:
-    """How many have an answer that they have not read."""
+    """Return how many have an answer that they have not read."""
     return sum(bool(select.select([peer.socket], [], [], 0)[0]) for peer in peers)
 
 
@@ -780,7 +780,7 @@ async def test_a_slice_leaves_so_many_requests_to_the_connections_own_tasks(stil
 async def test_requests_that_come_together_are_read_in_slices_of_time(
     monkeypatch: pytest.MonkeyPatch, key_bytes: int, count: int
 ) -> None:
-    """From many clients, one or many requests each: no pass of the scheduler is longer than a slice and a request."""
+    """Many clients send one or many requests each: no scheduler pass is longer than a slice and a request."""
     now_s, request_s = 0.0, time_slices.SLICE_S / 4
     monkeypatch.setattr(time_slices, "perf_counter", lambda: now_s)
     async with serving() as served:
@@ -808,7 +808,7 @@ async def test_requests_that_come_together_are_read_in_slices_of_time(
 
 
 async def send_all(peer: Peer, data: bytes) -> None:
-    """More than a socket takes at once."""
+    """Send more than a socket accepts at once."""
     with trio.socket.from_stdlib_socket(peer.socket.dup()) as sock:
         view = memoryview(data)
         while view:
@@ -951,11 +951,11 @@ async def test_more_connections_than_one_call_names_are_all_answered() -> None:
 
 @pytest.mark.parametrize("way", ["queue", "own task", "long frame"])
 async def test_answers_that_are_not_taken_wait_whole_and_in_order(still: None, way: str) -> None:
-    """Meanwhile the connection is busy: a node that stops does not cut them."""
+    """The connection is busy in the meantime: a node that stops does not cut its answers."""
     async with serving() as served:
         peer = await served.watched()
         long_key = "k" * (INITIAL_BUFFER_BYTES + 1)
-        if way == "long frame":  # its buffer is kept: only the first one is read by the task
+        if way == "long frame":  # its buffer is kept: the task only reads the first one
             peer.connection._transport._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
         sent = [(0, "pass")] if way == "own task" else []
         data = b"".join(request(*each) for each in sent)
@@ -1009,7 +1009,7 @@ async def test_nothing_is_missed_that_comes_while_its_task_is_at_work() -> None:
 
 
 class Noting:
-    """A watched connection that reads what there is, one byte at a time."""
+    """A watched connection that reads all available bytes, one at a time."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
@@ -1017,7 +1017,7 @@ class Noting:
         self.is_parked = True
         self.is_queued = False
         self.news: list[bool] = []
-        """For each event whether the client has closed its side."""
+        """For each event, whether the client has closed its side."""
         self.first: Callable[[], None] = lambda: None
 
     def has_news(self, *, is_ending: bool) -> None:
@@ -1065,7 +1065,7 @@ async def looking() -> AsyncIterator[ReadyConnections]:
 
 
 async def test_a_descriptor_that_became_another_connections_says_nothing_wrong_to_that_one(pairs: Pair) -> None:
-    """Of two that have brought something the first is there when the other one goes, and a third has its descriptor."""
+    """Two connections have data. The event of the first closes the second, and a third one gets that one's descriptor."""
     async with looking() as ready:
         (peer, one), (other_peer, other), (third_peer, third) = pairs(), pairs(), pairs()
 
@@ -1146,7 +1146,7 @@ async def test_a_connection_that_is_closed_before_its_second_request_ends_withou
     async with serving() as served:
         peer = served.connect()
         other = await served.watched()
-        monkeypatch.setattr(time_slices, "SLICE_S", 0)  # others have a slice after its first request
+        monkeypatch.setattr(time_slices, "SLICE_S", 0)  # the time slice ends after its first request
 
         async def close() -> None:
             peer.connection.close()
@@ -1174,7 +1174,7 @@ async def test_out_of_descriptors_each_connection_waits_by_itself(monkeypatch: p
 
 
 class Full:
-    """An epoll that takes no further descriptor."""
+    """An epoll that accepts no further descriptor."""
 
     def __init__(self, epoll: select.epoll) -> None:
         self.close, self.poll, self.fileno = epoll.close, epoll.poll, epoll.fileno
@@ -1395,7 +1395,7 @@ async def test_a_connection_that_is_closed_after_its_request_is_not_sent_the_ans
 
 
 async def test_a_connection_that_is_closed_while_it_stands_in_the_queue_is_not_asked(still: None) -> None:
-    """Its next request has been read already."""
+    """The next request of the connection has been read already."""
     async with serving() as served:
         closing, peer = await served.watched(), await served.watched()
         served.desk.meanwhile = lambda key: peer.connection.close() if key == "close" else None
@@ -1412,7 +1412,7 @@ async def test_a_connection_that_is_closed_while_it_stands_in_the_queue_is_not_a
 async def test_what_waits_does_not_begin_when_its_connection_is_closed_before(
     still: None, key: str, is_produced: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By another request of the same slice. A coroutine that is dropped without a word would be an error here."""
+    """Another request of the same slice closes it. A coroutine that is dropped without being closed would be an error here."""
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
         served.desk.meanwhile = lambda key: peer.connection.close() if key == "close" else None
@@ -1500,7 +1500,7 @@ async def test_a_node_that_stops_takes_no_further_request(key: str) -> None:
 
 
 async def test_an_answer_is_sent_whole_though_the_node_stops(still: None) -> None:
-    """The socket has no room for all of it when that is known."""
+    """The socket has no room for all of it when the node stops."""
     async with serving() as served:
         peer = await served.watched()
         peer.connection._transport._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
@@ -1568,7 +1568,7 @@ async def test_a_connection_that_has_gone_is_freed_at_once(still: None, key: str
 
 
 async def test_a_connection_that_was_closed_while_its_task_was_at_work_is_not_watched_again() -> None:
-    """By then its descriptor may be another one's."""
+    """Another connection may have its descriptor by then."""
     async with serving() as served:
         peer = await served.watched()
         peer.send(1, 2, keys="later")
@@ -1580,14 +1580,14 @@ async def test_a_connection_that_was_closed_while_its_task_was_at_work_is_not_wa
         assert len(served.ready) == 0
 
 
-# All of it at random
+# Everything at random
 
 CONNECTIONS, SEEDS = 25, 8
 ANSWERS = size(2_000, 50_000)
 
 
 def pipeline(chance: random.Random, count: int) -> tuple[bytes, list[tuple[int, str]], int]:
-    """Requests with so many answers; what these are; and how many requests there are."""
+    """Return requests with `count` answers, these answers, and the number of requests."""
     data, answers, number = bytearray(), list[tuple[int, str]](), 0
     while len(answers) < count:
         number += 1
@@ -1617,7 +1617,7 @@ async def send_in_pieces(stream: trio.abc.Stream, data: bytes, chance: random.Ra
 
 
 async def receive_all(stream: trio.abc.Stream, answers: list[tuple[int, str]], chance: random.Random) -> None:
-    """Slowly or not; the answers have to be these, in this order."""
+    """Read slowly or fast; the answers must be these, in this order."""
     most_bytes, pause = chance.choice(((500, 4), (5_000, 1), (1 << 20, 0)))
     received, found = bytearray(), 0
     while found < len(answers):
@@ -1639,7 +1639,7 @@ async def exchange(
     answers: int,
     connect: Callable[[Served], Awaitable[trio.abc.Stream]],
 ) -> None:
-    """Let so many clients have so many answers together."""
+    """Let `connections` clients receive `answers` answers in total, concurrently."""
     chance, turn_s = random.Random(seed), time_slices.SLICE_S
     asked = 0
     async with serving() as served, trio.open_nursery() as nursery:
@@ -1675,7 +1675,7 @@ async def exchange(
                 for begin, end in zip([0, *shares], [*shares, answers], strict=True):
                     clients.start_soon(be_a_client, chance.getrandbits(32), end - begin)
         nursery.cancel_scope.cancel()
-        # A last request without an answer is carried out, too; over TLS it may be there when the client has gone already.
+        # A last request without an answer is executed as well; over TLS that may happen after the client has gone.
         await trio.testing.wait_all_tasks_blocked()
         assert len(served.desk.asked) == asked
 
@@ -1736,7 +1736,7 @@ async def test_an_answer_over_tls_is_sent_to_its_end_though_the_socket_has_no_ro
 
 
 async def test_a_client_that_leaves_in_the_midst_of_a_record_of_tls_is_gone(tmp_path: Path) -> None:
-    """Its last bytes and its end are one event, and the bytes give nothing to read."""
+    """The client's last bytes and its end are one event, and the bytes contain no complete record."""
     async with serving() as served:
         stream = await over_tls(tmp_path)(served)
         assert isinstance(stream, trio.SSLStream)
@@ -1779,7 +1779,7 @@ async def test_a_frame_gives_its_memory_back_before_its_client_takes_the_answer(
 
 
 class Broken:
-    """A file that the disk does not give."""
+    """A file that the disk fails to read."""
 
     def read_now(self, position: int, size_bytes: int) -> bytes:
         raise OSError(errno.EIO, "the disk")

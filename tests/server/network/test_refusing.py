@@ -1,4 +1,4 @@
-"""What comes in the midst of a login is anything: each answer to it can be written, and says nothing but the code."""
+"""Invalid requests during a login: each answer can be written, and contains only the code."""
 
 from __future__ import annotations
 

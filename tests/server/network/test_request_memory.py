@@ -1,4 +1,4 @@
-"""Memory for frames: whoever waits comes to his turn, whatever the others do, and all comes back."""
+"""Memory for frames: every waiting connection gets its turn, whatever the others do, and all memory is returned."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from support.sizes import size
 
 
 class Holder:
-    """A connection that does as it is told."""
+    """A connection that the test controls."""
 
     def __init__(self, memory: RequestMemory, address: str = "a", *, is_receiving: bool = True) -> None:
         self.address, self.held_bytes = address, 0
         self.is_receiving = is_receiving
         self.kept_bytes = 0
-        """What of it is for later."""
+        """The part that is reserved for later."""
         self.given_up: list[str] = []
         self._memory = memory
 
@@ -70,7 +70,7 @@ async def test_an_address_that_waits_for_its_share_is_passed_by() -> None:
 
 
 async def test_one_goes_beyond_the_limit_and_the_next_when_it_is_done() -> None:
-    """Each holds a part of its frame and wants the rest: without this they would wait for ever."""
+    """Each holds a part of its frame and needs the rest: without this rule they would wait for ever."""
     memory = RequestMemory(100)
     holders = [Holder(memory, address) for address in "abcd"]
     for holder in holders:
@@ -153,7 +153,7 @@ async def test_who_stands_still_gives_up_its_place_when_somebody_waits(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(memory.run)
         await trio.sleep(3600)
-        assert not any(holder.given_up for holder in still)  # nobody waits
+        assert not any(holder.given_up for holder in still)  # nothing waits
         beyond, waits = Holder(memory, "d"), Holder(memory, "e")
         await beyond.take(30)
         began_s = trio.current_time()
@@ -165,7 +165,7 @@ async def test_who_stands_still_gives_up_its_place_when_somebody_waits(
 
 
 async def test_who_is_beyond_the_limit_may_not_dawdle(autojump_clock: trio.testing.MockClock) -> None:
-    """It brings a little every second; the others wait for all of its frame."""
+    """The connection sends a little every second; the others wait for all of its frame."""
     memory = RequestMemory(100)
     works = [Holder(memory, address, is_receiving=False) for address in "ab"]
     for holder in works:

@@ -1,4 +1,4 @@
-"""Connections over TLS: what goes through, who a client is, and what becomes of those that do not come to terms."""
+"""Connections over TLS: traffic, the client's identity, and failed handshakes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LISTENER = {"listeners": "SSL://127.0.0.1:0"}
 
 @contextmanager
 def secured(**others: str) -> Iterator[ottla.Broker]:
-    """A broker whose one listener speaks TLS; `_` in the names of options stands for the point."""
+    """Run a broker whose one listener uses TLS; `_` in the names of options stands for the point."""
     quick = {"connection.failed.authentication.delay.ms": "1"}
     with ottla.Broker(overrides=LISTENER | quick | inline(server(), **others)) as broker:
         yield broker
@@ -121,7 +121,7 @@ def test_who_comes_again_with_a_session_is_the_same(tmp_path: Path) -> None:
 
 
 def refused(broker: ottla.Broker, security: Security) -> bool:
-    """Whether a client is sent away. With TLS 1.3 it learns that after it believes to be connected."""
+    """Return whether a client is refused. With TLS 1.3 it learns that after it believes that it is connected."""
     try:
         with connected(broker, security) as client:
             create_topic(client, "t")
@@ -196,7 +196,7 @@ def alter(client: RawClient, changes: dict[str, str], *, validate_only: bool = F
 
 
 def certificate_of(broker: ottla.Broker) -> str:
-    """The one that a listener shows."""
+    """Return the certificate that a listener presents."""
     with connected(broker, Security(ssl._create_unverified_context())) as client:
         assert isinstance(client._socket, ssl.SSLSocket)
         shown = client._socket.getpeercert(binary_form=True)
@@ -218,7 +218,7 @@ def test_new_keys_hold_for_new_connections_and_open_ones_go_on(tmp_path: Path) -
         written(store, again)
         assert alter(client, location, validate_only=True) == (0, "")
         assert certificate_of(broker) == server().certificate
-        assert alter(client, location) == (0, "")  # the same value once more
+        assert alter(client, location) == (0, "")  # the same value again
         assert certificate_of(broker) == again.certificate
         assert produce(client, "t", ("k", "v")).error_code == ErrorCode.NONE
 
@@ -335,7 +335,7 @@ async def test_all_kinds_of_parts_come_out_in_order(tmp_path: Path) -> None:
         ]
         await transport.send(parts)
         transport.close()
-    assert peer.error is None  # there was a goodbye
+    assert peer.error is None  # it received a close_notify
     assert bytes(peer.received) == b"head" + content[:100_000] + content[5:900_005] + b"x" + b"".join(small)
 
 
@@ -352,7 +352,7 @@ async def test_a_file_that_is_shorter_than_promised_ends_the_connection(tmp_path
 
 async def test_a_handshake_that_does_not_end_is_cut_off_by_its_size(tmp_path: Path) -> None:
     ours, theirs = pair()
-    # A hello of 100 000 bytes, in records of OpenSSL's liking.
+    # A hello of 100 000 bytes, in records of OpenSSL's choice.
     body = b"\x01\x01\x86\xa0\x03\x03" + bytes(32) + b"\0" + bytes(60_000)
     records = [body[at : at + 8_000] for at in range(0, len(body), 8_000)]
     theirs.sendall(b"".join(b"\x16\x03\x01" + len(record).to_bytes(2, "big") + record for record in records))

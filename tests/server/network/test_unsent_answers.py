@@ -1,4 +1,4 @@
-"""Answers that their clients do not take: their memory comes back, from who has most of it first."""
+"""Answers that their clients do not read: their memory is freed, starting with the address that holds most."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.broker.raw_client import RawClient
 
 
 class Sender:
-    """A connection that sends an answer until it is told to end."""
+    """A connection that sends an answer until it is ended."""
 
     def __init__(self, answers: UnsentAnswers, host: str, size_bytes: int) -> None:
         self.is_given_up = False
@@ -71,7 +71,7 @@ async def test_too_many_for_a_moment_cost_nobody(autojump_clock: trio.testing.Mo
 
 
 def addresses(answers: UnsentAnswers, stack: ExitStack, count: int) -> list[Sender]:
-    """As many senders, each of an address of its own, whose answers have lain for long; all but one are too many."""
+    """Return `count` senders, each of its own address, whose answers have waited for long; all except one are too many."""
     senders = [Sender(answers, f"host-{number}", 100) for number in range(count)]
     for sender in senders:
         stack.enter_context(answers.lying(sender, sender.host, 100))

@@ -1,4 +1,4 @@
-"""How far topics are compacted, on the first page and on a topic's."""
+"""The progress of topics' compaction, on the first page and on a topic's."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NEVER_MS = 10**12
 
 @pytest.fixture
 def broker() -> Iterator[ottla.Broker]:
-    """It cleans nothing by itself."""
+    """Run a broker that cleans nothing by itself."""
     with ottla.Broker(admin="0", overrides={"log.cleaner.backoff.ms": NEVER_MS}) as running:
         yield running
 
 
 def shown(broker: ottla.Broker, path: str) -> str:
-    """The page, without white space where it says nothing."""
+    """Return the page, without insignificant white space."""
     status, html = AdminCalls.of(broker).ask("GET", path)
     assert status == 200
     return re.sub(r"\s+", " ", re.sub(r"(\s*<[^>]*>\s*)+", " | ", html))

@@ -1,4 +1,4 @@
-"""Lines that are kept for the page: what passes the levels that are set, bounded, only while somebody may look."""
+"""Log lines for the page: lines that pass the configured levels, bounded, and only while pages can be opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages cost when nobody looks: nothing, before the first watcher has come and after the last one has gone."""
+"""The cost of pages without a viewer: nothing, before the first watcher has come and after the last one has gone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATHS = ("/", "/topics", "/topics/t", "/topics/t/partitions/0", "/log")
 
 
 class OneLife:
-    """The broker, in the only life that it has."""
+    """A broker in its only run."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -36,7 +36,7 @@ class OneLife:
 
 
 class Seen(trio.abc.Instrument):
-    """What the broker does: steps of its tasks by name, and what it reads or looks up on its disk."""
+    """A recorder of the broker's work: steps of its tasks by name, and reads and lookups on its disk."""
 
     def __init__(self, files: CrashFiles) -> None:
         self.steps = Counter[str]()
@@ -52,7 +52,7 @@ class Seen(trio.abc.Instrument):
             self.steps[task.name] += 1
 
     async def of_an_hour(self) -> tuple[Counter[str], Counter[str]]:
-        """Steps and reads while an hour passes for all that waits by Trio's clock."""
+        """Return steps and reads while an hour passes on Trio's clock."""
         await settled()
         self._mine = trio.lowlevel.current_task()
         self.steps, self.reads = steps, reads = Counter[str](), Counter[str]()
@@ -75,14 +75,14 @@ async def settled() -> None:
 
 
 async def passes(by_s: float) -> None:
-    """Once all wait for something."""
+    """Let time pass once all tasks wait."""
     await settled()
     clock().jump(by_s)
     await settled()
 
 
 def living() -> int:
-    """Tasks there are."""
+    """Return the number of tasks."""
     return trio.lowlevel.current_statistics().tasks_living
 
 
@@ -93,7 +93,7 @@ class Watcher:
         self.client = client
 
     async def sent(self) -> list[str]:
-        """Ids of what the next event renews."""
+        """Return ids of the parts that the next event renews."""
         text = ""
         while "data: " not in text or not text.endswith("\n\n\r\n"):
             text += bytes(await self.client.receive_some(1 << 20)).decode()
@@ -105,7 +105,7 @@ async def says_goodbye(watcher: Watcher) -> None:
 
 
 async def is_cut_off(watcher: Watcher) -> None:
-    await watcher.client.receive_stream.aclose()  # nothing says so before something is sent
+    await watcher.client.receive_stream.aclose()  # nothing notices before something is sent
     await passes(RARELY_S)
 
 
@@ -116,7 +116,7 @@ async def takes_nothing_any_more(watcher: Watcher) -> None:
 
 @asynccontextmanager
 async def watching(pages: Pages, path: str) -> AsyncIterator[Watcher]:
-    """A connection that was answered, until it has come to its end by itself."""
+    """Yield a connection that was answered, until it has ended by itself."""
     client, server = trio.testing.lockstep_stream_pair()
     nobody: Any = None
     async with trio.open_nursery() as nursery:
@@ -162,7 +162,7 @@ def test_while_somebody_looks_there_are_looks_and_after_that_none() -> None:
             pages = Pages(lives, "of the page")
             with pytest.MonkeyPatch.context() as patch:
                 patch.setitem(VIEWS, "/", view)
-                for watcher_number in range(1, STREAMS_MAX + 2):  # none takes the place of one that comes later
+                for watcher_number in range(1, STREAMS_MAX + 2):  # no later one takes the place of an earlier one
                     async with watching(pages, "/") as watcher:
                         for _ in range(3):
                             assert await watcher.sent() == ["looks"]

@@ -1,4 +1,4 @@
-"""Pages as a browser asks for them."""
+"""Pages as a browser requests them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_who_watches_is_sent_all_and_then_what_changes(broker: ottla.Broker) -> 
 
 
 def ids(stream: http.client.HTTPResponse) -> list[str]:
-    """Of the next event."""
+    """Return the ids in the next event."""
     found: list[str] = []
     while True:
         line = stream.readline().decode().rstrip("\n")
@@ -102,7 +102,7 @@ def test_every_form_makes_a_call_that_there_is() -> None:
 
 
 def forms_of_templates() -> Iterator[tuple[str, str, list[str]]]:
-    """Template, call, and names of its fields."""
+    """Yield template, call, and names of its fields."""
     root = resources.files("ottla.server.page").joinpath("templates")
     for folder in (root, root.joinpath("sections"), root.joinpath("rows")):
         for template in folder.iterdir():
@@ -149,7 +149,7 @@ HOSTILE = '"><script>alert(1)</script>'
 
 @pytest.fixture(scope="module")
 def busy() -> Iterator[ottla.Broker]:
-    """A broker with one of everything, under names that are as bad as clients may choose them."""
+    """Run a broker with one of everything, under the worst names that clients may choose."""
     with ottla.Broker(
         admin="0",
         overrides={"allow.everyone.if.no.acl.found": True},

@@ -1,4 +1,4 @@
-"""The page of a partition: what it shows, and that each of its buttons does what it says."""
+"""The page of a partition: its content, and that each of its buttons works."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ DAY_MS = 86_400_000
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ottla.Broker]:
-    """It cleans nothing by itself, but what may be cleaned at the moment when a pass that was asked for ends."""
+    """Run a broker that cleans nothing by itself, except logs that are due at the end of a requested pass."""
     with resting() as running:
         yield running
 
 
 @pytest.fixture
 def own_broker() -> Iterator[ottla.Broker]:
-    """As `broker`, and no other test asks it for a pass."""
+    """Run a broker like `broker`, to which no other test sends a pass."""
     with resting() as running:
         yield running
 
@@ -62,7 +62,7 @@ FIELD = re.compile(r'<input type="hidden" name="([^"]+)" data-type="json" value=
 
 
 def forms(page: str) -> list[Form]:
-    """As the page's script reads them."""
+    """Return the forms as the page's script reads them."""
     found = []
     for method, path, inside in FORM.findall(page):
         fields: dict[str, Any] = {}
@@ -83,7 +83,7 @@ def text(page: str) -> str:
 
 
 def filled(broker: ottla.Broker, topic: str, **configs: ConfigValue) -> str:
-    """A topic with a closed segments' worth of records of few keys; its page."""
+    """Create a topic with a closed segment's worth of records of few keys; return its page."""
     defaults: dict[str, ConfigValue] = {"cleanup.policy": "compact", "internal.segment.bytes": 4_000}
     broker.create_topic(topic, 1, {**defaults, **configs})
     for _ in range(8):
@@ -191,7 +191,7 @@ Changes = list[dict[str, str]]
 
 @contextmanager
 def watched(broker: ottla.Broker, page: str) -> Iterator[Iterator[Changes]]:
-    """What comes of each look, as its script is told; looks that find nothing new are left out."""
+    """Yield the events of each refresh, as the page's script receives them; refreshes without changes are left out."""
     assert broker.admin is not None
     with closing(http.client.HTTPConnection(broker.admin, timeout=60)) as connection:
         connection.request("GET", f"{page}{'&' if '?' in page else '?'}events")

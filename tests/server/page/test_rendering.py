@@ -1,4 +1,4 @@
-"""What of a page is drawn again: what looks otherwise, and nothing else."""
+"""Refreshes of a page: only the parts that look different are drawn again."""
 
 from __future__ import annotations
 

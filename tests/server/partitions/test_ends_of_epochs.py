@@ -1,4 +1,4 @@
-"""Where a leader epoch ends, as Fetch and OffsetForLeaderEpoch tell it: one rule for both, over histories of a partition."""
+"""Ends of leader epochs, as Fetch and OffsetForLeaderEpoch report them: one rule for both, over a partition's histories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNDEFINED = (-1, -1)
 
 
 class Model:
-    """What Apache Kafka's leader notes of its epochs (LeaderEpochFileCache), and what it answers from that.
+    """A model of the epochs that Apache Kafka's leader notes (LeaderEpochFileCache), and of its answers.
 
     It notes an epoch when a leader is elected, with or without a record.
     """
@@ -82,7 +82,7 @@ class Life:
         self.model.log_end += 1
 
     def elect(self) -> None:
-        """The other node leads, after this one has stopped."""
+        """Stop this node and let the other one lead."""
         self.broker.stop_node(self.leader)
         self.broker.start_node(self.leader)
         self.leader, self.epoch = 1 - self.leader, self.epoch + 1

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what a client has to repeat, what it is told again, what is refused."""
+"""Fetch sessions (KIP-227): what a client must repeat, what a response repeats, and refusals."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_sessions_are_bounded_in_what_they_remember_together() -> None:
     assert (len(sessions), sessions.partition_count) == (2, most)
     begin(sessions, request(small.session_id, -1), False, 0)
     assert sessions.partition_count == most - 10
-    # The large one is not used for long: it makes room for others, and none for what is too large in any case.
+    # The large one has been idle for long: it is evicted for others, but not for one that is too large in any case.
     assert begin(sessions, request(0, 0, *many(most + 1)), False, 2 * EVICTION_AGE_MS)[0] is None
     assert len(sessions) == 1
     assert begin(sessions, request(0, 0, *many(most)), False, 2 * EVICTION_AGE_MS)[0] is not None
@@ -177,7 +177,7 @@ def test_sessions_are_bounded_in_what_they_remember_together() -> None:
 
 
 def test_a_session_remembers_no_name_that_no_topic_can_have(sessions: FetchSessions) -> None:
-    """A partition takes 700 B, a name up to 32 KiB; fifty thousand of them are remembered."""
+    """A partition takes 700 B, a name up to 32 KiB; a session remembers fifty thousand of them."""
     long = ("t" * 250, 0, 0)
     session, items = begin(sessions, request(0, 0, ("t" * 249, 0, 0), long), False, 0)
     assert (session, len(items), len(sessions)) == (None, 2, 0)
@@ -203,7 +203,7 @@ def test_a_session_that_grows_beyond_the_room_there_is_is_gone() -> None:
     assert begin(sessions, forgetting, False, 0)[0] is session
     assert sessions.partition_count == 2 * PARTITIONS_A_SLOT
 
-    # The other one was left alone for long, and goes instead.
+    # The other one was idle for long, and is evicted instead.
     growing = request(session.session_id, 2, *many(1, first=PARTITIONS_A_SLOT + 1))
     begin(sessions, growing, False, EVICTION_AGE_MS + 1)
     assert len(sessions) == 1
@@ -212,7 +212,7 @@ def test_a_session_that_grows_beyond_the_room_there_is_is_gone() -> None:
 
 
 def test_what_a_request_changes_is_counted_though_it_is_left_half_way() -> None:
-    """A connection may be closed while its request with many partitions is gone through."""
+    """A connection may be closed while its request with many partitions is processed."""
     sessions = FetchSessions(10, random.Random(1))
     session = opened(sessions, *many(1))
     steps = sessions.begin(request(session.session_id, 1, *many(200)), False, lambda: 0)

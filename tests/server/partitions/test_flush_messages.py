@@ -1,4 +1,4 @@
-"""`flush.messages` for what the broker writes itself: who waits, for how many syncs, and what a sync that fails costs."""
+"""`flush.messages` for the broker's own writes: which requests wait, for how many syncs, and the cost of a failed sync."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OFFSETS_LOG = "/data/__consumer_offsets-0/00000000000000000000.log"
 
 @asynccontextmanager
 async def living(files: CrashFiles, **options: str) -> AsyncIterator[Life]:
-    """With a broker, and topic `a` of one partition."""
+    """Run a broker with topic `a` of one partition."""
     async with running(files, **options) as (broker, client):
         life = Life(broker, client, Ledger())
         await life.create("a", 1)
@@ -52,7 +52,7 @@ def refuse_syncs_of(files: CrashFiles, path: str) -> None:
 
 
 async def offset_of(client: InProcessClient, group: str) -> ErrorCode | int:
-    """What the group has committed in `a`, or the error."""
+    """Return the offset that the group has committed in `a`, or the error."""
     asked = OffsetFetchRequestGroup(group_id=group, topics=None)
     (answer,) = (await client.ask(OffsetFetchRequest(groups=(asked,)), 8)).groups
     if answer.error_code:
@@ -64,7 +64,7 @@ async def offset_of(client: InProcessClient, group: str) -> ErrorCode | int:
 def test_commits_that_come_together_share_a_sync(
     flush_messages: str, syncs_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # They come in one pass of the scheduler, however busy the machine is.
+    # They arrive in one scheduler pass, however busy the machine is.
     monkeypatch.setattr(time_slices, "perf_counter", lambda: 0.0)
     files = CrashFiles()
 
@@ -117,7 +117,7 @@ def test_a_flush_that_is_refused_for_a_while_is_made_up_for() -> None:
         async with living(files, **FLUSHED) as life:
             have_on_disk(life.broker)
             log = life.broker.services.topics.partition("a", 0).log
-            log.leader_epochs.assign(0, 0)  # so that what is refused is the flush
+            log.leader_epochs.assign(0, 0)  # so that the flush is refused
             files.is_short = True
             assert not await life.produce("a", 1, "v")
             assert (log.log_end_offset, log.high_watermark, log.failure) == (1, 0, None)

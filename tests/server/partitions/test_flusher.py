@@ -1,4 +1,4 @@
-"""Group commit on a disk whose syncs the test holds up and refuses: who is told what, and what is said of the log later."""
+"""Group commit on a disk whose syncs the test delays and refuses: the producers' answers, and the log's state afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.noted import each_case
 
 
 class GatedSyncs(CrashFiles):
-    """A disk whose next sync of the log file waits for `let_on`, and fails if it is told so."""
+    """A disk whose next sync of the log file waits for `let_on`, and fails if the test wants it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class GatedSyncs(CrashFiles):
 
 
 async def answers_of_two(files: GatedSyncs, log: Log, *, fails: bool) -> list[ErrorCode]:
-    """What two producers are told of whom the second comes while the first one's sync runs."""
+    """Return the answers of two producers, the second of which arrives during the first one's sync."""
     flusher = Flusher(Clock(lambda: 0), lambda log: None)
     answers = []
 
@@ -142,7 +142,7 @@ async def test_a_log_that_cannot_be_flushed_does_not_keep_the_others_from_it() -
     assert (bad.recovery_point, good.recovery_point) == (0, 2)
 
 
-# After a sync that failed, the disk says yes to everything
+# After a failed sync, the disk reports success for everything
 
 
 def flush(log: Log) -> None:
@@ -187,7 +187,7 @@ def test_after_a_failed_sync_nothing_brings_the_recovery_point_further(
     append(log, ("b", "1"))
     other = log.begin_flush_of_sealed()
     assert other is not None
-    log.leader_epochs.write()  # so that what fails is a sync of the log
+    log.leader_epochs.write()  # so that a sync of the log fails
 
     def refuse(operation: str, path: str, _: int) -> None:
         if operation == which:

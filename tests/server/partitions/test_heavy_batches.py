@@ -1,4 +1,4 @@
-"""Batches that take long to check: in a worker thread, in order, and without holding up anybody else."""
+"""Batches that take long to check: in a worker thread, in order, and without delaying other clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANY = [("k", "v")] * (AT_ONCE_RECORDS + 1)
 
 
 def pipelined(client: RawClient, *requests: Any) -> list[Any]:
-    """Send all, then read all answers; of each the only partition's."""
+    """Send all requests, then read all answers; return the only partition of each."""
     for request in requests:
         client.send(request, 9)
     return [client.receive().responses[0].partition_responses[0] for _ in requests]

@@ -1,4 +1,4 @@
-"""A batch of megabytes is written by a worker thread: its connection and the partition's other producers wait, and no one else."""
+"""Batches of megabytes are written by a worker thread: only their connection and the partition's other producers wait."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def small_batches_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class HangingWrites:
-    """A disk that takes nothing from worker threads until it is let on."""
+    """A disk that accepts no write from worker threads until the test lets it."""
 
     def __init__(self) -> None:
         self.reached, self._gate = threading.Semaphore(0), threading.Event()
@@ -64,7 +64,7 @@ async def keys(served: Served, count: int) -> list[bytes | None]:
 
 
 async def produce_beside(served: Served, answers: list[tuple[str, int]], topic: str, pair: tuple[str, str]) -> None:
-    """On a connection of its own."""
+    """Produce on a connection of its own."""
 
     def ask() -> Any:
         with RawClient(*address(served.broker)) as client:
@@ -158,7 +158,7 @@ async def test_a_topic_that_is_deleted_meanwhile_does_not_take_it(tmp_path: Path
 
 
 async def test_what_cannot_be_read_before_the_first_append_refuses_it(tmp_path: Path) -> None:
-    """It is brought by a worker, which is not asked for ever."""
+    """A worker thread reads the old records, and the request does not wait for ever."""
     files = TroubledFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         await served.ask(create_topic, "t")

@@ -1,4 +1,4 @@
-"""Searches by timestamp are done in pieces: whose they are decides who waits, and who leaves ends his."""
+"""Searches by timestamp are done in pieces: only their client waits, and a client that disconnects ends its search."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE_S = 60
 
 
 def goes_on() -> None:
-    """The client is there, and the broker serves."""
+    """Do nothing: the client is connected, and the broker serves."""
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def _stops(broker: Broker) -> None:
 
 
 class Leaving(Staying):
-    """The connection of a client that asks for a long search; after some pieces of it something happens."""
+    """The connection of a client with a long search; after some pieces of it an event happens."""
 
     def __init__(self, broker: Broker, what: Any) -> None:
         self.pieces, self.broker, self.what = 0, broker, what

@@ -1,4 +1,4 @@
-"""Parked fetches: what completes them, what only makes them look again, and that they always leave the table."""
+"""Parked fetches: events that complete them, events that only make them check again, and that they always leave the table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANY_BYTES = 1 << 20
 
 
 def log_of(count: int, partition: TopicPartition = TP, segment_bytes: int = MANY_BYTES) -> Log:
-    """A log of `count` batches of SIZE."""
+    """Return a log of `count` batches of SIZE."""
     log = make_log(tp=partition, segment_bytes=segment_bytes)
     for _ in range(count):
         append(log, ("k", "v"))
@@ -30,7 +30,7 @@ def log_of(count: int, partition: TopicPartition = TP, segment_bytes: int = MANY
 
 
 def wanted(log: Log, offset: int, max_bytes: int = MANY_BYTES, *, committed: bool = False) -> WantedPartition:
-    """What a fetch of `log` from `offset` on finds."""
+    """Return the part of `log` that a fetch from `offset` on finds."""
     end = log.locate(log.last_stable_offset if committed else log.high_watermark)
     return WantedPartition(log, log.fetch(offset, max_bytes=max_bytes, end=end).start, end, max_bytes)
 
@@ -60,10 +60,10 @@ class Case:
     [
         Case(0, MANY_BYTES, MANY_BYTES, complete=True),  # an older segment
         Case(7, MANY_BYTES, 1, complete=True),
-        Case(8, 2 * SIZE, MANY_BYTES, complete=True),  # the one in which the log ends
+        Case(8, 2 * SIZE, MANY_BYTES, complete=True),  # the segment in which the log ends
         Case(8, 2 * SIZE + 1, MANY_BYTES, complete=False),
         Case(8, SIZE, SIZE, complete=True),
-        Case(8, SIZE + 1, SIZE, complete=False),  # what a fetch may not take does not count
+        Case(8, SIZE + 1, SIZE, complete=False),  # data that a fetch may not take does not count
         Case(8, SIZE + 1, SIZE + 1, complete=True),  # a part of a batch does
         Case(9, SIZE, MANY_BYTES, complete=True),
         Case(9, SIZE + 1, MANY_BYTES, complete=False),
@@ -103,7 +103,7 @@ def test_what_one_partition_may_not_give_has_to_come_from_another() -> None:
 
 
 def test_a_roll_completes_with_the_first_record_behind_it() -> None:
-    """In the segment where the fetch waits nothing more can come."""
+    """The segment where the fetch waits can receive nothing more."""
     waits, log = FetchWaits(), log_of(1)
     with waiter(waits, wanted(log, 1), min_bytes=MANY_BYTES) as parked:
         log.roll(now_ms=1_000)
@@ -115,7 +115,7 @@ def test_a_roll_completes_with_the_first_record_behind_it() -> None:
 
 
 def test_who_came_before_an_append_is_told_of_it_also_when_somebody_has_seen_it_meanwhile() -> None:
-    """With `flush.messages` it is told only when it is on disk."""
+    """With `flush.messages` the notification comes once the append is on disk."""
     waits, log = FetchWaits(), log_of(1)
     with waiter(waits, wanted(log, 1)) as early:
         append(log, ("k", "v"))
@@ -176,7 +176,7 @@ async def test_other_events_make_a_fetch_look_again_without_completing_it(
 
 
 async def test_an_end_that_cannot_be_found_makes_those_look_again_who_wait_for_it() -> None:
-    """Whoever appended has done so, and is not told of it."""
+    """The append has succeeded, and its caller does not learn of the error."""
     waits, log = FetchWaits(), log_of(1)
     for producer_id in (7, 8):
         append(log, ("k", "v"), producer_id=producer_id, transactional=True)

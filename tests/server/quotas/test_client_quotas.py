@@ -1,4 +1,4 @@
-"""What clients use, how long they are to wait for it, and how little is remembered of them."""
+"""Quotas: the usage of clients, their throttle time, and how little is remembered of them."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_who_is_throttled_is_told_until_the_time_is_over() -> None:
     assert (usage.throttled, usage.throttle_ms_total, usage.throttle_ms_max) == (1, 5000, 5000)
 
 
-# What is remembered
+# Remembered clients
 
 
 def test_hostile_client_ids_grow_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What may be set and asked for, in Apache Kafka's words; which quota holds for a client."""
+"""Quotas that may be set and described, with Apache Kafka's errors, and the quota that applies to a client."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ LEVELS: list[tuple[dict[str, str | None], Sharing]] = [
     ({"client-id": "app"}, Sharing("", "app")),
     ({"client-id": None}, Sharing("", "app")),
 ]
-"""The strongest first: an entity, and with whom alice's client `app` shares its quota."""
+"""Quotas, the strongest first: an entity, and the clients that share its quota with alice's client `app`."""
 
 
 @pytest.mark.parametrize("first", range(len(LEVELS)))

@@ -1,4 +1,4 @@
-"""Spellings of addresses."""
+"""Addresses in different notations."""
 
 from __future__ import annotations
 

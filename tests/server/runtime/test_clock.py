@@ -1,4 +1,4 @@
-"""The broker's clock: moving it ends the waits that become due, and setting the wall clock does nothing to them."""
+"""The broker's clock: moving it ends the waits that become due, and setting the wall clock does not change them."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ async def test_a_clock_that_begins_anew_forgets_every_move(autojump_clock: trio.
     assert (clock.now_ms(), clock.elapsed_ms(), clock.is_frozen) == (*before, False)
 
 
-# Who is at work
+# Work in progress
 
 
 async def test_whoever_moves_it_can_wait_for_those_whose_time_has_come() -> None:

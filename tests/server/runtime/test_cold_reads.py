@@ -1,4 +1,4 @@
-"""What is in nobody's memory is read by worker threads: whoever asks for it waits, and no one else."""
+"""Data that is not in memory is read by worker threads: only its request waits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def values(size_bytes: int) -> list[bytes]:
 
 @asynccontextmanager
 async def started_anew(tmp_path: Path, size_bytes: int, **configs: Any) -> AsyncIterator[tuple[Served, ColdFiles]]:
-    """A broker that has just started, over a topic of one batch a segment; nothing of it has been read."""
+    """Run a broker that has just started, over a topic of one batch per segment, none of which has been read."""
     files = ColdFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         await served.ask(create_topic, "t", internal_segment_bytes=size_bytes, **configs)
@@ -49,7 +49,7 @@ async def started_anew(tmp_path: Path, size_bytes: int, **configs: Any) -> Async
 
 
 async def beside(served: Served, request: Callable[..., Any], *arguments: Any) -> Any:
-    """Ask on a connection of its own."""
+    """Send the request on a connection of its own."""
     with await trio.to_thread.run_sync(RawClient, *address(served.broker)) as other:
         return await trio.to_thread.run_sync(request, other, *arguments)
 
@@ -164,7 +164,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_sent_whole_or_told_as_such(
             await beside(served, delete, "t")
         files.go_on()
     (answer,) = answers
-    if from_page:  # it was on its way
+    if from_page:  # it was being read
         assert records_of(answer) == [(0, b"k", values(LARGE - 90)[0])]
     else:
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

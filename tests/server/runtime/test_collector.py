@@ -1,4 +1,4 @@
-"""When Python's collector looks at old objects: not of its own accord, but when memory has changed by much, and now and then."""
+"""Full collections of Python's collector: not by itself, but after large changes of memory, and from time to time."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from support.old_garbage import OldGarbage
 
 @pytest.fixture(scope="module", autouse=True)
 def _older_left_alone() -> None:
-    """Each of these tests has some full collections done: what tests before have made is no part of them."""
+    """Freeze older objects: each of these tests does full collections, which need not cover objects of earlier tests."""
     leave_alone()
 
 
 @pytest.fixture(autouse=True)
 def threads_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock that jumps would not wait for them."""
+    """Run threads' work at once: the clock that jumps would not wait for them."""
 
     async def run_at_once(function: Callable[[], None]) -> None:
         function()
@@ -42,23 +42,23 @@ def threads_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def first_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the life of a test leaves is not for those behind it."""
+    """Forget the ended runs of brokers after the test: later tests must not count them."""
     monkeypatch.setattr(Collector, "a_life_has_ended", False)
 
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Minutes instead of hours: clients that never rest make every second of them long."""
+    """Look after minutes instead of hours: clients that never rest make every second of them long."""
     monkeypatch.setattr(collector, "NOW_AND_THEN_S", 20.0)
     monkeypatch.setattr(collector, "AT_LAST_S", 120.0)
 
 
 FIRST_LOOK_S = 2 * LOOK_S
-"""Until it is over."""
+"""Seconds until the first look is over."""
 
 
 class Blocks:
-    """How many blocks of memory are said to be taken."""
+    """A fake number of allocated memory blocks."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
         self.taken = taken
@@ -133,7 +133,7 @@ async def test_old_garbage_goes_after_ten_minutes_unless_it_is_put_off(autojump_
 
 
 async def ask_and_ask(every_s: float) -> None:
-    """Clients that keep the broker busy."""
+    """Keep the broker busy with clients."""
     while True:
         await trio.sleep(every_s)
 
@@ -229,7 +229,7 @@ def test_a_broker_in_another_program_leaves_the_collector_alone() -> None:
     young: list[list[int]] = [[] for _ in range(1_000)]
     frozen = gc.get_freeze_count()
     of_broker.partitions_made(10_000)
-    # What other tests have kept may go meanwhile: the count falls then. With `young` kept it would rise.
+    # Objects of other tests may be freed during the test: then the count falls. If `young` were kept, it would rise.
     assert gc.get_freeze_count() < frozen + len(young) // 2
     assert garbage.is_there()
 
@@ -286,7 +286,7 @@ async def test_partitions_that_come_and_go_have_nothing_kept(autojump_clock: tri
         gc.collect()
         assert not garbage.is_there()
         garbage = OldGarbage()
-        of_broker.partitions_made(half)  # now they are so many more
+        of_broker.partitions_made(half)  # now PARTITIONS_KEPT_AT_ONCE more exist
         gc.collect()
         assert garbage.is_there()
         nursery.cancel_scope.cancel()

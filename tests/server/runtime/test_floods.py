@@ -1,4 +1,4 @@
-"""Lines that come in floods: twenty a second are told, the others are there at DEBUG, and none is kept."""
+"""Log lines that come in floods: twenty per second are logged, the others only at DEBUG, and none is kept."""
 
 from __future__ import annotations
 

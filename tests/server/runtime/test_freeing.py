@@ -1,4 +1,4 @@
-"""Messages are freed piece by piece, whatever is long in them."""
+"""Messages are freed piece by piece, whichever part of them is long."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_all_of_a_message_goes_and_the_long_arrays_first(topics: int, partitions
 
 @pytest.mark.parametrize("topics, partitions", [(MANY, 0), (1, MANY), (MANY, 1)])
 def test_never_do_many_go_at_once(topics: int, partitions: int, without_collector: None) -> None:
-    """Between any two lines of Python others may run."""
+    """Between any two lines of Python another thread may run."""
     gone: list[int] = []
     box = [request(topics, partitions)]
     left = living()
@@ -118,7 +118,7 @@ def test_what_was_read_of_a_malformed_message_goes(topics: int, partitions: int,
 @pytest.mark.skipif(_trim() is None, reason="not run: needs glibc, the library that keeps what is freed")
 def test_what_the_c_library_keeps_of_what_was_freed_goes_back_to_the_system() -> None:
     things = [bytes(1_000) for _ in range(60_000)]
-    # Behind it, nothing of what comes before would go back by itself.
+    # After it, memory before it would not be returned by itself.
     last = bytes(1_000)
     del things
     before_bytes = resident_bytes()

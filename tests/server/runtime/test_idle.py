@@ -1,4 +1,4 @@
-"""A moment in which no task has anything to do."""
+"""A moment in which no task has work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge of what is left to the collector: `support.left_behind`."""
+"""The check of objects left to the collector: `support.left_behind`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.left_behind import left_to_the_collector, older_left_alone
 
 
 class Ring:
-    """Names itself."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.itself = self

@@ -1,4 +1,4 @@
-"""Lines of a log, of which clients choose a part."""
+"""Log lines whose text clients partly choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels of loggers that clients set."""
+"""Logger levels that clients set."""
 
 from __future__ import annotations
 

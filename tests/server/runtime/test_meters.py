@@ -1,4 +1,4 @@
-"""Counts with a rate, and times of what is done often."""
+"""Counters with a rate, and times of frequent events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_rate_forgets_in_minutes() -> None:
     meter = Meter()
     meter.mark(0, 0.0)
     meter.mark(500, 1.0)
-    assert meter.one_minute_rate(4.9) == 0  # not a tick yet
+    assert meter.one_minute_rate(4.9) == 0  # before the first tick
     assert meter.one_minute_rate(5.0) == 100
     assert meter.one_minute_rate(65.0) == pytest.approx(100 / 2.71828, rel=1e-4)
     assert meter.one_minute_rate(605.0) == pytest.approx(0, abs=0.01)

@@ -1,4 +1,4 @@
-"""One error comes out of a plain nursery as it is, several come as a group."""
+"""One error leaves a plain nursery unchanged, several leave it as a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that a coordinator kept waiting, and fetches that wait for records: many of them, which one event ends."""
+"""Parked answers of a coordinator, and fetches that wait for records: many of them, which one event ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MANY = 50
 
 
 class Patient:
-    """A client that stays."""
+    """A client that stays connected."""
 
     def check_peer(self) -> None:
         pass
@@ -52,12 +52,12 @@ async def test_of_many_that_one_event_answers_few_go_on_in_a_pass(
         for number, one in enumerate(parked):
             one(number)
     assert sorted(answer for _, answer in seen) == list(range(MANY))
-    # The one that counts may have its turn before or after them.
+    # The counting task may run before or after them.
     assert max(sum(at == number for at, _ in seen) for number in range(passes.count + 1)) <= 2 * awake_max
 
 
 async def test_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is awake and one in line are cancelled in the moment in which all are answered."""
+    """A waiter that has been woken and one in the queue are cancelled at the moment in which all are answered."""
     monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", 2)
     waking, seen = Waking(), []
     parked: list[ParkedAnswer[int]] = [ParkedAnswer(waking) for _ in range(5)]
@@ -85,7 +85,7 @@ async def test_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Gone:
-    """A client that has left."""
+    """A client that has disconnected."""
 
     def check_peer(self) -> None:
         raise PeerGoneError("gone")
@@ -100,7 +100,7 @@ async def test_answers_to_clients_that_have_left_keep_no_places(
         parked: ParkedAnswer[int] = ParkedAnswer(waking)
         with pytest.raises(PeerGoneError):
             await parked.wait(Gone())
-        parked(number)  # the rebalance ends all the same
+        parked(number)  # the rebalance ends nevertheless
     stays: ParkedAnswer[int] = ParkedAnswer(waking)
     with trio.fail_after(1):
         async with trio.open_nursery() as nursery:
@@ -127,7 +127,7 @@ async def test_of_many_fetches_that_an_append_wakes_few_go_on_in_a_pass(
         await served.ask(create_topic, "t", partitions=1, retention_ms=-1)  # the batch below is of 1970
         broker = served.broker
         log = broker.services.topics.partition("t", 0).log
-        log.make()  # now: what is appended below must not meet a thread that is at it
+        log.make()  # now, so that the appends below do not meet a thread that does it
         fetch = broker.handlers[1]
 
         async def wait() -> None:
@@ -144,6 +144,6 @@ async def test_of_many_fetches_that_an_append_wakes_few_go_on_in_a_pass(
             log.append(memoryview(batch(("k", "v"))), now_ms=broker.clock.now_ms())
             broker.waits.moved(log)
     assert len(looks) == MANY
-    # The one that counts may have its turn before or after them.
+    # The counting task may run before or after them.
     assert max(looks.count(number) for number in looks) <= 2 * awake_max
     assert passes.count - before <= 3 * MANY // awake_max + 20

@@ -1,4 +1,4 @@
-"""Time slices: tasks that want another one wait in a queue, and in each pass so many go on as have room."""
+"""Time slices: tasks that want another one wait in a queue, and each scheduler pass lets as many continue as have room."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ def test_a_turn_is_over_after_some_milliseconds_and_begins_anew(monkeypatch: pyt
 async def test_in_each_pass_so_many_go_on_as_have_room_in_order(
     slice_part: int, pass_part: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PASS_S has room for slices until it is used up, by a whole slice of each that goes on, or its last one if that was longer;
-    for one in any case."""
+    """PASS_S limits the slices of a pass. Each task that continues counts as a whole slice, or as its last one if that was
+    longer. One task continues in any case.
+    """
     now_s = 100.0
     monkeypatch.setattr(time_slices, "PASS_S", time_slices.PASS_S * pass_part)
     monkeypatch.setattr(time_slices, "perf_counter", lambda: now_s)
     went_on: list[int | None] = []
-    """The pass in which each went on, in the order in which they wanted to."""
+    """The pass in which each task continued, in the order of their requests."""
 
     async def work() -> None:
         nonlocal now_s
@@ -52,7 +53,7 @@ async def test_in_each_pass_so_many_go_on_as_have_room_in_order(
     numbers = [number for number in went_on if number is not None]
     assert len(numbers) == 4 * 9
     assert numbers == sorted(numbers)
-    # The first of all finds the queue empty and goes on at once.
+    # The first of all finds the queue empty and continues at once.
     assert max(Counter(numbers).values()) <= most + 1
     # So does each that finds it empty later, alone in its pass.
     assert numbers[-1] - numbers[0] <= 2 * 36 / most + 4

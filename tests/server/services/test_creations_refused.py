@@ -1,4 +1,4 @@
-"""Creations of topics that the disk refuses at any step: nothing is left of them, neither at once nor once the disk takes files again."""
+"""Creations of topics that the disk refuses at any step: nothing is left, neither at once nor once the disk works again."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def start() -> CrashFiles:
 
 
 def refusals(start: CrashFiles, kind: str, *, lasts: bool) -> Iterator[int]:
-    """Refuse the operation of that number, and with `lasts` all after it; yields the number, until none was refused."""
+    """Refuse the operation of that number, and with `lasts` all after it; yield the number, until none was refused."""
     step = size(4 if lasts else 2, 1)
     for number in count(list(KINDS).index(kind) % step, step):
         files = start.copy()
@@ -96,7 +96,7 @@ def refusals(start: CrashFiles, kind: str, *, lasts: bool) -> Iterator[int]:
             def refuse(operation: str, path: str, _: int, number: int = number) -> None:
                 nonlocal seen, refused
                 seen += 1
-                # A directory that cannot be synced fails as a whole, and takes no creation after that.
+                # A directory that cannot be synced fails as a whole, and accepts no creation after that.
                 if seen == number + 1 or (lasts and seen > number and not operation.startswith("sync")):
                     refused += 1
                     raise OSError(errno.EMFILE, f"{path}: {operation} refused")

@@ -1,4 +1,4 @@
-"""A topic that a Metadata request creates: unknown to Metadata for some tens of milliseconds, and to nothing else."""
+"""A topic that a Metadata request creates: Metadata does not list it for some tens of milliseconds, other requests know it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
 
 KAFKA_SHOWS_AFTER_S = 0.035
-"""The least that was measured on Apache Kafka 4.3.1, from the first request on; the most was 0.117."""
+"""The shortest time that was measured on Apache Kafka 4.3.1, from the first request on; the longest was 0.117."""
 CLIENTS_ASK_AGAIN_AFTER_S = 0.1
-"""`retry.backoff.ms` and its like."""
+"""The value of `retry.backoff.ms` and similar options."""
 
 
 def by_name(broker: Broker, *, version: int = 12, create: bool = True) -> tuple[MetadataRequest, int]:
@@ -56,7 +56,7 @@ METADATA: dict[str, Callable[[Broker], tuple[MetadataRequest, int]]] = {
 
 
 async def found(broker: Broker, client: InProcessClient, question: str) -> bool:
-    """Whether the answer tells of t."""
+    """Return whether the answer contains t."""
     request, version = METADATA[question](broker)
     rows = {row.name: row for row in (await client.ask(request, version)).topics}
     if "t" in rows and not rows["t"].error_code:
@@ -82,7 +82,7 @@ def pass_s(seconds: float) -> None:
 
 @pytest.mark.parametrize("more_topics", [0, ROWS_MIN])
 def test_metadata_does_not_know_it_at_first(more_topics: int) -> None:
-    """With so many topics answers are kept: one that lacks the topic is not given later."""
+    """With this many topics answers are cached: one that lacks the topic is not returned later."""
 
     async def work(broker: Broker, client: InProcessClient) -> None:
         async def check(*, is_known: bool) -> None:

@@ -1,4 +1,4 @@
-"""Answers about many partitions are kept, and are at every time what they would be if they were made anew."""
+"""Cached answers about many partitions: at any time they equal newly made ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def broker(dirs: list[str]) -> Iterator[ottla.Broker]:
 
 @pytest.fixture
 def client(broker: ottla.Broker) -> Iterator[RawClient]:
-    """Of node 0, beside a topic of many partitions and one of few; node 2 is stopped."""
+    """Yield a client of node 0, with a topic of many partitions and one of few; node 2 is stopped."""
     with RawClient(*address(broker)) as client:
         create(client, wanted("many", PARTITIONS, 1), wanted("few", 3, 2))
         broker.stop_node(STOPPED)
@@ -66,7 +66,7 @@ def client(broker: ottla.Broker) -> Iterator[RawClient]:
 
 
 def told(broker: ottla.Broker, client: RawClient) -> list[Any]:
-    """What all these questions are answered, each twice: the second answer is the kept one."""
+    """Return the answers to all these questions, each asked twice: the second answer is the cached one."""
     by_id = services(broker).topics.get("many").id
     found = []
     questions: tuple[Callable[[], Any], ...] = (
@@ -97,7 +97,7 @@ def reassign(broker: ottla.Broker, client: RawClient) -> None:
 
 
 def give_up_a_log(broker: ottla.Broker, client: RawClient) -> None:
-    """Of a leader that is there: which partition begins with which node is chance. Not on the disk that fails."""
+    """Give up the log of a running leader, on a disk that does not fail; the first leader of a partition is random."""
     catalog, many = services(broker).cluster.catalog, services(broker).topics.get("many")
     led = next(each for each in many.partitions if each.leader == 0 and each.log.data_dir == catalog.data_dir)
     led.log.give_up("damaged")
@@ -133,7 +133,7 @@ CHANGES: dict[str, Callable[[ottla.Broker, RawClient], object]] = {
 
 
 def test_every_change_is_told_at_once(broker: ottla.Broker, client: RawClient) -> None:
-    """One after the other, as what is told depends on nothing but what is so by then."""
+    """The changes come one after the other, as the answers depend only on the state at that time."""
     before = told(broker, client)
     for what, change in CHANGES.items():
         with noted(what):
@@ -157,7 +157,7 @@ def test_an_answer_about_many_partitions_is_made_once(broker: ottla.Broker, clie
 
 
 class User(Staying):
-    """A client that has proved to be somebody."""
+    """A client that has authenticated."""
 
     def __init__(self, name: str) -> None:
         self.principal = Principal("User", name)
@@ -181,7 +181,7 @@ def test_nobody_is_told_what_another_may_see() -> None:
 
 
 async def seen_by(client: InProcessClient) -> list[str]:
-    """The topics that it is told of, asked for by name as well as not."""
+    """Return the topics that the client sees, both by name and in a full list."""
     everything = await client.ask(MetadataRequest(topics=None), 12)
     one = await client.ask(MetadataRequest(topics=(MetadataRequestTopic(name="many"),)), 12)
     found = [topic.name for topic in everything.topics]

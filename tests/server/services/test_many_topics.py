@@ -1,4 +1,4 @@
-"""Topics that come and go many at a time: one write of the catalog for all that is wanted while another one is under way."""
+"""Topics that are created and deleted many at a time: one write of the catalog serves all requests during another one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Outcome = list[str | ErrorCode]
 
 
 class Store(StoredBroker):
-    """Which counts how often its catalog is written."""
+    """A store that counts the writes of its catalog."""
 
     def __init__(self) -> None:
         self.files = CrashFiles()
@@ -71,7 +71,7 @@ def told(made: list[Topic | KafkaError]) -> Outcome:
 
 
 async def at_once(store: Store, *wishes: list[TopicPlan]) -> list[Outcome | ErrorCode]:
-    """What becomes of wishes that all come while somebody else changes the catalog, in their order."""
+    """Return the results of requests that all arrive during another change of the catalog, in their order."""
     outcomes: dict[int, Outcome | ErrorCode] = {}
 
     async def wish(number: int, plans: list[TopicPlan]) -> None:
@@ -194,7 +194,7 @@ def write_marker(client: RawClient, topic: str, partition: int) -> None:
 
 
 async def test_markers_do_not_wait_for_a_log_to_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transaction without records, and the markers of an administrator."""
+    """The markers of a transaction without records, and those of an administrator."""
     trios, here = list[str](), threading.get_ident()
     make = Log.make
 

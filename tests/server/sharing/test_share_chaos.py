@@ -1,4 +1,4 @@
-"""Share groups on several nodes under everything that happens to them, compared with a model after every step."""
+"""Share groups on several nodes under random events, compared with a model after every step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.sizes import size
 
 LIVES, STEPS = size((3, 100), (4, 150))
 SEEN = {"accepted", "crash", "delivered", "expelled", "node restarted", "released", "t moved", "woken"}
-"""What happens in every history, among others."""
+"""Events that happen in every history, among others."""
 
 
 async def lives_of(chaos: Chaos) -> None:

@@ -1,4 +1,4 @@
-"""Members of a share group acquire records, and say what became of them: over the wire, on one broker."""
+"""Members of a share group acquire records and acknowledge them: over the wire, on one broker."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_record_that_a_member_has_of_a_killed_broker_and_of_the_next_one_is_ac
     for expected in (0, ErrorCode.INVALID_RECORD_STATE):  # of the first copy, of the second
         assert member.said({0: [(1, 2, [ACCEPT])]}) == {0: expected}
     assert member.said({0: [(0, 0, [ACCEPT])]}) == {0: 0}
-    assert member.said({0: [(0, 2, [ACCEPT])]}) == {0: 0}  # of what is over nothing is said, as in Apache Kafka
+    assert member.said({0: [(0, 2, [ACCEPT])]}) == {0: 0}  # finished records have no error, as in Apache Kafka
     assert member.got(max_wait_ms=0) == []
 
 
@@ -228,7 +228,7 @@ def test_nothing_is_done_of_an_acknowledgement(
 
 
 AT_ONCE = [(1, 1), (1, 500), (1_000, 1)]
-"""Types and runs. In a slice each of WRONG has one of these."""
+"""Types and runs. In a short run each of WRONG has one of these."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is set of a share group, and where it begins in partitions that are new to it."""
+"""Configs of a share group, and its start offset in partitions that are new to it."""
 
 from __future__ import annotations
 

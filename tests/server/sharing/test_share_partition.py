@@ -1,4 +1,4 @@
-"""A share partition, case by case. What is not here is in the histories beside, which a model judges."""
+"""A share partition, case by case. The random histories, which a model checks, cover the rest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AVAILABLE, ACKNOWLEDGED, ARCHIVED = State.AVAILABLE, State.ACKNOWLEDGED, State.A
 def with_records(
     *batches: tuple[int, int], limits: ShareLimits | None = None, wish: AcquireWish = ANY
 ) -> SharePartition:
-    """A partition of which these are acquired, batch by batch."""
+    """Return a partition of which these batches are acquired, one by one."""
     partition = SharePartition(batches[0][0], limits or ShareLimits())
     for batch in batches:
         assert take(partition, *batch, wish=wish)
@@ -48,7 +48,7 @@ def take(
 def say(
     partition: SharePartition, *said: tuple[int, int, tuple[int, ...]], member: str = "a", now_ms: int = 0
 ) -> Update:
-    """Acknowledge, and carry it out."""
+    """Acknowledge, and apply the update."""
     update = acknowledge(partition, member, [Acknowledgement(*one) for one in said], now_ms)
     partition.apply(update)
     return update
@@ -167,7 +167,7 @@ def test_a_lock_that_is_over_offers_the_records_again_and_the_last_delivery_arch
 
 
 def in_pieces(partition: SharePartition, what: str, most: int) -> set[tuple[int, int, int]]:
-    """Offset, state and count of all that was written."""
+    """Return offset, state and count of all that was written."""
     written: set[tuple[int, int, int]] = set()
     rest = [Acknowledgement(2, 25, (ACCEPT,)), Acknowledgement(27, 29, (ACCEPT, RELEASE, REJECT))]
     while True:
@@ -287,7 +287,7 @@ def test_a_log_that_begins_later_takes_what_is_before_it_along() -> None:
     say(partition, (0, 12, (ACCEPT,)), (14, 14, (ACCEPT,)))
     partition.log_starts_at(14)
     assert (partition.start_offset, partition.end_offset, partition.delivery_complete_count) == (14, 19, 1)
-    say(partition, (10, 13, (ACCEPT,)))  # in vain, but no mistake
+    say(partition, (10, 13, (ACCEPT,)))  # without effect, but not an error
     partition.log_starts_at(40)
     assert (partition.start_offset, partition.end_offset, partition.in_flight_count) == (40, 40, 0)
 

@@ -1,7 +1,8 @@
-"""Random lives of a share partition, each step answered as by a model that keeps a record an entry.
+"""Random histories of a share partition, each step answered as by a model with one entry per record.
 
-The steps are those of members, of time, of the log (growth, compaction, DeleteRecords), of configs, of writes that fail, and of leaders
-that begin again from what was written. After each, and in each quiet moment, no share partition may be stuck.
+The steps are those of members, of time, of the log (growth, compaction, DeleteRecords) and of configs. There are also writes
+that fail, and new leaders that begin with the persisted state. After each, and in each quiet moment, no share partition may
+be stuck.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MEMBERS = ("a", "b", "c")
 
 
 class Life:
-    """A partition, its model, the log below and what is written of it."""
+    """A partition, its model, its log, and its persisted state."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = Random(seed)
@@ -41,13 +42,13 @@ class Life:
         self.partition = SharePartition(start, self.limits)
         self.model = Model(start, self.limits)
         self.written: dict[int, tuple[int, int]] = {}
-        """Offset -> delivery count and state, as the coordinator would have merged what it was told."""
+        """Offset -> delivery count and state, as the coordinator merges the updates."""
         self.written_start = start
         self.over: set[int] = set()
-        """Which records nobody may get again: that they are over is written down."""
+        """Records that no member may get again: they are persisted as finished."""
 
     def grow(self, at: int | None = None) -> None:
-        """More records in the log, where some were compacted away."""
+        """Append records to the log, where some were compacted away."""
         offset = self.log[-1].last + 1 if at is None else at
         for _ in range(self.rng.randint(1, 6)):
             offset += self.rng.choice((0, 0, 0, 1, 3))
@@ -58,7 +59,7 @@ class Life:
             offset += size
 
     def compact(self) -> None:
-        """A batch in the midst of the log goes."""
+        """Remove a batch in the middle of the log."""
         if len(self.log) > 3:
             self.log.pop(self.rng.randrange(len(self.log) - 1))
 
@@ -96,7 +97,7 @@ class Life:
         return got
 
     def come_to_rest(self) -> None:
-        """No record is locked, and a member takes and accepts all that there is: it gets everything, and is never stuck."""
+        """End all locks, and let a member acquire and accept all available records: it gets everything, and is never stuck."""
         self.now_ms += self.limits.lock_ms
         self.carry_out(self.partition.expire(self.now_ms), self.model.given_back(now_ms=self.now_ms))
         if self.rng.random() < 0.5:
@@ -127,7 +128,7 @@ class Life:
         assert all(run.state in OVER for batch in partition.in_flight for run in batch.runs)
 
     def say(self) -> None:
-        """A member acknowledges what it has, or something else."""
+        """Acknowledge a member's records, or other ones."""
         rng = self.rng
         member = rng.choice(MEMBERS)
         mine = [offset for offset, one in sorted(self.model.records.items()) if one.member == member]
@@ -164,7 +165,7 @@ class Life:
         self.carry_out(self.partition.expire(self.now_ms), expected, is_written=self.rng.random() < 0.9)
 
     def carry_out(self, update: Update, expected: dict[int, State], *, is_written: bool = True) -> None:
-        """Without `is_written` the write failed, and it is done in memory alone."""
+        """Apply an update. Without `is_written` the write has failed, and the update is applied in memory alone."""
         assert {
             offset: change.state for change in update.changes for offset in range(change.first, change.last + 1)
         } == expected
@@ -194,7 +195,7 @@ class Life:
         self.over |= {offset for offset, (_, state) in told.items() if state in OVER}
 
     def cut(self) -> None:
-        """The log's start moves."""
+        """Move the log's start."""
         if self.rng.random() < 0.3:
             self.log_start = self.rng.randint(self.log_start, self.log[-1].last)
             self.log = [batch for batch in self.log if batch.last >= self.log_start] or [
@@ -204,7 +205,7 @@ class Life:
             self.model.log_starts_at(self.log_start)
 
     def move(self) -> None:
-        """Another node leads the partition, and begins with what is written."""
+        """Let another node lead the partition, beginning with the persisted state."""
         states = [
             ShareStateBatch(offset, offset, state, count) for offset, (count, state) in sorted(self.written.items())
         ]
@@ -212,7 +213,7 @@ class Life:
         self.model = Model(self.written_start, self.limits, states)
 
     def limit(self) -> None:
-        """The group's configs change."""
+        """Change the group's configs."""
         self.limits = ShareLimits(
             in_flight=self.rng.choice((5, 20, 100)),
             deliveries=self.rng.choice((2, 3, 5)),

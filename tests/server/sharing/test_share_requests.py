@@ -1,4 +1,4 @@
-"""Members of share groups over the wire: what they get, what they say became of it, and what comes back when they go."""
+"""Members of share groups over the wire: acquired records, acknowledgements, and records that come back when members leave."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from support.transactions.transactional_client import TransactionalClient
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 LOCK_MS = 30_000
 FIRST_WAIT_MS = 500
-"""The first fetch has the state of the share partition read."""
+"""The wait of the first fetch, which loads the state of the share partition."""
 
 
 class Member:
@@ -90,14 +90,14 @@ class Member:
         )
 
     def whole(self, *partitions: int, **options: Any) -> Any:
-        """The answer to a fetch."""
+        """Return the answer to a fetch."""
         answer = self.client.ask(self.request(partitions or (0,), **options))
         if not answer.error_code:
             self.epoch += 1
         return answer
 
     def fetch(self, *partitions: int, **options: Any) -> list[tuple[int, int, int]]:
-        """What was acquired: first and last offset, delivery count."""
+        """Return the acquired records: first and last offset, delivery count."""
         answer = self.whole(*partitions, **options)
         assert answer.error_code == 0, answer
         found = []
@@ -112,7 +112,7 @@ class Member:
         return found
 
     def acknowledge(self, *said: tuple[int, ...], epoch: int | None = None, renews: bool = False) -> Any:
-        """The answer for the first partition, or the whole one where that has none."""
+        """Return the answer for the first partition, or the whole one if it has none."""
         row = share_acknowledge.AcknowledgePartition(
             partition_index=0,
             acknowledgement_batches=tuple(
@@ -145,7 +145,7 @@ class Queue:
             self.begin("g", partition)
 
     def begin(self, group: str, partition: int, offset: int = 0) -> None:
-        """As the coordinator of the group does it."""
+        """Initialize the state, as the coordinator of the group does."""
 
         async def initialize() -> None:
             states = self.broker.inner.services.coordinators.share_states
@@ -154,7 +154,7 @@ class Queue:
         self.broker.run(initialize)
 
     def has_written(self, *batches: ShareStateBatch) -> bool:
-        """Whether that is what a leader that begins anew is told of partition 0."""
+        """Return whether a new leader of partition 0 would read these batches."""
 
         async def read() -> tuple[ShareStateBatch, ...]:
             states = self.broker.inner.services.coordinators.share_states
@@ -173,7 +173,7 @@ class Queue:
         return Member(self.broker, name, self.topic_id, node)
 
     def produce(self, *counts: int, partition: int = 0, node: int = 0) -> None:
-        """Batches of so many records."""
+        """Produce batches with these numbers of records."""
         with RawClient(*address(self.broker, node)) as client:
             for count in counts:
                 pairs = [(None, b"v")] * count
@@ -183,7 +183,7 @@ class Queue:
                 )
 
     def delete_before(self, offset: int) -> None:
-        """Of partition 0."""
+        """Delete the records of partition 0 before an offset."""
         row = DeleteRecordsPartition(partition_index=0, offset=offset)
         topic = DeleteRecordsTopic(name="t", partitions=(row,))
         with RawClient(*address(self.broker)) as client:
@@ -223,7 +223,7 @@ def test_no_more_records_than_are_asked_for_where_that_is_the_mode(queue: Queue)
 
 
 def test_a_mode_that_there_is_not_is_refused_where_something_is_fetched(queue: Queue) -> None:
-    """As in Apache Kafka 4.3.1, which carries acknowledgements out before."""
+    """Apache Kafka 4.3.1 does the same, and applies acknowledgements before that."""
     queue.produce(3)
     with queue.member() as a:
         assert a.fetch() == [(0, 2, 1)]
@@ -401,7 +401,7 @@ def test_a_partition_that_is_named_beside_a_refused_acknowledgement_is_answered_
             for index in range(2)
         )
         topic = share_fetch.FetchTopic(topic_id=queue.topic_id, partitions=rows)
-        for _ in range(2):  # A partition that is new to a session is answered for anyway.
+        for _ in range(2):  # The answer contains a partition that is new to a session in any case.
             request = replace(a.request((), max_records=0), topics=(topic,))
             answer = a.client.ask(request)
             a.epoch += 1
@@ -486,7 +486,7 @@ def test_records_that_are_deleted_are_over(queue: Queue) -> None:
 
 
 def test_of_a_batch_in_which_the_log_begins_nobody_gets_what_was_deleted(tmp_path: Path) -> None:
-    """Apache Kafka gives the whole batch where something older was in flight (compat/apache_kafka/DIFFERENCES.md)."""
+    """Apache Kafka gives the whole batch if something older was in flight (compat/apache_kafka/DIFFERENCES.md)."""
     with shared(tmp_path) as queue:
         queue.produce(7)
         with queue.member() as a:

@@ -1,4 +1,4 @@
-"""Share sessions: epochs, partitions that come and go, connections that break."""
+"""Share sessions: epochs, partitions that are added and removed, connections that break."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The share coordinator: what is refused changes nothing, what is told is there after a load, and the log stays short."""
+"""The share coordinator: a refused request changes nothing, an answered one is there after a load, and the log stays short."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ACKNOWLEDGED, ARCHIVED = 2, 4
 
 
 def by_log(states: States) -> dict[SharePartitionKey, ShareState]:
-    """All but what may have been pruned."""
+    """Return the states without what may have been pruned."""
     return {
         one: replace(state, updates=0, state_fence=0, leader_fence=0, snapshot_offset=0)
         for one, state in states.all().items()
@@ -227,7 +227,7 @@ def test_nothing_is_pruned_before_what_makes_it_superfluous_is_on_disk() -> None
 
 
 def live(states: States, answered: dict[SharePartitionKey, ShareState]) -> None:
-    """All that can happen to states; `answered` has what was told of each when it was told."""
+    """Do everything that can happen to states; `answered` has each state as last answered."""
 
     def told(*keys: SharePartitionKey) -> None:
         now = by_log(states)
@@ -255,7 +255,7 @@ def live(states: States, answered: dict[SharePartitionKey, ShareState]) -> None:
 
 
 def said(state: ShareState) -> ShareState:
-    """Without what a new snapshot of the same changes."""
+    """Return the state without the parts that a new snapshot changes."""
     return replace(state, snapshot_epoch=0, create_ms=0, write_ms=0)
 
 

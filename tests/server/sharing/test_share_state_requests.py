@@ -1,4 +1,4 @@
-"""What brokers ask a share coordinator: states over the wire, each row on its own, as Apache Kafka 4.3.1 answers."""
+"""Brokers' requests to a share coordinator: states over the wire, each row on its own, as Apache Kafka 4.3.1 answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Coordinated:
         return found
 
     def rows(self, request: Any) -> list[Any]:
-        """What is answered of each partition of the topic."""
+        """Return the answer for each partition of the topic."""
         return [row for topic in self.client.ask(request).results for row in topic.partitions]
 
     def initialize(self, partition: int, **said: int) -> Any:

@@ -1,4 +1,4 @@
-"""The table behind `__share_group_state`: what it writes, what it refuses, and that a load finds it as it was."""
+"""The table of `__share_group_state`: its records, its refusals, and that a load finds it unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHER = KEY._replace(partition=4)
 
 
 class Log:
-    """Records as they lie in the topic, with the table that they make."""
+    """The records of the topic, with the table that they make."""
 
     def __init__(self, updates_per_snapshot: int = 2) -> None:
         self.updates_per_snapshot = updates_per_snapshot
@@ -41,7 +41,7 @@ class Log:
         states.replay(*said, offset)
 
     def loaded(self) -> ShareStates:
-        """What another coordinator finds, after all that is not needed has gone."""
+        """Return the table that another coordinator loads, after all that is not needed was deleted."""
         states = ShareStates(self.updates_per_snapshot)
         for offset in range(self.states.first_needed_offset() or 0, len(self.records)):
             self._replay(states, offset)
@@ -62,12 +62,12 @@ class Log:
 
 
 def known_by_log(state: ShareState | None) -> ShareState | None:
-    """All but what may have been pruned."""
+    """Return the state without what may have been pruned."""
     return None if state is None else replace(state, updates=0, state_fence=0, leader_fence=0)
 
 
 def test_bytes_are_those_of_apache_kafka() -> None:
-    """As a broker of 4.3.1 has written them, but for the times."""
+    """The bytes are those that a broker of 4.3.1 has written, except for the times."""
     log = Log()
     log.begin(state_epoch=7, start=100, now_ms=0x0102030405060708)
     log.write(
@@ -246,8 +246,10 @@ def test_a_few_words_more_come_to_the_same_as_all_of_them_together() -> None:
 
 
 def test_which_batches_there_are_is_as_in_apache_kafka() -> None:
-    """It compares two neighbours as if nothing came behind them (`PersisterStateBatchCombiner`): what was told in two updates stays two
-    batches until the next one, what was told in one is one."""
+    """Kafka compares two neighbours without looking further (`PersisterStateBatchCombiner`).
+
+    Two updates stay two batches until the next one, and one update is one batch.
+    """
     log = Log(updates_per_snapshot=500)
     log.begin(KEY, start=0)
     for batches, left in (

@@ -1,4 +1,4 @@
-"""What takes many turns, and what members do meanwhile: in virtual time, on one node."""
+"""Share requests that take many time slices, and members' requests during them: in virtual time, on one node."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ GROUPS = ("g", "h", "i", "j")
 
 
 async def begin_state(broker: Broker, group: str, topic_id: bytes) -> SharePartitionKey:
-    """The group has partition 0 of the topic from its beginning."""
+    """Give the group partition 0 of the topic from its beginning."""
     key = SharePartitionKey(group, topic_id, 0)
     await broker.services.coordinators.share_states.initialize(key, 0, 0)
     return key
 
 
 async def shared_topic(broker: Broker, client: InProcessClient) -> bytes:
-    """One partition with some records, each in a batch of its own, that the group g has from its beginning."""
+    """Create one partition with some records, each in a batch of its own, that the group g has from its beginning."""
     made = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     await client.ask(CreateTopicsRequest(topics=(made,)), 7)
     topic = broker.services.topics.get("t")
@@ -120,7 +120,10 @@ def test_a_member_that_comes_again_keeps_what_it_acquires_then(how: str, monkeyp
 
 
 def test_a_member_whose_session_ends_again_while_the_last_one_is_being_released_harms_nobody() -> None:
-    """The second release took the place of the first in a table; the first to end took it out, and the other fell over that, and the broker with it."""
+    """The second release replaced the first in a table.
+
+    The first to end removed it, so the other one failed, and the broker with it.
+    """
 
     async def main() -> None:
         async with running(CrashFiles()) as (broker, client):
@@ -155,7 +158,7 @@ def test_a_member_whose_session_ends_again_while_the_last_one_is_being_released_
 
 
 class Watched(TimeSlice):
-    """A turn that is always over, and counts how often the others were let in."""
+    """A time slice that is always over, and counts how often other tasks ran."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -245,7 +248,7 @@ def test_whoever_waits_hears_of_a_partition_that_is_gone_however_many_groups_it_
 
     run_in_order(main)
     assert len(heard) == len(GROUPS)
-    # Whoever looks once more before the node has let go of its partition finds that the log is gone.
+    # A task that checks once more before the node has released its partition finds that the log was deleted.
     assert set(heard) <= {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         *([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] if how == "deleted" else []),

@@ -1,4 +1,4 @@
-"""Share fetches that wait: what moves the start of the log makes room, and a member that comes back gets its records.
+"""Share fetches that wait: a move of the log's start makes room, and a member that comes back gets its records.
 
 In virtual time, on one node.
 """
@@ -47,7 +47,7 @@ async def retain(broker: Broker, client: InProcessClient) -> None:
 
 
 async def begin(broker: Broker, client: InProcessClient) -> bytes:
-    """A topic that a group has from its first record; the topic's id."""
+    """Create a topic that a group has from its first record; return the topic's id."""
     hour = CreatableTopicConfig(name="retention.ms", value=str(RETENTION_MS))
     made = CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=(hour,))
     await client.ask(CreateTopicsRequest(topics=(made,)), 7)
@@ -64,7 +64,7 @@ async def begin(broker: Broker, client: InProcessClient) -> bytes:
 async def acquired(
     broker: Broker, connection: Connection, topic_id: bytes, max_wait_ms: int = WAIT_MS
 ) -> list[tuple[int, int]]:
-    """What the next fetch of a session gets: first and last offsets."""
+    """Return the records that the next fetch of a session acquires: first and last offsets."""
     request = fetch_request(
         "g",
         connection,

@@ -1,4 +1,4 @@
-"""Which clients are asked for which metrics, and when they may push them."""
+"""Telemetry subscriptions: the metrics that each client must push, and the times at which it may push them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 class Connection:
-    """Something that is itself."""
+    """A connection, which only has an identity."""
 
 
 class Clients:
-    """Instances, a connection, and a time that goes on."""
+    """Instances, a connection, and a time that advances."""
 
     def __init__(self, **subscriptions: dict[str, str]) -> None:
         self.instances = Instances(random.Random(1))

@@ -1,4 +1,4 @@
-"""A client that pushes metrics, up to who receives them."""
+"""A client that pushes metrics, up to their receiver."""
 
 from __future__ import annotations
 

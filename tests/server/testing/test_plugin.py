@@ -1,4 +1,4 @@
-"""The pytest plugin as a user's project meets it: pytest in pytest."""
+"""The pytest plugin as a user's project uses it: pytest in pytest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import ottla
-import ottla.server.testing.run  # pytest in pytest forgets what it has loaded: a class would be there twice
+import ottla.server.testing.run  # pytest in pytest unloads its modules: a class would exist twice
 from support.sizes import some
 from support.texts.loaded_once import load_clients_and_tls
 
@@ -17,7 +17,7 @@ pytest_plugins = ["pytester"]
 
 @pytest.fixture(autouse=True)
 def as_a_user(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing of our own run reaches the inner one: neither settings, nor a plugin that listens to brokers already."""
+    """Isolate the inner run from the outer one: neither settings, nor a plugin that already listens to brokers."""
     logger = logging.getLogger("ottla")
     level = logger.level
     monkeypatch.setattr(logger, "handlers", [])
@@ -535,7 +535,7 @@ def test_the_plugin_can_be_left_out(pytester: pytest.Pytester) -> None:
 
 
 def test_what_is_loaded_when_and_how_in_a_process_of_pytests_own(pytester: pytest.Pytester) -> None:
-    """Nothing of the server before a test asks for it, and then by Python's loader; a project keeps its own package `server`."""
+    """Server modules are loaded once a test asks for them, by Python's loader; a project keeps its own package `server`."""
     pytester.mkpydir("server").joinpath("app.py").write_text("NAME = 'mine'\n")
     pytester.makepyfile(
         """

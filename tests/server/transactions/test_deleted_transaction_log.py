@@ -1,4 +1,4 @@
-"""`__transaction_state` is deleted while a transaction is open: as with Apache Kafka 4.3.1, it is found, and can be aborted."""
+"""`__transaction_state` is deleted while a transaction is open: as in Apache Kafka 4.3.1, it is found, and can be aborted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def client(broker: ottla.Broker) -> Iterator[RawClient]:
 
 
 def pinned(client: RawClient) -> TransactionalClient:
-    """A transaction that is open when the log goes that knows of it."""
+    """Open a transaction, and delete the log that knows of it."""
     create_topic(client, "t", cleanup_policy="compact")
     open_one = TransactionalClient(client, "x", version=2)
     open_one.begin()
@@ -51,7 +51,7 @@ def stable(client: RawClient) -> int:
 
 
 def aborted(client: RawClient, producer: TransactionalClient) -> int:
-    """As `kafka-transactions abort --start-offset 0` has it, with what DescribeProducers tells."""
+    """Abort as `kafka-transactions abort --start-offset 0` does, with the answer of DescribeProducers."""
     asked = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
     ((partition,),) = (topic.partitions for topic in client.ask(asked).topics)
     (found,) = [each for each in partition.active_producers if each.current_txn_start_offset == 0]

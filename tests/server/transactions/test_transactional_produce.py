@@ -1,5 +1,6 @@
-"""Producing in transactions: what the transaction coordinator is asked before a batch is appended, and what clients of
-each version are told."""
+"""Producing in transactions: requests to the transaction coordinator before an append, and the answers to clients of
+each version.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def producer_of(client: RawClient, version: int, transactional_id: str = "x") ->
     return producer
 
 
-# --- the life of a transaction --------------------------------------------------------------------------------------
+# --- a transaction's course -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
@@ -104,11 +105,11 @@ async def test_one_request_writes_to_many_partitions_with_one_record_of_the_coor
         assert state.log.log_end_offset == 1 + records
 
 
-# --- who may not write ----------------------------------------------------------------------------------------------
+# --- producers that may not write -----------------------------------------------------------------------------------
 
 
 async def test_a_partition_that_was_not_added_is_refused(tmp_path: Path) -> None:
-    """By clients of transaction version 0, which add partitions before they write."""
+    """Clients of transaction version 0 add partitions before they write."""
     told = {10: ErrorCode.INVALID_TXN_STATE, 11: ErrorCode.TRANSACTION_ABORTABLE, 12: ErrorCode.NONE}
 
     def conversation(client: RawClient, version: int) -> tuple[int, int]:
@@ -267,7 +268,7 @@ async def test_partitions_are_added_by_producing_though_verification_is_off(tmp_
 
 
 class Coordinator:
-    """Answers in place of the transaction coordinator: the codes it is given, one a time, and then yes."""
+    """A replacement of the transaction coordinator: it answers with the given codes, one at a time, and then with success."""
 
     def __init__(self, *codes: ErrorCode) -> None:
         self.codes = list(codes)
@@ -291,12 +292,12 @@ async def answering(
     async with broker_with_topic(tmp_path, **overrides) as served:
         await served.broker.services.coordinators.transactions.ensure_topic()
         monkeypatch.setattr(served.broker.services.coordinators.transactions, "verify", coordinator.verify)
-        have_on_disk(served.broker)  # whoever waits for that asks the coordinator once more
+        have_on_disk(served.broker)  # a request that waits for that asks the coordinator again
         yield served, coordinator
 
 
 def send(client: RawClient, *, sequence: int = 0, epoch: int = 0, version: int = 12, **options: Any) -> int:
-    """One record of producer 7 for t-0, in a transaction."""
+    """Send one record of producer 7 for t-0, in a transaction."""
     producer = TransactionalClient(client, "x", version=NEW)
     producer.producer_id, producer.epoch = 7, epoch
     return int(producer.send("t", ("k", "v"), version=version, base_sequence=sequence, **options).error_code)
@@ -375,7 +376,7 @@ async def test_a_wait_ends_when_the_clock_says_so(tmp_path: Path, monkeypatch: p
 async def test_no_batch_overtakes_one_that_must_be_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
-    """As a client with five requests in flight: the first is told to come again, and so must be all behind it."""
+    """A client has five requests in flight: the first must be sent again, and so must all after it."""
     no_hold = {"add_partitions_to_txn_retry_backoff_max_ms": "0"}
     codes = [ErrorCode.CONCURRENT_TRANSACTIONS]
     first_answer = RETRIED if version == 11 else ErrorCode.CONCURRENT_TRANSACTIONS
@@ -394,7 +395,7 @@ async def test_a_final_no_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_a_batch_checked_in_a_worker_thread_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the thread works the transaction may end: what was said before it counts no more."""
+    """The transaction may end while the thread works: the earlier answer is no longer valid."""
     codes = [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE]
     many = [(f"k{number}", "v") for number in range(50_000)]
 
@@ -442,7 +443,7 @@ async def test_plain_requests_are_as_they_were(tmp_path: Path) -> None:
 async def test_a_partition_of_an_internal_topic_does_not_get_into_the_transaction(
     tmp_path: Path, topic: str, is_first: bool
 ) -> None:
-    """Its marker would lie among records that the next load must read."""
+    """The partition's marker would be among records that the next load must read."""
 
     def conversation(client: RawClient) -> None:
         producer = producer_of(client, NEW)

@@ -1,4 +1,4 @@
-"""Transactions by the clients that people use, over real sockets: what is committed is read once, nothing else is."""
+"""Transactions with popular clients, over real sockets: committed records are read once, and no others."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_confluent_kafka_reads_what_it_committed(broker: ottla.Broker) -> None:
 
 
 def test_confluent_kafka_copies_exactly_once(broker: ottla.Broker) -> None:
-    """Consume, produce and commit the offsets in one transaction; an aborted one is done again."""
+    """Consume, produce and commit the offsets in one transaction; an aborted one is repeated."""
     source = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for number in range(6):
         source.produce("in", str(number), partition=0)

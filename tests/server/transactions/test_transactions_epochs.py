@@ -1,4 +1,4 @@
-"""Producer ids and epochs: who is fenced by whom, and what comes after the last epoch (KIP-98, KIP-360, KIP-890)."""
+"""Producer ids and epochs: which producer fences which, and the overflow after the last epoch (KIP-98, KIP-360, KIP-890)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FENCED = ErrorCode.PRODUCER_FENCED
 
 
 def at_epoch(transactions: Transactions, epoch: int) -> Producer:
-    """Give the id's producer this epoch, as if it had got there one by one."""
+    """Give the id's producer this epoch, as if it had been incremented one by one."""
     shard = transactions.coordinator.shard_of(ID)
     shard.put(replace(shard.transactions[ID], producer_epoch=epoch, last_producer_epoch=epoch - 1))
     return transactions.producer(ID)
@@ -56,7 +56,7 @@ def test_the_transaction_of_who_came_before_is_aborted(version: int) -> None:
 
 @pytest.mark.parametrize("version, expected", [(0, FENCED), (2, ErrorCode.NONE)])
 def test_a_producer_that_aborts_its_own_transaction_by_asking_anew(version: int, expected: ErrorCode) -> None:
-    """Version 2 counts one epoch for it, and the producer gets that one; below, the abort has fenced it."""
+    """Version 2 increments the epoch once, and the producer gets that epoch; below, the abort has fenced the producer."""
     transactions = Transactions(version=version)
     producer = transactions.init(ID)
     transactions.add(ID, producer, A0)
@@ -141,7 +141,7 @@ def test_fencing_at_the_last_epoch(version: int) -> None:
     transactions.add(ID, last, A0)
     assert code_of(lambda: transactions.init(ID)) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert transactions.markers.of(A0)[0][:3] == (1000, MAX_EPOCH, False)
-    # Version 2 has gone on to a new producer id by then, which the second request gives its next epoch.
+    # Version 2 uses a new producer id by then, which the second request gives its next epoch.
     assert transactions.init(ID) == Producer(1001, 1 if version == 2 else 0)
 
 

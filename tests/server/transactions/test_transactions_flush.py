@@ -1,4 +1,4 @@
-"""A transaction's steps where `flush.messages` asks for syncs: each waits for the one before."""
+"""Steps of a transaction when `flush.messages` requires syncs: each waits for the one before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ID = "x"
 
 @pytest.fixture
 def transactions() -> Transactions:
-    """One with a decision that nobody has flushed."""
+    """Return a coordinator with a decision that is not flushed."""
     made = Transactions()
     producer = made.init(ID)
     made.add(ID, producer, A0, A1)
@@ -54,7 +54,7 @@ def test_meanwhile_nobody_tries_again(transactions: Transactions) -> None:
     transactions.markers.refusing.add(A0)
     transactions.end("y", other, commit=True)
     transactions.flushes.waiting.reverse()
-    transactions.flushes.done(0)  # so there is a transaction that is tried again and again
+    transactions.flushes.done(0)  # so a transaction exists that is retried repeatedly
     transactions.advance(10 * MARKER_RETRY_MS)
     assert transactions.markers.written == []
     assert code_of(lambda: transactions.init(ID)) == ErrorCode.CONCURRENT_TRANSACTIONS

@@ -1,5 +1,7 @@
-"""Random lives: producers, zombies, restarts, power losses, partitions that come and go; judged by what was written and
-by what producers were told."""
+"""Random histories of transactions: producers, zombies, restarts, power losses, partitions that come and go.
+
+They are checked against the log, and against the answers to producers.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ GIVES_UP = EXPECTED_CODES - {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDI
 
 
 class Ended(NamedTuple):
-    """A transaction whose end a producer was told of."""
+    """A transaction whose end was answered to a producer."""
 
     producer: Producer
     partitions: frozenset[TopicPartition]
@@ -51,7 +53,7 @@ class Client:
         self.producer: Producer | None = None
         self.added: set[TopicPartition] = set()
         self.ending: bool | None = None
-        """To commit or not, once it has asked for it: it goes on asking until it is told."""
+        """Whether to commit, once it has sent EndTxn: it repeats the request until it is answered."""
 
     def begin_anew(self, producer: Producer | None) -> None:
         self.producer, self.ending = producer, None
@@ -69,7 +71,7 @@ class Life:
         self.clients = [Client(transactional_id) for transactional_id in (*IDS, "x")]
         self.ended: list[Ended] = []
         self.given: list[Producer] = []
-        """To producers that came as strangers."""
+        """Producers that began without an earlier id."""
 
     def run(self) -> None:
         self.let_in_between()
@@ -93,7 +95,7 @@ class Life:
                 client.begin_anew(None)
 
     def let_in_between(self) -> None:
-        """What is due happens in pieces, and now and then a producer asks in between two of them."""
+        """Let producers send requests at random between the pieces of due work."""
         self.transactions.is_over = lambda: self.rng.random() < 0.5
         self.transactions.between = self.act_in_between
 
@@ -156,7 +158,7 @@ class Life:
                 transactions.store.power = transactions.markers.power = Power(self.rng.randint(0, 4))
 
     def calm_down(self) -> None:
-        """Everything works again; what is open runs out of time."""
+        """Let everything work again; open transactions time out."""
         self.restart()
         self.heal()
         self.transactions.between = lambda: None
@@ -166,7 +168,7 @@ class Life:
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("block", range(size(1, 4)))
 def test_random_lives(version: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Else no transaction here has so many partitions that its markers are written in pieces.
+    # Otherwise no transaction here has enough partitions for markers in pieces.
     monkeypatch.setattr(endings, "MARKERS_A_PIECE", 1)
     told = 0
     for seed in range(block * 25, block * 25 + size(4, 25)):
@@ -181,7 +183,7 @@ def test_random_lives(version: int, block: int, monkeypatch: pytest.MonkeyPatch)
 
 
 def check_told(life: Life) -> None:
-    """What a producer was told has happened, and no two were given the same id and epoch."""
+    """Check that every answered end has happened, and that no two producers got the same id and epoch."""
     written = life.transactions.markers.written
     for ended in life.ended:
         epoch = ended.producer.producer_epoch + (1 if life.version == 2 else 0)

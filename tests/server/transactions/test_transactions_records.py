@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: the bytes are those that Apache Kafka 4.3.1's `TransactionLog` gives."""
+"""Records of `__transaction_state`: their bytes equal those of Apache Kafka 4.3.1's `TransactionLog`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ IDS = ["empty, version 0", "empty, version 1", "ongoing", "prepared", "complete"
 
 
 def reversed_partitions(value: str) -> str:
-    """Kafka writes the partitions of a topic in no order; here it was 1, 0."""
+    """Return the value in Kafka's order: it writes the partitions of a topic in no order; here it was 1, 0."""
     return value.replace("0261030000000100000000", "0261030000000000000001")
 
 

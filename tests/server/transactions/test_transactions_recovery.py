@@ -1,4 +1,4 @@
-"""Restarts at every moment of a transaction's life, partitions that are away for a while, and damaged logs."""
+"""Restarts at every moment of a transaction, partitions that are offline for a while, and damaged logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ID = "x"
 
 
 def live(transactions: Transactions) -> None:
-    """A life with everything in it: a commit, an abort, a fenced producer, a transaction that takes too long."""
+    """Run transactions of all kinds: a commit, an abort, a fenced producer, a transaction that takes too long."""
     producer = transactions.init_until_done(ID)
     transactions.add(ID, producer, A0)
     transactions.add(ID, producer, A1, B0)

@@ -1,4 +1,4 @@
-"""What each request does to a transactional id in each state, as Apache Kafka 4.3.1's coordinator answers it."""
+"""The effect of each request on a transactional id in each state, as Apache Kafka 4.3.1's coordinator answers it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ STATES: dict[str, list[str]] = {
     "CompleteCommit": ["init", "add", "commit"],
     "CompleteAbort": ["init", "add", "abort"],
 }
-"""How a transactional id gets into each state; in the prepared ones partition A0 does not take its marker."""
+"""The requests that lead to each state; in the prepared ones partition A0 does not accept its marker."""
 
 
 def in_state(name: str, version: int) -> tuple[Transactions, Producer]:
-    """A coordinator with the id in this state, and the producer as it knows itself."""
+    """Return a coordinator with the id in this state, and the producer as its client knows it."""
     transactions = Transactions(version=version)
     producer = Producer(1000, 0)
     for step in STATES[name]:
@@ -74,7 +74,7 @@ ANSWERS_2 = {
     "unknown":        (NONE,       NONE,       MAPPING,    MAPPING,    MAPPING,    MAPPING,    MAPPING),
     "Empty":          (NONE,       NONE,       NONE,       NONE,       NONE,       INVALID,    NONE),
     "Ongoing":        (CONCURRENT, CONCURRENT, NONE,       NONE,       NONE,       NONE,       NONE),
-    # Under transaction version 2 the epoch has moved on already, which verifying looks at first.
+    # Under transaction version 2 the epoch has been incremented already, which verification checks first.
     "PrepareCommit":  (CONCURRENT, CONCURRENT, CONCURRENT, CONCURRENT, FENCED,     CONCURRENT, CONCURRENT),
     "PrepareAbort":   (CONCURRENT, CONCURRENT, CONCURRENT, CONCURRENT, FENCED,     CONCURRENT, CONCURRENT),
     "CompleteCommit": (NONE,       NONE,       NONE,       NONE,       NONE,       INVALID,    NONE),
@@ -125,8 +125,9 @@ def test_who_is_not_the_producer_is_told_so(name: str, version: int) -> None:
 
 @pytest.mark.parametrize("version", ANSWERS)
 def test_while_markers_are_written_nobody_is_told_more_than_to_wait(version: int) -> None:
-    """Kafka looks at the pending transition before it looks at who asks, but for EndTxn up to transaction version 1
-    and for verifying."""
+    """Kafka checks the pending transition before it checks the producer, except for EndTxn up to transaction version 1
+    and for verification.
+    """
     transactions, _ = in_state("PrepareCommit", version)
     stranger = Producer(77, 0)
     answers = {name: code_of(lambda: request(transactions, stranger)) for name, request in REQUESTS.items()}  # noqa: B023

@@ -1,4 +1,4 @@
-"""Transactions that take too long, and transactional ids that nobody uses any more."""
+"""Transactions that take too long, and transactional ids that are no longer used."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_under_the_next_epoch(versi
     assert transactions.state(ID) is TransactionState.COMPLETE_ABORT
     for partition in (A0, A1):
         assert transactions.markers.of(partition)[0][:3] == (1000, 1, False)
-    # Version 2 takes the producer for one that has lost an answer, and tells it that nothing can be committed.
+    # Version 2 assumes that the producer has lost an answer, and answers that nothing can be committed.
     refused = ErrorCode.INVALID_TXN_STATE if version == 2 else ErrorCode.PRODUCER_FENCED
     assert code_of(lambda: transactions.end(ID, producer, commit=True)) is refused
     assert code_of(lambda: transactions.add(ID, producer, A0)) is ErrorCode.PRODUCER_FENCED
@@ -165,7 +165,7 @@ def test_many_ids_are_forgotten_in_batches_and_what_the_log_refuses_is_kept() ->
 
 
 async def test_a_transaction_at_its_last_epoch_is_aborted_after_a_restart(tmp_path: Path) -> None:
-    """Its abort needs a new producer id, and no client has asked for one since the start."""
+    """The abort needs a new producer id, and no client has requested one since the start."""
     async with serving(tmp_path, OsFiles()) as served:
         broker = served.broker
         await served.ask(create_topic, "t")

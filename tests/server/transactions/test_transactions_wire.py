@@ -180,7 +180,7 @@ def test_one_partition_that_is_not_there_stops_all(client: RawClient) -> None:
 @pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
 def test_nobody_adds_partitions_of_internal_topics(client: RawClient, topic: str) -> None:
     create_topic(client, "t")
-    client.ask(FindCoordinatorRequest(key="g", key_type=0), 3)  # makes the topic
+    client.ask(FindCoordinatorRequest(key="g", key_type=0), 3)  # creates the topic
     for version in range(6):
         with noted(f"version {version}"):
             mine = f"x{version}"
@@ -285,7 +285,7 @@ def test_listing_by_state_producer_age_and_pattern(broker: ottla.Broker, client:
         wanted = producers["order-2"].producer_id
         assert set(listed(client, version, producer_id_filters=(wanted, 1 << 40))) == {"order-2"}
     for version in (1, 2):
-        # What never began counts as begun in 1970, as in Apache Kafka.
+        # A transaction that never began counts as begun in 1970, as in Apache Kafka.
         assert set(listed(client, version, duration_filter=59_000)) == {"order-1", "order-2"}
         assert listed(client, version, duration_filter=59_000, state_filters=("Ongoing",)) == {"order-1": "Ongoing"}
     for pattern, expected in {
@@ -363,7 +363,7 @@ def test_an_open_transaction_outlives_a_restart(tmp_path: Path) -> None:
 
 
 def test_many_transactional_ids_are_loaded_while_the_broker_serves(tmp_path: Path) -> None:
-    """More than is loaded before the first request: until the rest is, clients are told to wait."""
+    """The ids are more than are loaded before the first request: until the rest is loaded, clients must wait."""
     overrides = {"transaction.state.log.num.partitions": "1"}
     names = [f"{number:0>400}" for number in range(300)]
     given: dict[str, int] = {}
@@ -423,7 +423,7 @@ def test_a_transactional_id_is_forgotten(tmp_path: Path) -> None:
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[tuple[ottla.Broker, list[RawClient]]]:
-    """A broker of three nodes, and a client at each."""
+    """Run a broker of three nodes; yield it with a client at each."""
     with ExitStack() as stack:
         broker = stack.enter_context(ottla.Broker(str(tmp_path / "data"), nodes=3, rng=random.Random(1)))
         yield broker, [stack.enter_context(RawClient(*address(broker, node))) for node in range(3)]
@@ -548,7 +548,7 @@ def test_a_transaction_ends_though_a_topic_of_it_was_deleted(client: RawClient) 
 
 
 def test_finding_a_coordinator_that_is_away(tmp_path: Path) -> None:
-    """The longest id there can be leaves room for what is said about it."""
+    """The longest possible id leaves room for the error message."""
     name = "x" * 32_767
     with ExitStack() as stack:
         overrides = {"transaction.state.log.replication.factor": "1"}

@@ -1,5 +1,6 @@
-"""InitProducerId 6, which Apache Kafka 4.3.1 serves with `unstable.api.versions.enable` alone: two-phase commit (KIP-939) as far
-as it is there."""
+"""InitProducerId 6, which Apache Kafka 4.3.1 serves with `unstable.api.versions.enable` alone: two-phase commit (KIP-939) as
+implemented there.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def find(client: RawClient) -> None:
 
 @pytest.mark.parametrize("emulate", [None, "4.3"])
 def test_the_unstable_version_is_neither_named_nor_served_unless_enabled(tmp_path: Path, emulate: str | None) -> None:
-    # What an emulated release has is written down without what is unstable there.
+    # An emulated release omits its unstable versions.
     overrides = {} if emulate is None else UNSTABLE
     with ottla.Broker(str(tmp_path), overrides=overrides, emulate=emulate) as broker:
         with RawClient(*address(broker)) as client:
@@ -64,7 +65,7 @@ def test_enabled_it_is_named_and_served_but_without_two_phases(tmp_path: Path) -
         assert init(client, keep_prepared_txn=True) is E.UNSUPPORTED_VERSION
         assert init(client, "", enable2_pc=True) is E.INVALID_REQUEST
         assert init(client, timeout_ms=900_001) is E.INVALID_TRANSACTION_TIMEOUT
-        # Without a transactional id nothing of it is looked at.
+        # Without a transactional id none of its fields is checked.
         assert init(client, None, timeout_ms=-7, enable2_pc=True, keep_prepared_txn=True) is E.NONE
 
 

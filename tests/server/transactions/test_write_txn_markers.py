@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: transactions ended by request, as administrators do with those that hang."""
+"""WriteTxnMarkers: transactions ended by request, as administrators do with hanging ones."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def codes(answer: WriteTxnMarkersResponse) -> list[int]:
 
 
 async def last_marker(served: Served) -> tuple[int, int, int]:
-    """Kind, producer epoch and coordinator epoch of the marker behind one record in t-0."""
+    """Return kind, producer epoch and coordinator epoch of the marker after one record in t-0."""
     (last,) = read_batches((await served.ask(fetch, "t", 1)).records)
     found = read_marker(last)
     assert last.is_control and last.is_transactional and found is not None
@@ -108,7 +108,7 @@ async def test_an_aborted_transaction_is_told_to_readers_of_committed_records(tm
 
 
 async def test_whoever_waits_for_committed_records_is_woken(tmp_path: Path) -> None:
-    """A megabyte is awaited, the marker alone brings 78 bytes, and what it uncovers is a megabyte."""
+    """The reader waits for a megabyte; the marker alone has 78 bytes, and makes a megabyte visible."""
     async with broker_with_topic(tmp_path) as served:
         records = batch(("k", "v" * 1_000_000), producer_id=7, producer_epoch=3, transactional=True)
         served.broker.services.appends.append_own(TP, records)

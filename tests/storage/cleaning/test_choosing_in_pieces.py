@@ -1,4 +1,4 @@
-"""A log is chosen for cleaning in pieces: what happens to the logs in between counts."""
+"""The choice of a log to clean, made in pieces: changes of the logs between two pieces count."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ NOW_MS = 5_000
 
 
 class Between:
-    """A choice that has measured all there is, a log dirty from offset 0 and one from 2 of 4 on, and has yet to take one.
+    """An unfinished choice that has measured a log dirty from offset 0 and one dirty from 2 of 4 on.
 
     Args:
-        pieces: Or that has done so many pieces.
+        pieces: The number of pieces that the choice has done.
     """
 
     def __init__(self, pieces: int = 1) -> None:
@@ -56,7 +56,7 @@ class Between:
         return None if found is None else (found.log.topic_partition, found.first_dirty_offset)
 
     def anew(self) -> None:
-        """A log that is not as dirty takes the place of the dirtiest one, under its name."""
+        """Replace the dirtiest log with one that is less dirty, under the same name."""
         self.logs[DIRTIEST] = make_log(self.files, tp=DIRTIEST)
 
 
@@ -140,7 +140,7 @@ def test_a_choice_that_is_given_up_takes_nothing() -> None:
 
 
 class CountedReads(CrashFiles):
-    """How often the checkpoint was asked for."""
+    """A counter of the checkpoint's reads."""
 
     reads = 0
 

@@ -35,7 +35,7 @@ CODECS = range(5)
 
 
 def keys(log: Log) -> list[str]:
-    """The keys of records with a value, in order."""
+    """Return the keys of records with a value, in order."""
     return [key.decode() for _, key, value in contents(log) if key is not None and value is not None]
 
 
@@ -48,7 +48,7 @@ def batch_ends(log: Log) -> list[int]:
 
 
 def log_of(*batches: list[Pair], **config: Any) -> Log:
-    """A log with these batches, sealed."""
+    """Return a log with these batches, sealed."""
     log = make_log(**config)
     for pairs in batches:
         append(log, *pairs)
@@ -115,7 +115,7 @@ def test_empty_keys_and_empty_values_are_keys_and_values() -> None:
 
 @pytest.mark.scenario(32)
 def test_records_without_a_key_go() -> None:
-    """They can only have been written before the topic became a compacted one."""
+    """Records without a key can only have been written before the topic was compacted."""
     log = log_of([(None, "x"), ("a", "1")], [(None, "y")], [(None, "z"), ("b", "1")], cleanup_policy=("delete",))
     _, stats = clean(log)
     assert keys(log) == ["a", "b"]
@@ -130,7 +130,7 @@ def test_keyless_records_below_the_dirty_part_go_too() -> None:
 
 
 def test_keys_with_equal_md5_are_different_keys() -> None:
-    """Apache Kafka's map takes the MD5 for the key and loses one of them."""
+    """Apache Kafka's map identifies a key by its MD5 and loses one of them."""
     block = (
         "4dc968ff0ee35c209572d4777b721587d36fa7b21bdc56b74a3dc0783e7b9518afbfa20{}a8284bf36e8e4b55b35f427593d849676da0d1"
         "{}5d8360fb5f07fea2"
@@ -203,7 +203,7 @@ def test_a_tombstone_takes_the_older_value_with_it_at_once() -> None:
 
 @pytest.mark.scenario(46)
 def test_the_horizon_counts_from_the_pass_not_from_the_record() -> None:
-    """An old tombstone after a value from the future."""
+    """An old tombstone follows a value from the future."""
     log = make_log(delete_retention_ms=DAY_MS)
     append(log, ("a", "1"), timestamp=50 * DAY_MS, roll=True)
     append(log, ("a", None), timestamp=1, now_ms=50 * DAY_MS, roll=True)
@@ -237,7 +237,7 @@ def test_a_tombstone_beyond_the_map_stays_though_its_batch_is_past_the_horizon()
     assert left.delete_horizon_ms == 10
 
 
-# How a rewritten batch looks
+# The form of a rewritten batch
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -281,7 +281,7 @@ def test_log_append_time_stays_the_time_of_every_record() -> None:
 
 @pytest.mark.scenario(206)
 def test_the_codec_of_a_batch_outlives_the_topics() -> None:
-    """Survivors keep what their producer chose."""
+    """Remaining records keep the codec that their producer chose."""
     log = make_log()
     append(log, ("a", "1"), ("b", "1"), codec=4)
     append(log, ("a", "2"), codec=0, roll=True)
@@ -305,8 +305,10 @@ def test_timestamps_beyond_64_bits_become_what_any_client_reads() -> None:
 
 @pytest.mark.scenario(34)
 def test_kafka_17076_the_last_batch_of_the_round_stays_as_a_bare_header() -> None:
-    """Or the log would end earlier after a restart. It is the one below the upper offset of the pass, whatever the
-    high watermark (KAFKA-20452 came after 4.3.1)."""
+    """Otherwise the log would end earlier after a restart.
+
+    The batch is the one below the upper offset of the pass, whatever the high watermark is (KAFKA-20452 came after 4.3.1).
+    """
     log = make_log(cleanup_policy=("delete",))
     append(log, ("a", "1"))
     append(log, (None, "x"), (None, "y"), timestamp=7_000, roll=True)
@@ -407,7 +409,7 @@ def test_kafka_3894_a_map_of_one_key_makes_progress_all_the_same(first_dirty: in
 def test_kafka_3587_the_map_may_fill_up_inside_a_batch() -> None:
     log = log_of([("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("b", "2"), ("a", "3")], [("c", "2")])
     end, stats = clean(log, max_entries=2)
-    # Two keys fill the map; the third record has a known key, but a full map takes nothing more.
+    # Two keys fill the map; the third record has a known key, but a full map accepts nothing more.
     assert (end, stats.map_utilization) == (2, 1.0)
     assert offsets(log) == [0, 1, 2, 3, 4, 5, 6]
     end, _ = clean(log, end, max_entries=3)
@@ -419,7 +421,7 @@ def test_kafka_3587_the_map_may_fill_up_inside_a_batch() -> None:
 
 @pytest.mark.scenario(216)
 def test_a_map_much_smaller_than_the_keys_converges() -> None:
-    """In small: 300 keys, a map of 3."""
+    """A small case: 300 keys, a map of 3."""
     log = make_log()
     for number in range(900):
         append(log, (f"k{number * 7 % 300}", str(number)))
@@ -459,7 +461,7 @@ def test_a_first_dirty_offset_inside_a_batch_cuts_it_in_two() -> None:
 @pytest.mark.scenario(90, 107)
 @pytest.mark.parametrize("io_buffer_bytes", [0, 1, 200, 1 << 20])
 def test_batches_of_any_size_go_through_a_small_buffer(io_buffer_bytes: int) -> None:
-    """Also those that are larger than the topic allows today."""
+    """Batches larger than the topic's present limit pass as well."""
     log = make_log(max_message_bytes=1 << 20)
     for at in range(3):
         append(log, ("a", "x" * 5_000 + str(at)), ("b", str(at)))
@@ -568,7 +570,7 @@ def test_a_leftover_of_an_earlier_pass_does_no_harm() -> None:
 
 @pytest.mark.scenario(29)
 def test_the_end_of_the_cleaned_range_lies_between_segments() -> None:
-    """What lies at or above it is untouched."""
+    """Batches at or above that offset are untouched."""
     log = make_log()
     for number in range(8):
         append(log, ("a", str(number)), roll=number % 2 == 1)
@@ -649,7 +651,7 @@ def test_a_reader_in_the_midst_of_an_old_segment_goes_on() -> None:
 
 @pytest.mark.parametrize("codec", [0, 3])
 def test_what_a_pass_replaced_goes_with_it_and_waits_for_no_garbage_collector(codec: int) -> None:
-    """That would close the files of many passes in one go, in whatever thread it runs."""
+    """A collection would close the files of many passes at once, in an arbitrary thread."""
     log = make_log()
     for at in range(4):
         log.append(memoryview(batch(("k", f"v{at}"), ("j", "v"), codec=codec)), now_ms=0)

@@ -1,6 +1,6 @@
-"""Power loss in clean passes over what is special: segments that nobody has synced, segments that lose everything.
+"""Power loss in clean passes over special segments: unsynced ones, and those that lose every record.
 
-Whole lives of a partition, and power losses in recovery, stand in `test_crash_lives`.
+`test_crash_lives` has whole histories of a partition, and power losses in recovery.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from support.sizes import size
 
 
 def committed(log: Log) -> dict[bytes | None, bytes | None]:
-    """What a read_committed reader ends up with, by the log's own transaction index."""
+    """Return the values of a read_committed reader, by the log's own transaction index."""
     values: dict[bytes | None, bytes | None] = {}
     aborted = log.aborted_transactions(0, log.log_end_offset)
     for each in all_batches(log):
@@ -31,7 +31,7 @@ def committed(log: Log) -> dict[bytes | None, bytes | None]:
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
 def test_a_value_that_is_not_on_disk_yet_does_not_displace_one_that_is(ordered: bool) -> None:
-    """Sealed segments may wait for their sync; a pass that drops older values first sees to it."""
+    """Sealed segments may wait for their sync; a pass that drops older values syncs them first."""
     files = CrashFiles()
     log = make_log(files, segment_bytes=1 << 20)
     append(log, ("a", "1"), roll=True)
@@ -54,7 +54,7 @@ def test_a_value_that_is_not_on_disk_yet_does_not_displace_one_that_is(ordered: 
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
 def test_a_value_does_not_go_for_one_whose_commit_marker_is_not_on_disk_yet(ordered: bool) -> None:
-    """The marker lies in the active segment. Without it the newer value is undecided, and what becomes of it open."""
+    """The marker is in the active segment. Without it the newer value is undecided, and its outcome open."""
     files = CrashFiles()
     log = make_log(files, segment_bytes=1 << 20)
     append(log, ("a", "1"), roll=True)
@@ -80,7 +80,7 @@ def test_a_value_does_not_go_for_one_whose_commit_marker_is_not_on_disk_yet(orde
 
 
 def test_a_deleted_key_does_not_come_back_with_the_last_segments_of_a_group() -> None:
-    """Of the group's three segments the last two lose everything; a start does not know that they were in it."""
+    """The last two of the group's three segments lose every record; a start does not know that they belonged to the group."""
     files = CrashFiles()
     log = make_log(files, delete_retention_ms=10)
     append(log, ("a", "1"), roll=True)

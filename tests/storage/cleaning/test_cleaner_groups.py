@@ -1,4 +1,4 @@
-"""Which segments a pass puts together."""
+"""The grouping of segments by a pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ten_segments() -> Log:
 
 
 def groups(log: Log, **limits: Any) -> list[list[int]]:
-    """Base offsets by group, of all sealed segments."""
+    """Return base offsets by group, of all sealed segments."""
     found = group_segments(log.segments.non_active(), log.segments.active.base_offset, replace(log.config, **limits))
     return [[segment.base_offset for segment in group] for group in found]
 
@@ -59,7 +59,7 @@ def test_a_group_holds_as_many_segments_as_fit_in_order(measure: str) -> None:
 @pytest.mark.scenario(37, 38)
 @pytest.mark.parametrize(("last_offset", "count"), [(MAX_INT, 1), (MAX_INT + 1, 2)])
 def test_kafka_6264_a_group_spans_at_most_what_an_index_entry_can_say(last_offset: int, count: int) -> None:
-    """Also when no index has an entry that tells how far the segments reach."""
+    """The limit also holds when no index has an entry for the segments' last offsets."""
     log = log_with_holes(
         (0, [batch(("a", "1"))]),
         (1_000, [batch(("b", "1"), base_offset=last_offset)]),
@@ -93,7 +93,7 @@ def test_emptied_segments_join_whatever_they_span() -> None:
     assert [found.base_offset for found in all_batches(log)] == [3 * MAX_INT + 30]
     append(log, ("k", "v"), roll=True)
     clean(log, end)
-    # The first three are one now; what has records would end too far above its base.
+    # The first three are one now; the segment with records would end too far above its base.
     assert [segment.base_offset for segment in log.segments.non_active()] == [0, 3 * MAX_INT + 30]
 
 

@@ -1,4 +1,4 @@
-"""Choosing logs and keeping off them."""
+"""The choice of logs for cleaning, and the reasons to leave them alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKPOINT = "/data/cleaner-offset-checkpoint"
 
 
 def grown_log(files: Files, tp: TopicPartition, segments: int = 4, **config: Any) -> Log:
-    """`segments` sealed segments of one record each, all as large."""
+    """Return a log with `segments` sealed segments of one record each, all of equal size."""
     log = make_log(files, tp=tp, **config)
     for number in range(segments):
         append(log, ("k", str(number)), roll=True)
@@ -66,7 +66,7 @@ class World:
         return found
 
     def begun(self, *, compacted: bool) -> list[TopicPartition]:
-        """The partitions that retention may have now, in progress."""
+        """Return the partitions that retention may have now, in progress."""
         return begun(self.manager, self.logs.values(), compacted=compacted)
 
 
@@ -154,7 +154,7 @@ def test_a_checkpoint_beyond_its_log_is_corrected_before_the_log_grows_past_it(w
 
 
 def test_a_checkpoint_of_a_partition_that_is_gone_is_not_that_of_the_next_one_of_its_name() -> None:
-    """The process died in the deletion. Were the new partition taken for clean, its tombstone would go before its value."""
+    """The process died during the deletion. If the new partition counted as clean, its tombstone would go before its value."""
     files, logs = CrashFiles(), dict[TopicPartition, Log]()
     files.make_dir("/data")
     OffsetCheckpoint(files, CHECKPOINT).write({DIRTY: 2})
@@ -227,7 +227,7 @@ def test_kafka_8725_a_log_that_cannot_be_measured_is_named_and_spoils_no_round(w
 
 
 def test_a_checkpoint_of_nonsense_is_told_and_begun_anew(world: World) -> None:
-    """Apache Kafka's cleaner thread dies of it."""
+    """Apache Kafka's cleaner thread dies of such a checkpoint."""
     file = world.files.open(CHECKPOINT, truncate=True)
     file.append(b"0\n1\ndirty 0 many\n")
     found = world.chosen()
@@ -270,7 +270,7 @@ def test_a_checkpoint_that_there_is_no_room_to_correct_counts_as_corrected(world
 
 
 def test_at_the_start_such_a_log_cannot_be_used(world: World) -> None:
-    """What is appended next would be taken for clean, as soon as it reaches the checkpoint."""
+    """Records appended next would count as clean as soon as they reach the checkpoint."""
     world.write({DIRTY: 20, CLEANER: 1})
     world.files.free_bytes = 0
     world.manager.correct_checkpoints(["/data"])
@@ -373,7 +373,7 @@ def test_a_pause_in_the_midst_of_a_pass_adds_up_with_later_ones(world: World) ->
 
 
 def in_state(world: World, state: str) -> LogToClean:
-    """Bring DIRTY into a state by the ways that lead there."""
+    """Bring DIRTY into a state by the calls that lead there."""
     found = world.chosen()
     if state == "aborting":
         world.manager.abort_and_pause(DIRTY, lambda: None)
@@ -489,7 +489,7 @@ def test_marks_of_missing_partitions_are_dropped(world: World) -> None:
 
 
 def test_kafka_19895_a_log_that_begins_elsewhere_is_tried_again(world: World) -> None:
-    """Its damage may lie below the new start."""
+    """The damage may lie below the new start."""
     for tp in (DIRTY, CLEANEST):
         world.manager.mark_uncleanable(tp, "unreadable")
     world.logs[DIRTY].advance_log_start(3)

@@ -1,4 +1,4 @@
-"""Random histories through the real cleaner and through the model: everything must come out the same.
+"""Random histories through the real cleaner and the model, with equal results.
 
 Ten thousand of them run every night, in `compat.cleaner_histories`.
 """
@@ -13,7 +13,7 @@ from support.cleaner.cleaner_history import CONFIG, History, Step, random_histor
 from support.sizes import size
 
 HISTORIES = size((16, 25, 36, 65, 71, 203, 240, 253, 275, *range(2)), range(300))
-"""The slice: some in which everything is met, and a few more."""
+"""The histories of a short run: some that together contain every event, and a few more."""
 
 
 def test_random_histories_come_out_as_the_model_says() -> None:
@@ -23,7 +23,7 @@ def test_random_histories_come_out_as_the_model_says() -> None:
             met += random_history(number).run().met
         except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
             pytest.fail(what_differs(number))
-    # Whoever makes the generator duller should know.
+    # A change that makes the generator less varied must fail here.
     assert not {what for what in EVERYTHING if met[what] < size(1, 3)}
 
 

@@ -1,10 +1,10 @@
-"""What Apache Kafka's cleaner leaves in well-known cases, said line by line; the real cleaner and the model agree on each.
+"""The results of Apache Kafka's cleaner in well-known cases, line by line; the real cleaner and the model agree on each.
 
 Numbers are those of SCENARIOS.md. In a scenario `txn 1: 1 2` is a transactional batch of producer 1 with two records,
 `idem 1:` one outside of transactions, `write:` one of no producer; `k=v` is a record, `k` one with its key as value,
-`k=-` a tombstone. `pass` is a clean pass, from where the last one ended unless it says otherwise; what follows it is
-what must be left: last offsets and base offsets of batches, offsets and keys of records that are no tombstones, aborted
-transactions. `again 1` sends the last batch of producer 1 once more, `forget` forgets idle producers. Tombstones and
+`k=-` a tombstone. `pass` is a clean pass, by default from where the last one ended. The text after it is
+the expected rest: last offsets and base offsets of batches, offsets and keys of records with a value, aborted
+transactions. `again 1` sends the last batch of producer 1 again, `forget` forgets idle producers. Tombstones and
 markers are kept for a day.
 """
 
@@ -225,7 +225,7 @@ STEPS: dict[str, Callable[[Pair, list[str]], None]] = {
 
 
 def _keys(pair: Pair) -> str:
-    """Of data records with a value."""
+    """Return the keys of data records with a value."""
     records = [record for batch in pair.model.batches if not batch.is_control for record in batch.records]
     return " ".join(record.key.decode() for record in records if record.key and record.value is not None)
 

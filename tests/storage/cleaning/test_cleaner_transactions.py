@@ -27,7 +27,7 @@ from support.logs.make_log import (
 
 NOW_MS = 10 * DAY_MS
 LATER_MS = NOW_MS + DAY_MS + 1
-"""Past every delete horizon that a pass at NOW_MS sets."""
+"""A time past every delete horizon that a pass at NOW_MS sets."""
 
 
 def keys(log: Log) -> list[str]:
@@ -35,7 +35,7 @@ def keys(log: Log) -> list[str]:
 
 
 def offsets(log: Log) -> list[int]:
-    """Of all records, markers included."""
+    """Return the offsets of all records, including markers."""
     return [record.offset for each in all_batches(log) for record in each.records()]
 
 
@@ -44,7 +44,7 @@ def batch_ends(log: Log) -> list[int]:
 
 
 def aborted(log: Log) -> list[tuple[int, int, int]]:
-    """What the transaction indexes say: (producer id, first offset, marker's offset)."""
+    """Return the entries of the transaction indexes: (producer id, first offset, marker's offset)."""
     return [
         (txn.producer_id, txn.first_offset, txn.last_offset)
         for segment in log.segments
@@ -61,7 +61,7 @@ def clean_at(log: Log, first_dirty: int, now_ms: int) -> int:
 
 
 def clean_twice(log: Log, first_dirty: int) -> int:
-    """Two passes with a delete horizon between them."""
+    """Run two passes with a delete horizon between them."""
     clean_at(log, first_dirty, NOW_MS)
     return clean_at(log, first_dirty, LATER_MS)
 
@@ -306,7 +306,7 @@ def test_the_last_batch_of_an_aborted_transaction_keeps_its_sequence() -> None:
 
 @pytest.mark.scenario(17)
 def test_kafka_8335_a_producer_that_begins_its_sequence_anew_keeps_only_its_last_batch() -> None:
-    """As a group coordinator did; sequence numbers cannot tell its batches apart."""
+    """A group coordinator did so; sequence numbers cannot distinguish its batches."""
     log = make_log()
     for _ in range(2):
         made = batch(("1", "x"), producer_id=1, base_sequence=0, transactional=True)
@@ -335,7 +335,7 @@ def test_kafka_14055_a_users_key_that_looks_like_a_markers_removes_no_marker() -
 
 
 def test_a_marker_of_a_new_epoch_lets_the_data_before_it_vanish() -> None:
-    """From EndTxn 5 on every marker carries the data's epoch + 1, so the producer has no last data batch."""
+    """Since EndTxn 5 every marker carries the data's epoch + 1, so the producer has no last data batch."""
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("1")
@@ -364,7 +364,7 @@ def test_no_pass_and_no_restart_opens_a_transaction_again(clean_stop: bool) -> N
         assert keys(log) == ["a"]
 
 
-# What a damaged transaction index does
+# The effects of a damaged transaction index
 
 
 def test_without_the_index_entry_committed_data_is_safe_and_the_marker_stays() -> None:
@@ -394,7 +394,7 @@ def test_an_index_entry_without_a_marker_does_not_pass_later_data_off_as_aborted
 
 
 def test_a_pass_whose_halves_disagree_changes_nothing() -> None:
-    """An entry with a last stable offset out of order hides the one behind it from one half of the pass only."""
+    """An entry with a last stable offset out of order hides the next entry from one half of the pass only."""
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("a")
@@ -418,7 +418,7 @@ def test_a_control_record_of_another_kind_stays() -> None:
 
 
 def test_a_transaction_that_is_gone_with_its_marker_is_not_found_open_by_a_replay_from_an_older_snapshot() -> None:
-    """The newest snapshot is not synced when it is written: a power loss may take it."""
+    """The newest snapshot is not synced when it is written: a power loss may remove it."""
     log = make_log()
     append(log, ("x", "1"), roll=True)
     (one,) = transactional(log, 1)

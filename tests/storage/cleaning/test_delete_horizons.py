@@ -1,4 +1,4 @@
-"""Whether a pass over a clean log would let anything go."""
+"""The check whether a pass over a clean log would remove anything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_a_tombstone() -> Log:
 
 
 def with_a_marker() -> Log:
-    """Of an aborted transaction, whose data went with the pass before."""
+    """Return a log with the marker of an aborted transaction, whose data an earlier pass removed."""
     log = make_log()
     producer = Producer(log, 7, transactional=True)
     producer.write("a")

@@ -1,4 +1,4 @@
-"""How dirty a log is."""
+"""Measures of a log's dirtiness."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUR_MS = 3_600_000
 
 
 def segments_of_two(count: int, *, timestamp: int = 1_000, log: Log | None = None, **config: Any) -> Log:
-    """`count` sealed segments of two records each, and an empty active one."""
+    """Return a log with `count` sealed segments of two records each, and an empty active one."""
     log = make_log(**config) if log is None else log
     for number in range(2 * count):
         append(log, ("k", str(number)), timestamp=timestamp, roll=number % 2 == 1)
@@ -26,7 +26,7 @@ def segments_of_two(count: int, *, timestamp: int = 1_000, log: Log | None = Non
 
 
 def bound_of(log: Log, dirty_from: int, now_ms: int) -> int:
-    """The first offset that may not be cleaned."""
+    """Return the first offset that may not be cleaned."""
     return to_the_end(find_bound_in_pieces(log, dirty_from, now_ms)).offset
 
 

@@ -1,4 +1,4 @@
-"""Why a log is or is not cleaned next, and from when on it will be."""
+"""The reasons why a log is or is not cleaned next, and the time from which it will be."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T0 = 100 * HOUR_MS
 
 
 def segments(count: int, *, age_ms: int = 0, log: Log | None = None, **config: Any) -> Log:
-    """`count` sealed segments of one record each, `age_ms` old at T0, and an empty active one."""
+    """Return a log with `count` sealed segments of one record each, `age_ms` old at T0, and an empty active one."""
     log = make_log(**config) if log is None else log
     for number in range(count):
         append(log, ("k", str(number)), timestamp=T0 - age_ms, roll=True)
@@ -49,7 +49,7 @@ def offline() -> Log:
 
 
 class Case(NamedTuple):
-    """A log, its checkpoint, and what is said of it at T0."""
+    """A log, its checkpoint, and its explanation at T0."""
 
     log: Callable[[], Log]
     checkpoint: int | None
@@ -166,4 +166,4 @@ def test_the_time_to_come_is_found_among_many_segments() -> None:
     assert found.eligible_at_ms is not None
     due_at = found.eligible_at_ms
     assert measure(log, 10, due_at).is_due and not measure(log, 10, due_at - 1).is_due
-    assert measure(log, 10, due_at).upper_offset == 21  # 11 dirty segments beside 10 clean ones
+    assert measure(log, 10, due_at).upper_offset == 21  # 11 dirty segments after 10 clean ones

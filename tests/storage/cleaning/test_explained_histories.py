@@ -1,6 +1,6 @@
-"""What is said of a log is what then happens: why it is not cleaned, when it will be and by what, what a pass would take out.
+"""The explanation of a log agrees with what happens: why it is not cleaned, when and how it will be, what a pass would remove.
 
-Every step of random histories is held against the model; a thousand of them run in `compat.explained`.
+Every step of random histories is compared with the model; a thousand of them run in `compat.explained`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from support.cleaner.explained_pair import ExplainedPair
 from support.sizes import size
 
 HISTORIES = size((15, 26, 55, 89), (*range(60), 89))
-"""The slice: some in which everything is met."""
+"""The histories of a short run: together they contain every event."""
 
 
 def test_random_histories_explain_themselves() -> None:

@@ -1,4 +1,4 @@
-"""A key is found wherever its bytes lie: a batch is unpacked in pieces, and a key may lie in many of them."""
+"""A search for a key finds it wherever its bytes lie. A batch is decompressed in pieces, and a key may span many of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def count_of(log: Log, key: bytes) -> int:
 
 
 def text(rng: random.Random, size_bytes: int) -> bytes:
-    """No piece of it is like the next one; and it is packed in no time, which random bytes are not."""
+    """Return a text whose pieces all differ, and which compresses fast, unlike random bytes."""
     block = rng.randbytes(997)
     return (block * (size_bytes // len(block) + 1))[:size_bytes]
 

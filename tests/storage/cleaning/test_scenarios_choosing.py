@@ -1,4 +1,4 @@
-"""Which log is cleaned next, how far, and how often: scenarios through the manager and several passes."""
+"""The log that is cleaned next, how far, and how often: scenarios through the manager and several passes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def checkpoint(files: Files, data_dir: str = "/data") -> OffsetCheckpoint:
 
 
 def cleaned_whenever_due(log: Log, manager: CleanerManager, now_ms: int) -> list[int]:
-    """Rounds of the cleaner until it finds nothing to do; the end offsets of its passes."""
+    """Run rounds of the cleaner until it finds nothing to do; return the end offsets of its passes."""
     ends = []
     while (chosen := filthiest(manager, now_ms)) is not None:
         end, _ = clean(chosen.log, chosen.first_dirty_offset, now_ms=now_ms)
@@ -50,7 +50,7 @@ def cleaned_whenever_due(log: Log, manager: CleanerManager, now_ms: int) -> list
 
 
 def filled(count: int, *, every: int = 5, **config: Any) -> Log:
-    """`count` records of one key, rolled after every `every`."""
+    """Return a log with `count` records of one key, rolled after every `every`."""
     log = make_log(**config)
     for number in range(count):
         append(log, ("k", str(number)), roll=number % every == every - 1)
@@ -160,7 +160,7 @@ def test_kafka_4545_neither_an_old_file_nor_one_that_each_pass_renews_moves_the_
     end = 0
     for day in range(1, 12):
         for segment in log.segments:
-            # Now as old as can be, now as new as can be.
+            # First the oldest possible time, then the newest.
             files.set_mtime_ms(segment.file_paths()[0], 0 if day % 2 else 99 * DAY_MS)
         append(log, ("b", f"{day}"), roll=True)
         end, _ = clean(log, end, now_ms=day * DAY_MS)
@@ -197,7 +197,7 @@ def test_kafka_7400_segments_below_the_log_start_leave_a_log_that_is_only_compac
 
 @pytest.mark.parametrize("codec", [0, 4])
 def test_kafka_8351_a_transaction_may_lie_in_several_groups(codec: int) -> None:
-    """Its first record in one group, its marker in the last: the state of the pass goes from group to group."""
+    """The first record is in one group, the marker in the last: the state of the pass continues from group to group."""
     log = make_log()
     doomed, fine = (Producer(log, number, transactional=True) for number in (1, 2))
     for number in range(6):
@@ -218,7 +218,7 @@ def test_kafka_8351_a_transaction_may_lie_in_several_groups(codec: int) -> None:
 
 
 def test_a_marker_in_another_group_is_told_apart_from_one_without_data() -> None:
-    """The data of its transaction was dropped in the first group of the same pass, so it stays for this pass."""
+    """The data of its transaction was removed in the first group of the same pass, so the marker stays for this pass."""
     log = make_log()
     Producer(log, 1, transactional=True).write("a")
     log.roll(1_000)

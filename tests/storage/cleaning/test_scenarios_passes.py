@@ -1,4 +1,4 @@
-"""Passes over whole logs, one scenario each: sizes, small maps, large messages, and how every kind of batch comes out."""
+"""Passes over whole logs, one scenario each: sizes, small maps, large messages, and the result for every kind of batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPACT = ("compact",)
 
 
 def offsets(log: Log) -> list[int]:
-    """Of data records."""
+    """Return the offsets of data records."""
     return [offset for offset, _, _ in contents(log)]
 
 
@@ -38,7 +38,7 @@ def with_policy(log: Log, policy: tuple[str, ...]) -> None:
     log.config = replace(log.config, cleanup_policy=policy)
 
 
-# Which records go
+# Records that are removed
 
 
 @pytest.mark.scenario(3)
@@ -134,7 +134,7 @@ def test_a_map_of_two_begun_at_2_has_2_and_3_and_not_4() -> None:
 @pytest.mark.scenario(19, 20)
 @pytest.mark.parametrize("max_message_bytes", [2 << 20, 100])
 def test_kafka_6834_messages_of_a_mebibyte_go_through_a_buffer_of_a_kibibyte(max_message_bytes: int) -> None:
-    """Also when the topic does not take such messages any more."""
+    """The pass also copies messages that the topic no longer accepts."""
     log = make_log(max_message_bytes=2 << 20)
     for number in range(4):
         append(log, (f"k{number % 2}", "x" * (1 << 20)))
@@ -163,11 +163,11 @@ def test_kafka_6854_a_chunk_of_which_nothing_stays_is_not_a_chunk_that_was_too_s
     assert found == [[1, 3, 4], [1, 3, 4], [3, 4]]
 
 
-# How batches come out
+# The results for batches
 
 
 def kept_fields(found: RecordBatch) -> tuple[Any, ...]:
-    """What a pass must not change, whatever it takes out of a batch."""
+    """Return the fields that a pass must not change, whatever it removes from a batch."""
     return (
         *(found.base_offset, found.last_offset, found.partition_leader_epoch),
         *(found.producer_id, found.producer_epoch, found.base_sequence, found.last_sequence),
@@ -293,7 +293,7 @@ def test_four_batches_with_keyless_records_come_out_as_three(codec: int) -> None
 
 
 def test_kafka_5316_a_batch_may_grow_in_a_pass_and_beyond_what_the_topic_takes() -> None:
-    """The first survivor is an hour before the others, so that every timestamp delta takes more bytes than before."""
+    """The first remaining record is an hour before the others, so that every timestamp delta takes more bytes than before."""
     count = 400
     now_ms = 10 * 3_600_000
     times = [now_ms, now_ms - 3_600_000, *[now_ms] * (count - 2)]

@@ -1,4 +1,4 @@
-"""The mark of a clean stop, and a start that finds files other than the stop has left them."""
+"""The marker of a clean stop, and a start that finds files other than those that the stop left."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def test_a_power_loss_while_taking_the_mark_leaves_it_taken_or_there() -> None:
     assert left == [True, False]
 
 
-# What a start finds
+# The results of a start
 
 
 class Started:
-    """A start on a directory, and what it had to tell."""
+    """A start on a directory, with its messages."""
 
     def __init__(self, files: CrashFiles) -> None:
         self.notes: list[str] = []
@@ -80,7 +80,7 @@ class Started:
         self.log = self.manager.logs[TP]
 
     def facts(self) -> object:
-        """What clients would be told."""
+        """Return what clients can observe of the log."""
         log = self.log
         return (
             [(each.base_offset, each.size_bytes, tuple(each.txn_index.entries())) for each in log.segments],
@@ -93,7 +93,7 @@ class Started:
 
 @pytest.fixture
 def stopped() -> CrashFiles:
-    """Two segments with an aborted transaction in the first, two leader epochs, a log that starts at 1; a clean stop."""
+    """Return a disk after a clean stop: an aborted transaction in the first of two segments, two leader epochs, log start 1."""
     files = CrashFiles()
     manager = LogManager(files, ["/d"])
     manager.load(0, 0, config_for=lambda _: CONFIG)
@@ -115,7 +115,7 @@ def emptied(_: bytes) -> bytes:
 
 
 def other(data: bytes) -> bytes:
-    """One bit is another, near the end."""
+    """Return the data with one bit flipped, near the end."""
     return data[:-3] + bytes([data[-3] ^ 1]) + data[-2:]
 
 
@@ -206,7 +206,7 @@ def test_a_log_file_that_was_cut_is_recovered_as_after_a_crash(stopped: CrashFil
     found = Started(stopped)
     assert (found.log.log_end_offset, found.log.recovery_point) == (4, 3)
     assert [line for line in found.notes if ": not valid batches" in line]
-    # The checkpoint must not vouch for what is appended next.
+    # The checkpoint must not vouch for records that are appended next.
     found.log.append(memoryview(batch(("d", "1"))), now_ms=1_000)
     assert "t 0 3" in read(stopped, "/d/recovery-point-offset-checkpoint").decode()
 

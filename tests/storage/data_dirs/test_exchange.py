@@ -1,4 +1,4 @@
-"""The whole content of data directories is exchanged, or none of it: whatever the power and the disk do meanwhile."""
+"""An exchange of the whole content of data directories: complete or not done, despite power losses and disk errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def disk(data_dirs: Sequence[str] = ONE) -> CrashFiles:
 
 
 def content(files: CrashFiles, data_dir: str) -> dict[str, bytes]:
-    """What of a directory is a broker's."""
+    """Return the broker's files in a directory."""
     mine = own_entries(files, data_dir)
     found = {
         path.removeprefix(f"{data_dir}/"): data for path, data in files.snapshot().items() if path.startswith(data_dir)
@@ -105,7 +105,7 @@ def test_what_is_none_of_ours_stays() -> None:
 
 
 def ended(after: CrashFiles, data_dirs: Sequence[str]) -> list[dict[str, bytes]]:
-    """What a start finds."""
+    """Return the content that a start finds."""
     finish(after, data_dirs)
     assert not is_unfinished(after, data_dirs)
     assert not {paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN} & {name for each in data_dirs for name in names(after, each)}

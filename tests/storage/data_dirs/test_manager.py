@@ -66,7 +66,7 @@ def remove_due(manager: LogManager, now_ms: int) -> None:
 
 
 def killed(files: CrashFiles, *dirs: str, **options: Any) -> LogManager:
-    """The next start after the process was killed: all writes are there, nothing was closed."""
+    """Start again after the process was killed: all writes are there, nothing was closed."""
     return opened(files.copy(), *dirs, **options)
 
 
@@ -251,7 +251,7 @@ def test_after_a_crash_recovery_starts_at_the_checkpointed_recovery_points() -> 
 
 
 def test_a_recovered_log_that_lost_its_end_is_not_vouched_for_beyond_it() -> None:
-    """Else what is appended next counts as flushed, and a second crash would leave it unscanned."""
+    """Otherwise records appended next would count as flushed, and a second crash would leave them unscanned."""
     files = CrashFiles()
     manager = opened(files)
     (log,) = create(manager)
@@ -473,7 +473,7 @@ def test_a_partition_made_anew_inherits_nothing() -> None:
 
 
 def with_old_offsets(files: CrashFiles) -> LogManager:
-    """A manager whose checkpoints have flushed records of A, and a log start that no segment tells."""
+    """Return a manager whose checkpoints have flushed records of A, and a log start that no segment has."""
     manager = opened(files)
     (log,) = create(manager)
     append(log, *[("old", "v")] * 9)
@@ -578,7 +578,7 @@ def test_flush_ms_names_the_logs_that_have_waited() -> None:
 
 
 def test_a_checkpoint_that_a_deletion_overtakes_does_not_bring_the_partition_back() -> None:
-    """One is written by a worker thread, the other by the owner of the logs."""
+    """A worker thread writes the checkpoint, the owner of the logs deletes."""
     files = CrashFiles()
     manager = opened(files)
     for log in create(manager, A, B):
@@ -589,7 +589,7 @@ def test_a_checkpoint_that_a_deletion_overtakes_does_not_bring_the_partition_bac
     def delete_meanwhile(operation: str, path: str, _: int) -> None:
         if operation == "create" and "recovery-point" in path and not done:
             deleter.start()
-            while A in manager.logs:  # what the owner does before it writes the checkpoint, too
+            while A in manager.logs:  # also what the owner does before it writes the checkpoint
                 pass
             done.append(path)
 
@@ -772,7 +772,7 @@ def test_after_a_stop_no_file_is_held_open() -> None:
             segment.log_file.read_at(0, 1)
 
 
-# Logs that are written before anybody sees them
+# Logs that are written before they are published
 
 
 def filled(place: LogPlace, config: LogConfig) -> int:
@@ -792,7 +792,7 @@ def test_what_fills_a_new_log_is_in_it_from_the_beginning_and_on_disk() -> None:
     manager = opened(files)
     for log in create_filled(manager, filled):
         assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1, 3, 3)
-    for disk in files.after_crash(ordered=False):  # whatever the power leaves of what was not synced
+    for disk in files.after_crash(ordered=False):  # whatever the power loss leaves of the unsynced data
         manager = opened(disk)
         assert [(log.log_start_offset, log.log_end_offset) for log in manager.logs.values()] == [(1, 3)] * 2
 

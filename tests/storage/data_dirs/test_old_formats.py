@@ -1,4 +1,4 @@
-"""Partitions whose records are of format v0 or v1: told in one line, and left as they are, however the last stop was."""
+"""Partitions with records of format v0 or v1: reported in one line, and left as they are, however the last stop was."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(files: CrashFiles, path: str, data: bytes) -> None:
 
 
 def old_log(files: CrashFiles, magic: int, where: str, *, indexes: bool, snapshots: bool) -> None:
-    """Two segments, of offsets 0, 1 and 2; the old records are in the first, in the second, or behind a new batch."""
+    """Write two segments with offsets 0, 1 and 2; the old records are in the first, in the second, or after a new batch."""
     old = old_message(magic, 0, b"k", b"v") + old_message(magic, 1, b"k", b"w")
     new = bytes(batch(("k", "v"), ("k", "w")))
     after = bytes(batch(("k", "x"), base_offset=2))
@@ -65,7 +65,7 @@ CASES = [
     for case in product(
         (0, 1), ("sealed", "active", "all", "behind a new batch"), (True, False), (True, False), (True, False)
     )
-    # After a clean stop that has left all, what lies within a segment is found by who reads it.
+    # After a clean stop that has left everything, damage within a segment is found by a reader.
     if case[1] != "behind a new batch" or not case[2] or not case[3]
 ]
 

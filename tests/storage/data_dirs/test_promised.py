@@ -1,4 +1,4 @@
-"""Logs that are promised: open at once, on disk when somebody makes them, or appends first."""
+"""Promised logs: open at once, on disk when a thread makes them or an append comes first."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_each_goes_where_the_fewest_are_promised() -> None:
 
 
 def refusals() -> Iterator[tuple[CrashFiles, LogManager, Log, int]]:
-    """A promised log, of whose making one operation after the other is refused; the last time none is."""
+    """Yield a promised log of whose creation one operation after the other is refused; the last time none is."""
     for number in count():
         files = CrashFiles()
         manager = opened(files)
@@ -134,7 +134,7 @@ def test_a_making_that_is_refused_at_any_step_is_made_good_by_the_next() -> None
             tried += 1
         files.refuse = None
         if manager.failures:
-            continue  # a sync was refused, and the directory is not used any more
+            continue  # a sync was refused, and the directory is no longer used
         was = log.log_end_offset
         assert append(log) == was
         manager.close(0)
@@ -207,5 +207,5 @@ def test_no_more_are_promised_than_there_are_descriptors_for() -> None:
     with pytest.raises(OSError, match="Too many open files"):
         promise(manager, *more)
     assert set(manager.logs) == {A, B}
-    first.make()  # which had its turn
+    first.make()  # it is no longer only promised
     assert len(promise(manager, *more)) == 2

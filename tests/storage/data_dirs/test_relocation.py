@@ -1,4 +1,4 @@
-"""A partition moves from one data directory to another, and power is lost at every step of it."""
+"""A partition that moves from one data directory to another, with a power loss at every step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def move_of(manager: LogManager, target: str = "/e") -> Relocation:
 
 
 def moved(manager: LogManager, target: str = "/e", allowed_bytes: int = 1 << 20) -> Relocation:
-    """Begun, carried out and ended."""
+    """Begin, carry out and finish a move."""
     move = move_of(manager, target)
     move.begin()
     caught_up(move, allowed_bytes)
@@ -40,7 +40,7 @@ def moved(manager: LogManager, target: str = "/e", allowed_bytes: int = 1 << 20)
 
 
 def told(log: Log) -> object:
-    """All that a log knows."""
+    """Return all that a log knows."""
     return (
         contents(log),
         log.log_start_offset,
@@ -109,11 +109,11 @@ def test_what_comes_meanwhile_is_caught_up_with() -> None:
     caught_up(move)
     append(log, ("m", "2"), roll=True)
     move.prepare()
-    assert not move.finish(1 << 20)  # it has rolled
+    assert not move.finish(1 << 20)  # the log has rolled
     caught_up(move)
     move.prepare()
     append(log, ("m", "3"))
-    assert not move.finish(0)  # more has come
+    assert not move.finish(0)  # more records have arrived
     assert move.finish(1 << 20)
     append(log, ("m", "4"))
     move.complete()
@@ -196,7 +196,7 @@ def test_a_copy_that_was_given_up_is_not_taken_for_the_log_whatever_became_of_th
     move.prepare()
     copied_from = log.segments.active.base_offset
     copy = next(each for each in partition_dirs(files) if each.endswith("-future"))
-    files.rename(copy, "/e/a-0")  # the disk did it, and said that it did not
+    files.rename(copy, "/e/a-0")  # the disk renamed it, and reported failure
     move.discard()
     append(log, ("k", "new"), roll=True)
     append(log, ("k", "newer"))
@@ -254,7 +254,7 @@ def test_a_log_that_was_changed_meanwhile_is_not_taken_for_the_copy() -> None:
 
 
 def refusing(files: CrashFiles, start: str) -> None:
-    """From now on the disk is full below `start`."""
+    """Make the disk full below `start` from now on."""
 
     def refuse(operation: str, path: str, added_bytes: int) -> None:
         if path.startswith(start):
@@ -264,7 +264,7 @@ def refusing(files: CrashFiles, start: str) -> None:
 
 
 def half_moved() -> tuple[LogManager, Log, CrashFiles]:
-    """The log has gone on in /e, whose disk is full since."""
+    """Return a log that has moved on to /e, whose disk has been full since."""
     manager, log = made()
     files = log.files
     assert isinstance(files, CrashFiles)
@@ -358,7 +358,7 @@ def test_without_the_disk_that_a_log_may_have_gone_to_it_is_not_served() -> None
     alone.checkpoint_log_starts()
     alone.close(0)
     assert OffsetCheckpoint(files, f"/d/{paths.LOG_START_CHECKPOINT}").read() == {A: 6}
-    assert contents(started(files).logs[A]) == expected  # the disk is back
+    assert contents(started(files).logs[A]) == expected  # the disk works again
 
 
 def test_without_the_disk_that_a_log_came_from_it_is_not_served_before_all_of_it_is_on_the_other() -> None:
@@ -366,7 +366,7 @@ def test_without_the_disk_that_a_log_came_from_it_is_not_served_before_all_of_it
     expected = contents(log)
     manager.release()
     assert assign(files, look(files, ["/e"]), TOPICS, print, failed=["/d"]).undecided == {A: "/d"}
-    again = started(files)  # with both: decided, and the marks are gone
+    again = started(files)  # with both disks: the move is decided, and the markers are deleted
     assert contents(again.logs[A]) == expected
     again.release()
     assert not files.exists(f"/e/a-0/{paths.MOVED_FILE}")
@@ -393,7 +393,7 @@ def test_a_log_that_stayed_is_served_without_the_disk_that_it_was_about_to_go_to
     assert not files.exists(f"/d/a-0/{paths.MOVING_FILE}")
 
 
-# Whatever happens in between
+# Changes during a move
 
 
 @pytest.mark.parametrize("name", MOVES)

@@ -1,4 +1,4 @@
-"""Copies of data directories: whole or not there, and refused if they are not what they were."""
+"""Copies of data directories: complete or missing, and refused if they were changed."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def test_malformed_partition_metadata_is_an_error_that_names_file_and_line(conte
         checkpoints.read_partition_metadata(files, "a-0")
 
 
-# meta.properties and the clean shutdown mark
+# meta.properties and the clean shutdown marker
 
 
 @pytest.mark.parametrize("directory_id", [TOPIC_ID, None])
@@ -244,7 +244,7 @@ def test_malformed_meta_properties_are_an_error(content: bytes, message: str) ->
 
 
 def test_what_could_not_be_synced_is_written_again_to_a_file_of_its_own() -> None:
-    """Nobody knows what the disk will ever take of a file whose sync has failed."""
+    """After a failed sync, the disk may never store later writes of that file."""
     files = disk_with("d/x", b"old")
 
     def refuse(operation: str, path: str, _: int) -> None:
@@ -339,11 +339,11 @@ def test_truncating_from_the_start_lets_the_epoch_begin_there(
     ("epoch", "expected"),
     [
         (-1, UNDEFINED),
-        (0, (0, 6)),  # older than all known: it ended where the first known one starts
+        (0, (0, 6)),  # older than all known epochs: it ended where the first known one starts
         (2, (2, 8)),
         (3, (3, 11)),
         (4, (4, 20)),
-        (5, (4, 20)),  # between two: the one below, which ends where the next one starts
+        (5, (4, 20)),  # between two epochs: the lower one, which ends where the next one starts
         (6, (6, 99)),
         (7, UNDEFINED),
     ],
@@ -365,7 +365,7 @@ def test_the_epoch_of_an_offset(offset: int, expected: int | None) -> None:
 
 
 def test_an_epoch_that_is_known_touches_no_file() -> None:
-    """Every append assigns; only the first of an epoch may cost anything."""
+    """Every append assigns its epoch; only the first of an epoch may cost anything."""
     files = CrashFiles()
     epochs = epochs_of((0, 0), files=files)
     before = list(files.operations)

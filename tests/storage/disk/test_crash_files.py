@@ -1,4 +1,4 @@
-"""CrashFiles is the judge of our crash safety, so it is judged first: by hand-counted states, and beside a real disk."""
+"""Tests of CrashFiles, which other tests rely on for crash safety: hand-counted states, and comparison with a real disk."""
 
 import errno
 from collections.abc import Callable
@@ -330,7 +330,7 @@ NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "e/a"])
 def test_a_program_sees_the_same_on_this_disk_as_on_a_real_one(program: list[tuple[str, str, str, int]]) -> None:
     with TemporaryDirectory() as root:
         fake, real = CrashFiles(), OsFiles()
-        fake.now_ms = 4000  # any time later than the program ever sets
+        fake.now_ms = 4000  # any time later than those of the program
         for files in (fake, real):
             files.make_dir(f"{root}/d")
             for name in ("a", "d/a"):
@@ -343,11 +343,11 @@ def test_a_program_sees_the_same_on_this_disk_as_on_a_real_one(program: list[tup
                 assert file.read() == content
 
 
-# What a search leaves out as known, or puts together from parts, beside going through all of every disk at every moment.
+# A search skips known disks and combines disks from parts; compared with a walk over all of every disk at every moment.
 
 
 class _Names(dict[Directory, dict[str, Node]]):
-    """What becomes of the names on the disk."""
+    """The names on the disk, by directory."""
 
     def __missing__(self, directory: Directory) -> dict[str, Node]:
         self[directory] = dict(directory.durable)
@@ -355,7 +355,7 @@ class _Names(dict[Directory, dict[str, Node]]):
 
 
 def all_digests(files: CrashFiles) -> set[int]:
-    """Of every disk that a power loss may leave now, in no particular order of directory operations."""
+    """Return the digests of all disks that a power loss may leave now, with directory operations in any order."""
     steps, found = files._steps, set()
     versions = Versions(every_cut=False, combined=len(steps) <= COMBINED_CHANGES_MAX)
     for kept in sets_of(len(steps), False, files.changes_max, files.lost_at_most):
@@ -392,7 +392,7 @@ CHANGING = [
 
 
 @settings(max_examples=size(25, 100))
-# What a search with few sets of many operations has not seen, one with all sets of fewer does.
+# A search with few sets of many operations misses disks that one with all sets of fewer operations finds.
 @example([*(("create", name, name, 1) for name in ("a", "b", "d/b", "e/a")), ("sync_dir", "e/a", "e/a", 1)], 3, 1)
 @given(
     st.lists(st.tuples(st.sampled_from(CHANGING), NAMES, NAMES, st.integers(1, 3)), max_size=14),

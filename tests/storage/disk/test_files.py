@@ -1,4 +1,4 @@
-"""OsFiles on a real directory. What it has in common with CrashFiles is tested beside that, in test_crash_files.py."""
+"""OsFiles on a real directory. Its common behaviour with CrashFiles is tested in test_crash_files.py."""
 
 import errno
 import fcntl
@@ -33,7 +33,7 @@ FILE_SIZE_LIMIT = 1000
 
 @contextmanager
 def files_that_cannot_grow() -> Iterator[None]:
-    """Make the kernel refuse to let any file grow beyond FILE_SIZE_LIMIT: what a full disk does, without one.
+    """Make the kernel refuse to let any file grow beyond FILE_SIZE_LIMIT, as on a full disk.
 
     For single calls only: the limit is the whole process's, and the tests' own output may go to a file.
     """
@@ -57,7 +57,7 @@ def test_appends_follow_each_other_and_survive_reopening(path: str) -> None:
 
 
 def test_a_file_whose_sync_failed_is_never_again_said_to_be_durable(path: str) -> None:
-    """Linux tells of bytes that it could not write once, and says yes from then on."""
+    """Linux reports lost writes once, and reports success from then on."""
     reading, writing = os.pipe()  # a pipe cannot be synced
     os.close(reading)
     file = OsFile(writing)
@@ -79,7 +79,7 @@ def test_a_directory_that_cannot_be_synced_says_so() -> None:
 
 @pytest.mark.parametrize("of", [0, 1], ids=["file", "directory"])
 def test_where_a_full_sync_is_not_known_a_sync_has_to_do(path: str, tmp_path: Path, of: int) -> None:
-    sync = sync_by(12_345)[of]  # no command of Linux or macOS
+    sync = sync_by(12_345)[of]  # not a command of Linux or macOS
     descriptor = os.open(tmp_path if of else path, os.O_RDONLY | (0 if of else os.O_CREAT))
     try:
         sync(descriptor)
@@ -90,7 +90,7 @@ def test_where_a_full_sync_is_not_known_a_sync_has_to_do(path: str, tmp_path: Pa
 
 
 def test_where_there_is_a_full_sync_nothing_else_is_called(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    sync, sync_directory = sync_by(fcntl.F_GETFD)  # any command that is known
+    sync, sync_directory = sync_by(fcntl.F_GETFD)  # any existing command
     file = FILES.open(path, create=True)
     for name in ("fsync", "fdatasync"):
         monkeypatch.delattr(os, name, raising=False)
@@ -99,7 +99,7 @@ def test_where_there_is_a_full_sync_nothing_else_is_called(path: str, monkeypatc
 
 
 def test_an_append_is_one_system_call(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The produce path pays for each; this is the contract with `compat/bench`."""
+    """The produce path pays for each call; `compat/bench` relies on this."""
     file = FILES.open(path, create=True)
     calls = []
     for name in ("pwrite", "pread", "write", "fstat", "ftruncate", "fsync", "fdatasync"):
@@ -118,7 +118,7 @@ def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(path: str) -> Non
     file = FILES.open(path, create=True)
     file.append(b"x" * (FILE_SIZE_LIMIT - 10))
     with files_that_cannot_grow(), pytest.raises(OSError) as refusal:
-        file.append(b"y" * 11)  # ten bytes of it are written before the kernel says no
+        file.append(b"y" * 11)  # ten bytes are written before the kernel refuses
     assert refusal.value.errno == errno.EFBIG
     assert file.size() == FILE_SIZE_LIMIT - 10
     assert os.stat(path).st_size == FILE_SIZE_LIMIT - 10
@@ -155,7 +155,7 @@ def test_other_threads_see_a_large_append_as_a_whole_or_not_at_all(path: str) ->
 
 
 def test_a_write_in_parts_is_finished(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux takes at most 2 GiB at once, and a signal may cut a large write short."""
+    """Linux writes at most 2 GiB in one call, and a signal may cut a large write short."""
     file = FILES.open(path, create=True)
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, memoryview(data)[:3], at))
@@ -265,7 +265,7 @@ def test_a_missing_file_is_made_only_when_asked(path: str) -> None:
 
 @pytest.mark.parametrize("ask", [FILES.exists, FILES.is_dir, FILES.is_file, FILES.make_dir])
 def test_what_cannot_be_looked_up_is_not_taken_for_missing(ask: Callable[[str], object], path: str) -> None:
-    os.symlink(path, path)  # round and round
+    os.symlink(path, path)  # an endless chain
     with pytest.raises(OSError):
         ask(f"{path}/name")
 
@@ -322,7 +322,7 @@ except DirectoryLockedError as error:
 
 
 def test_another_process_is_refused_even_after_a_refusal_in_this_one(tmp_path: Path) -> None:
-    """A POSIX lock is lost when its process closes any descriptor of the file, so a refusal must not open it."""
+    """A process loses a POSIX lock when it closes any descriptor of the file, so a refusal must not open the file."""
     path = f"{tmp_path}/.lock"
     lock = FILES.lock(path)
     with pytest.raises(DirectoryLockedError):
@@ -376,7 +376,7 @@ def test_a_lock_file_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
     FILES.lock(f"{tmp_path}/missing/.lock").release()
 
 
-# What is in memory
+# The page cache
 
 PAGES_BYTES = 1 << 20
 LET_GO_TRIES = 20
@@ -387,11 +387,11 @@ def let_go(file: OsFile) -> None:
 
 
 def in_no_memory(path: str) -> OsFile:
-    """A file of a megabyte that the page cache has let go."""
+    """Return a file of one megabyte that the page cache does not hold."""
     file = FILES.open(path, create=True)
     file.append(os.urandom(PAGES_BYTES))
     file.sync()
-    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # nothing is read ahead unasked
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead
     let_go(file)
     if file.cached_bytes(0, PAGES_BYTES):
         pytest.skip("this file system keeps its pages, or does not tell of them")
@@ -401,7 +401,7 @@ def in_no_memory(path: str) -> OsFile:
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux tells")
 def test_what_the_page_cache_let_go_is_not_waited_for_until_it_was_brought(path: str) -> None:
     file = in_no_memory(path)
-    for _ in range(LET_GO_TRIES):  # Linux keeps the pages that another processor has just put aside
+    for _ in range(LET_GO_TRIES):  # Linux keeps the pages that another processor has just queued
         let_go(file)
         try:
             file.read_now(500_000, 100)
@@ -450,7 +450,9 @@ def test_where_the_system_does_not_tell_what_was_written_here_is_taken_to_be_in_
 def test_a_file_system_that_does_not_know_the_question_is_asked_once(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os_files, "_NOWAIT", 1 << 20)  # no flag of any system: refused as on a file system without it
+    monkeypatch.setattr(
+        os_files, "_NOWAIT", 1 << 20
+    )  # not a flag of any system: refused as on a file system without support
     FILES.open(path, create=True).append(b"found")
     file = FILES.open(path)
     assert file.cached_bytes(0, 5) == 0

@@ -1,4 +1,4 @@
-"""Which errors take a data directory offline, and which refuse one call that may be tried again."""
+"""Errors that take a data directory offline, and errors that refuse one call that may be tried again."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from support.noted import each_case
 
 FAILED = ("EIO", "EROFS", "ENXIO", "ENODEV", "EUCLEAN", "EBADMSG", "ESTALE", "ENOTCONN")
 REFUSED = (
-    *("ENOSPC", "EDQUOT", "EFBIG"),  # room
-    *("ENOMEM", "EMFILE", "ENFILE", "EAGAIN", "EINTR"),  # what the process or the machine is short of
+    *("ENOSPC", "EDQUOT", "EFBIG"),  # space
+    *("ENOMEM", "EMFILE", "ENFILE", "EAGAIN", "EINTR"),  # resources that the process or the machine has run out of
     *("EACCES", "EPERM"),
-    *("ENOENT", "ENOTDIR", "EEXIST", "EBUSY", "ENAMETOOLONG"),  # names, that somebody may be changing
-    *("EBADF", "EINVAL"),  # our own mistakes
+    *("ENOENT", "ENOTDIR", "EEXIST", "EBUSY", "ENAMETOOLONG"),  # names that another program may be changing
+    *("EBADF", "EINVAL"),  # bugs of Ottla
 )
 
 
@@ -57,11 +57,11 @@ def test_the_first_failure_is_the_one_that_is_told() -> None:
     assert health.failure is not None and "the first" in health.failure
 
 
-# A log that is refused something
+# A log whose operation is refused
 
 
 def refusing(files: CrashFiles, number: int, *operations: str, path: str = "") -> None:
-    """From now on these operations fail, on paths that contain `path`."""
+    """Refuse these operations from now on, on paths that contain `path`."""
 
     def refuse(operation: str, at: str, _: int) -> None:
         if operation in operations and path in at:
@@ -110,7 +110,7 @@ def test_a_roll_that_has_no_room_for_one_of_its_files_is_made_by_the_next_append
         refusing(disk_of(log), errno.ENOSPC, operation, path=path)
         with pytest.raises(KafkaError):
             append(log, ("b", "2"), timestamp=5_000)
-        # What fits the old segment must not go there either: its successor has a name already, or may have one.
+        # Batches that fit the old segment must not go there either: its successor has a name already, or may have one.
         with pytest.raises(KafkaError):
             append(log, ("b", "2"), timestamp=1_500)
         assert contents(log) and log.failure is None
@@ -171,7 +171,7 @@ def test_retention_makes_room_on_a_full_disk(ends: str) -> None:
     assert (log.log_start_offset, log.log_end_offset, log.leader_epochs.entries) == (4, 4, ((3, 4),))
 
 
-# Every operation of a life
+# Every operation of a log's history
 
 
 NEEDS_ROOM = ("create", "append", "preallocate", "rename", "truncate")
@@ -209,7 +209,7 @@ LIFE: list[Callable[[Log], object]] = [
 
 
 def lived(files: CrashFiles) -> Log:
-    """The log after its life. A call that is refused is made again, and has changed nothing that can be read until then."""
+    """Return the log at its end. A refused call is made again, and until then has changed nothing that can be read."""
     log = make_log(
         files,
         cleanup_policy=("compact", "delete"),
@@ -230,7 +230,7 @@ def lived(files: CrashFiles) -> Log:
 
 
 def known(log: Log) -> list[object]:
-    """All that a start must find again."""
+    """Return all that a start must find again."""
     return [
         contents(log),
         (log.log_start_offset, log.log_end_offset, log.last_stable_offset),
@@ -255,7 +255,7 @@ def test_whichever_operation_is_refused_the_same_call_made_again_does_it(clean: 
             if operation in NEEDS_ROOM and count == chosen + 1:
                 raise OSError(errno.ENOSPC, "refused", path)
 
-        make_log(files).release_files()  # a log that there is no room to open is another tale
+        make_log(files).release_files()  # a log that cannot be opened for lack of space is a different case
         files.refuse = refuse
         log = lived(files)
         assert known(log) == expected
@@ -267,7 +267,7 @@ def test_whichever_operation_is_refused_the_same_call_made_again_does_it(clean: 
 
 
 class Short(array):  # type: ignore[type-arg]
-    """A column of an index for which there is no memory."""
+    """An index column for which no memory is left."""
 
     def append(self, value: int) -> None:
         raise MemoryError

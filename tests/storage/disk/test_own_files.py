@@ -1,4 +1,4 @@
-"""What another user of the machine may have put where a file or directory of ours is expected: every shape of it, and what is used."""
+"""Files of other users of the machine where Ottla expects its own: every kind of file, and which of them it uses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ US, STRANGER, OTHER_STRANGER, OUR_GROUP, THEIR_GROUP = 1001, 1002, 1003, 2001, 2
 
 @pytest.fixture
 def as_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rules as user 1001 has them, while root gives files away."""
+    """Apply the rules for user 1001, while root changes the owners of files."""
     if os.geteuid() != 0:
         pytest.skip("root alone can give files to other users")
     monkeypatch.setattr(os, "geteuid", lambda: US)
@@ -85,7 +85,7 @@ MOUNT = b"36 35 98:0 / %b rw,noatime master:1 - ext4 /dev/root rw\n"
 
 
 def listed(path: Path) -> bytes:
-    """A line of the list of mounts, with the escapes of Linux."""
+    """Return a line of the list of mounts, with the escapes of Linux."""
     escaped = b"".join(b"\\%03o" % each if each in b" \t\n\\" else bytes([each]) for each in os.fsencode(path))
     return MOUNT % escaped
 
@@ -95,9 +95,9 @@ def listed(path: Path) -> bytes:
 def test_a_mount_point_is_used_whoever_has_it_as_root_alone_mounts_and_a_subvolume_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Kubernetes' emptyDir is root's with 0777, a directory of a container's host has its owner there.
+    """Kubernetes' emptyDir is root's with 0777; a directory of a container's host has its owner there.
 
-    A subvolume of Btrfs has a device of its own, as a mount point has, and any user makes one.
+    A subvolume of Btrfs has a device of its own, as a mount point has, and any user creates one.
     """
     directory, mounts = tmp_path / name, tmp_path / "mountinfo"
     directory.mkdir()
@@ -110,7 +110,7 @@ def test_a_mount_point_is_used_whoever_has_it_as_root_alone_mounts_and_a_subvolu
         for owner, mode in ((0, 0o777), (STRANGER, 0o755), (STRANGER, 0o777), (STRANGER, 0o700)):
             give(directory, owner, mode)
             assert (refusal(check_data_dir, directory) == "") == is_mount, (owner, oct(mode))
-    mounts.unlink()  # another system
+    mounts.unlink()  # a different operating system
     assert refusal(check_data_dir, directory) == ""
 
 

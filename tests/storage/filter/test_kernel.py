@@ -1,4 +1,4 @@
-"""The kernel compiled and interpreted: one algorithm, the same bytes. What the bytes should be, the cleaner's tests say."""
+"""The compiled and the interpreted kernel: one algorithm, the same bytes. The cleaner's tests check the bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMES = [0, 1, 5, 70, 9_000, 40_000_000, -3, -70_000, 1 << 40, -(1 << 62), (1 <<
 
 
 def random_batch(rng: random.Random, base_offset: int) -> bytearray:
-    """Anything that a producer or an earlier pass may have left."""
+    """Return a batch such as a producer or an earlier pass may have left."""
     count = rng.choice([0, 1, 2, 3, 10, 64, 65, 200]) if rng.random() < 0.5 else rng.randrange(1, 8)
     step = rng.choice([1, 1, 1, 2, 700])
     offsets = sorted(rng.sample(range(count * step), count))
@@ -76,7 +76,7 @@ def random_log(seed: int) -> Log:
 
 
 def cleaned(seed: int, module: ModuleType) -> tuple[dict[str, bytes], tuple[object, ...], Log]:
-    """The files that a pass leaves, its end and statistics, and the log."""
+    """Return the files that a pass leaves, its end and statistics, and the log."""
     log = random_log(seed)
     rng = random.Random(seed)
     with cleaning_with(module):
@@ -119,14 +119,14 @@ def test_what_stays_is_as_it_was_and_indexed_as_recovery_would(seed: int) -> Non
 
 
 def wrapped(timestamp: int) -> int:
-    """As 64 bits."""
+    """Return a timestamp, wrapped to 64 bits."""
     return ((timestamp + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
 @both
 @pytest.mark.parametrize("horizon_ms", [None, 7])
 def test_deltas_of_all_lengths_are_written_again_to_another_base(kernel: ModuleType, horizon_ms: int | None) -> None:
-    """A batch grows when its first record, near whose time all others are, goes."""
+    """A batch grows when its first record, which has a timestamp near all others, is removed."""
     far = 1 << 60
     times = [far + delta for delta in (0, 1, 63, 64, 8_191, 8_192, 1 << 30, 1 << 40)]
     log = log_with_holes(
@@ -146,7 +146,7 @@ def test_deltas_of_all_lengths_are_written_again_to_another_base(kernel: ModuleT
 def record_filter(
     module: ModuleType, dead: array[int], records: int, *, arrays: tuple[array[int], ...] | None = None
 ) -> Any:
-    """One over so many records from offset 0 on, all numbered, without a map."""
+    """Return a filter over `records` records from offset 0 on, without gaps and without a map."""
     if arrays is None:
         arrays = (array("q", bytes(64)), *(array(code, bytes(64)) for code in "iiqi"), array("q", bytes(8)))
     tombstones = array("Q", bytes(8 * len(dead)))
@@ -156,7 +156,7 @@ def record_filter(
 
 @both
 def test_bitmaps_alone_decide_without_any_map(kernel: ModuleType) -> None:
-    """The interface for callers who know exactly which records to keep."""
+    """The bitmaps are the interface for callers that know exactly which records to keep."""
 
     made = b"".join(
         bytes(build_batch([(base + at, 1_000 + at, b"k", b"v", ()) for at in range(70)])) for base in (0, 70, 140)
@@ -176,7 +176,7 @@ def test_bitmaps_alone_decide_without_any_map(kernel: ModuleType) -> None:
 
 @both
 def test_an_index_says_nothing_of_offsets_beyond_its_reach(kernel: ModuleType) -> None:
-    """The segment refuses such a batch when it is written; until then no number may wrap around."""
+    """The segment refuses such a batch when it is written; until then no number may overflow."""
     arrays = (array("q", bytes(64)), *(array(code, bytes(64)) for code in "iiqi"), array("q", bytes(8)))
     records = record_filter(kernel, array("Q", bytes(8)), 0, arrays=arrays)
     records.begin_segment(10, 0, 9, 9)

@@ -1,6 +1,6 @@
-"""The kernel trusts nothing that it reads: any bytes end in an answer, never beyond a buffer, and both kernels answer alike.
+"""Damaged input to the kernel: any bytes give a result, never an access beyond a buffer, and both kernels agree.
 
-What the compiled one would do to memory cannot be seen from here; it would crash this process.
+Wrong memory accesses of the compiled one cannot be seen from here; they would crash this process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOM_BYTES = 4_000
 
 
 def good(rng: random.Random) -> bytearray:
-    """Some batches back to back."""
+    """Return some batches back to back."""
     data = bytearray()
     for _ in range(rng.randrange(1, 4)):
         base = len(data)
@@ -106,7 +106,7 @@ DAMAGE = [random_bytes, header_and_random_records, flipped, long_number_somewher
 
 
 def told(module: ModuleType, data: bytes, *, start: int, latest: int, entries_max: int) -> list[Any]:
-    """Everything that both classes say of `data`: as whole batches, and as the records of a compressed one."""
+    """Return all results of both classes for `data`: as whole batches, and as the records of a compressed one."""
     heard: list[Any] = []
     table = array("Q", bytes(16 * 500))
     keys = module.KeyMap(table, 40, entries_max, start, SECRET, 2**32 - 2)

@@ -1,4 +1,4 @@
-"""The kernel's map beside an exact one, and the one thing that may not go wrong: two keys taken for one."""
+"""The kernel's map compared with an exact one, and the one error that must not happen: taking two keys for one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MASK = (1 << 64) - 1
 
 
 class Map:
-    """A KeyMap with memory of its own, and the batches that went in."""
+    """A KeyMap with memory of its own, and the batches that it received."""
 
     def __init__(
         self, module: ModuleType, *, slots: int, slack: int = 70, entries_max: int = 1 << 30, records_max: int = 1 << 31
@@ -29,7 +29,7 @@ class Map:
         self.keys.set_bits(self.dead, array("Q", bytes(8 * 1_000)))
 
     def put(self, *keys: bytes | None) -> int:
-        """One batch; returns the Stop."""
+        """Put one batch; return the Stop."""
         base = self.keys.latest_offset + 1
         made = build_batch([(base + at, 0, key, b"v", ()) for at, key in enumerate(keys)])
         stop: int = self.keys.build(made, 0, len(made))[1]
@@ -40,7 +40,7 @@ class Map:
 
     @property
     def slots(self) -> dict[int, tuple[int, int]]:
-        """Place -> the two words of each slot in use."""
+        """Return place -> the two words of each slot in use."""
         words = iter(self.table)
         return {at: pair for at, pair in enumerate(zip(words, words, strict=True)) if pair[1]}
 
@@ -77,7 +77,7 @@ def test_slots_are_in_order_and_none_lies_before_its_place(kernel: ModuleType) -
 @both
 @pytest.mark.parametrize("entries_max", [1, 2, 3, 7, 10])
 def test_a_map_that_fills_up_inside_a_batch_covers_what_went_in(kernel: ModuleType, entries_max: int) -> None:
-    """It takes no known key either then, and keyless records behind the last one put are not covered."""
+    """A full map does not accept known keys either, and keyless records after the last accepted one are not covered."""
     keys = [b"a", None, b"b", b"a", None, b"c", b"d", None, b"a", b"e", b"f", b"b", b"g", b"h", b"i", b"j", None]
     made = Map(kernel, slots=64, entries_max=entries_max)
     expected_latest = -1
@@ -128,7 +128,7 @@ def test_numbers_end_before_they_no_longer_fit(kernel: ModuleType) -> None:
 
 @both
 def test_fingerprints_that_are_half_equal_are_different_keys(kernel: ModuleType) -> None:
-    """The first 64 bits alone do not make a key: the table is given one with the same, and other 32."""
+    """The first 64 bits alone do not identify a key: the table contains one with the same 64 and 32 different bits."""
     made = Map(kernel, slots=64)
     made.put(b"a")
     ((at, (first, second)),) = made.slots.items()
@@ -149,7 +149,7 @@ def test_a_table_without_a_free_slot_behind_the_others_is_refused(kernel: Module
 
 
 def siphash_128(key: bytes, data: bytes, rounds: int, final_rounds: int) -> tuple[int, int]:
-    """SipHash by its paper, with 128 bits of result."""
+    """Return SipHash as its paper defines it, with a result of 128 bits."""
     k0, k1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")
     v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ 0xEE, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
 
@@ -190,7 +190,7 @@ def test_our_siphash_by_the_paper_gives_the_published_result() -> None:
 
 @needs_compiled
 def test_fingerprints_are_siphash_1_3() -> None:
-    """Of keys of any length, wherever they end in the buffer."""
+    """Keys of any length have the right fingerprint, wherever they end in the buffer."""
     for length in [*range(40), 255, 256, 1_000]:
         key = bytes(at * 7 & 255 for at in range(length))
         made = Map(kernel, slots=16)

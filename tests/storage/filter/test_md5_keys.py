@@ -21,7 +21,7 @@ VERSIONS: list[list[Pair]] = [
     [(first, b"first") for first, _ in PAIRS],
     [(second, b"second") for _, second in PAIRS],
 ]
-"""Each key twice: once superseded, once to be kept."""
+"""Two versions of each key: one superseded, one to be kept."""
 NEWEST = {first: b"first" for first, _ in PAIRS} | {second: b"second" for _, second in PAIRS}
 CODECS = pytest.mark.parametrize("codec", range(5), ids=["none", "gzip", "snappy", "lz4", "zstd"])
 

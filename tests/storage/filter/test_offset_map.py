@@ -1,4 +1,4 @@
-"""What the map of one pass knows, by batches put into it; `test_kernel_map` puts it beside an oracle."""
+"""The offset map of one pass, with batches put into it; `test_kernel_map` compares it with an oracle."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def offset_map(entries: int = 1_000, *, slots_max: int = 1 << 20, end_offset: in
 
 
 def put(offsets: OffsetMap, *keys: str | Pair | None, base_offset: int | None = None) -> int:
-    """One batch; a bare key has a value. Returns the Stop."""
+    """Put one batch; a bare key has a value. Return the Stop."""
     pairs = [key if isinstance(key, tuple) else (key, "v") for key in keys]
     made = batch(*pairs, base_offset=offsets.latest_offset + 1 if base_offset is None else base_offset)
     while (status := offsets.keys.build(made, 0, len(made))[1]) == Stop.GROW:

@@ -1,7 +1,7 @@
 """Power loss before every operation on the files of a log, and again before every operation of its recovery.
 
-Every disk that may be left is opened and looked at; `pytest -s` prints how many there were. What must hold: flushed
-records are there, no record is there that was not appended, offsets increase, indexes say what the log says.
+Every disk that may be left is opened and checked; `pytest -s` prints their number. What must hold: flushed
+records are there, no record is there that was not appended, offsets increase, indexes agree with the log.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ Record = tuple[int, bytes | None, bytes | None]
 
 
 def check_sound(log: Log) -> None:
-    """The log contradicts itself nowhere, and knows its producers up to its end."""
+    """Check that the log does not contradict itself, and knows its producers up to its end."""
     compacted_life.check_sound(log)
     assert log.producers.end_offset == log.log_end_offset
     state = log.producers.get(1)
@@ -47,7 +47,7 @@ def producer_batches(segment: LogSegment) -> Iterator[Any]:
 
 
 class Growing:
-    """A log that grows, and how much of it was flushed when the power went."""
+    """A log that grows, and its flushed part when the power was lost."""
 
     def __init__(self, steps: str) -> None:
         self.steps = steps
@@ -88,7 +88,7 @@ class Growing:
 @BOTH_MODELS
 @pytest.mark.parametrize("steps", ["aaf", "afraf", "araaf", "arasa", "afrc"])
 def test_flushed_records_survive(steps: str, ordered: bool) -> None:
-    """a append, r roll, f flush, s flush of the sealed segments, c clean stop."""
+    """The steps are: a append, r roll, f flush, s flush of the sealed segments, c clean stop."""
     growing = Growing(steps)
     states = 0
     for files, flushed in disks_left(
@@ -106,7 +106,7 @@ def test_flushed_records_survive(steps: str, ordered: bool) -> None:
 
 @BOTH_MODELS
 def test_recovery_may_lose_power_too(ordered: bool) -> None:
-    """The second recovery finds at least what the first would have found, and what is appended then is not mixed up."""
+    """The second recovery finds at least what the first would have found, and later appends are not mixed with it."""
     growing = Growing("afra")
     known: dict[tuple[int, frozenset[tuple[str, bytes]]], list[Record]] = {}
 
@@ -129,7 +129,7 @@ def test_recovery_may_lose_power_too(ordered: bool) -> None:
 
 @BOTH_MODELS
 def test_what_was_cut_off_does_not_come_back_into_what_follows(ordered: bool) -> None:
-    """Recovery drops the segments behind a damaged place; new records take their offsets; then the power goes again."""
+    """Recovery drops the segments after a damaged place; new records take their offsets; then the power is lost again."""
     start = CrashFiles()
     log = make_log(start, index_interval_bytes=0)
     for number in range(6):
@@ -168,7 +168,7 @@ def test_what_was_cut_off_does_not_come_back_into_what_follows(ordered: bool) ->
 
 
 def sealed_disk() -> CrashFiles:
-    """Segments 0 and 3 and the active 5, flushed; an aborted transaction in the first."""
+    """Return a disk with segments 0 and 3 and the active 5, flushed; an aborted transaction is in the first."""
     files = CrashFiles()
     log = make_log(files, index_interval_bytes=0)
     append(log, ("x", "0"))
@@ -262,14 +262,14 @@ ID = bytes(range(1, 17))
 
 
 class Owed(NamedTuple):
-    """What is certain of each log, and the keys that were appended to it."""
+    """The certain offset of each log, and the keys that were appended to it."""
 
     certain: tuple[tuple[TopicPartition, int], ...]
     appended: tuple[tuple[TopicPartition, tuple[bytes, ...]], ...]
 
 
 class Managing:
-    """A broker's life: steps on a manager, and what is certain at each moment."""
+    """A broker's history: steps on a manager, and what is certain at each moment."""
 
     def __init__(self, steps: list[Callable[["Managing"], None]]) -> None:
         self.steps = steps

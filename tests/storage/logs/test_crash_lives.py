@@ -1,7 +1,7 @@
-"""Power loss before every operation of a compacted partition's life, and before every operation of the recovery.
+"""Power loss before every operation of a compacted partition's history, and before every operation of the recovery.
 
-A part of the disks that may be left then; `python -m compat.crashes` goes through all of them. `pytest -s` prints how
-many there were.
+Tests only a part of the possible disks; `python -m compat.crashes` goes through all of them. `pytest -s` prints their
+number.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ THINNED_TO = {
     "segments that become empty": 4,
     "a start, an abort, a roll": 4,
 }
-"""One disk in so many is looked at, and power lost again in the recovery of one in RECOVERY_THINNED_TO of those; in
-lives not named here, of each."""
+"""One in this number of disks is examined. Power is lost again in the recovery of one in RECOVERY_THINNED_TO of those; in
+histories without an entry there, of each.
+"""
 RECOVERY_THINNED_TO = 24
 CHANGES_MAX = size(6, crash_subsets.CHANGES_MAX)
 LOST_AT_MOST = size(1, 2)
-"""Up to this many unsynced directory operations each subset is looked at; of more operations, only subsets that lack few."""
+"""Up to this number of unsynced directory operations each subset is tried; of more operations, only subsets that lack few."""
 
 
 @pytest.mark.scenario(41, 123, 129, 130, 131, 132, 133, 210)
@@ -71,7 +72,7 @@ def test_the_search_notices_syncs_that_do_nothing(name: str, function: str, thin
 
 
 def is_called_by(function: str) -> bool:
-    """Whether a function of that name is at work."""
+    """Return whether a function of that name is on the stack."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_name != function:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Each segment that becomes the active one draws its share of `segment.jitter.ms`, however it came to be."""
+"""Each new active segment draws a random part of `segment.jitter.ms`, however it became active."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIG = LogConfig(cleanup_policy=("compact",), segment_ms=1_000, segment_jitter
 
 
 class Largest(random.Random):
-    """Draws the largest number that may be drawn."""
+    """A random generator that returns the largest possible number."""
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         return (start if stop is None else stop) - 1
@@ -38,7 +38,7 @@ def opened(
 
 
 def written() -> Log:
-    """Segments at offsets 0, 2 and 4, the last of which holds two batches."""
+    """Return a log with segments at offsets 0, 2 and 4, the last of which holds two batches."""
     log = opened()
     for index in range(6):
         append(log, ("k", str(index)), timestamp=1_000, roll=index in (1, 3))
@@ -136,7 +136,7 @@ def test_the_jitter_is_below_segment_ms() -> None:
 
 @pytest.mark.parametrize("lag_ms", [1, 2, 100, 999])
 def test_the_jitter_is_below_the_compaction_lag(lag_ms: int) -> None:
-    """Otherwise each append would begin a segment, and take a file descriptor."""
+    """Otherwise each append would begin a segment, and use a file descriptor."""
     log = opened(config=replace(CONFIG, segment_jitter_ms=900, max_compaction_lag_ms=lag_ms))
     for index in range(5):
         append(log, ("k", str(index)), timestamp=1_000)

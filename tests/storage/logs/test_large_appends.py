@@ -1,4 +1,4 @@
-"""An append of a large batch has two steps, and what comes between them leaves nothing of it behind."""
+"""The two steps of appending a large batch: an event between them leaves no part of the batch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def opened(files: tuple[Files, str]) -> Log:
 
 
 def begun(log: Log, *, stamped: bool = False) -> LargeWriteError:
-    """The first step, done."""
+    """Do the first step."""
     with pytest.raises(LargeWriteError) as raised:
         log.append(memoryview(batch(*LARGE)), now_ms=5_000, at_once=True)
     raised.value.write()

@@ -1,4 +1,4 @@
-"""One log over files in memory: offsets, rolling, reading, duplicates, transactions, flushing, cutting, swapping."""
+"""One log over files in memory: offsets, rolling, reading, duplicates, transactions, flushing, truncating, swapping."""
 
 import errno
 import random
@@ -266,7 +266,7 @@ def test_a_roll_leaves_whole_indexes_and_a_snapshot_for_the_new_base() -> None:
 
 @pytest.mark.parametrize("then", ["flushed", "closed", "killed", "deleted"])
 def test_long_indexes_are_written_by_whoever_flushes_after_the_roll(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a segment of a gigabyte take 20 ms, in which everybody would wait."""
+    """Writing the indexes of a segment of a gigabyte takes 20 ms, during which every task would wait."""
     monkeypatch.setattr(segment_module, "WRITTEN_AT_ONCE", 0)
     log = make_log(index_interval_bytes=0, cleanup_policy=DELETE, retention_bytes=0)
     put_many(log, 3)
@@ -295,7 +295,7 @@ def test_long_indexes_are_written_by_whoever_flushes_after_the_roll(then: str, m
 
 
 def three_segments() -> Log:
-    """Offsets 0-3 and 4-7 of two records a batch, 8-9 in the active segment."""
+    """Return a log with offsets 0-3 and 4-7 in batches of two records, and 8-9 in the active segment."""
     log = make_log()
     for number in range(5):
         append(log, (f"k{number}", "v"), (f"m{number}", "v"), roll=number in (1, 3))
@@ -333,12 +333,12 @@ def test_a_read_stays_below_the_given_end(up_to: int, expected: int) -> None:
         (0, 1.5, True, 10, 1.5, (0, 0)),  # the part of a batch that a limit leaves counts
         (0, 0.5, True, 10, 1, (0, 0)),
         (0, 0.5, False, 10, 0, (0, 0)),
-        (4, 9, True, 6, 1, (4, 0)),  # to the end of what may be read
+        (4, 9, True, 6, 1, (4, 0)),  # to the end of the readable part
         (4, 0.5, False, 6, 0, (4, 0)),
         (8, 9, True, 10, 1, (8, 0)),
         (10, 9, True, 10, 0, (8, 1)),  # the end itself
         (6, 9, True, 6, 0, (4, 1)),
-        (9, 9, True, 6, 0, (8, 0)),  # behind it
+        (9, 9, True, 6, 0, (8, 0)),  # beyond the end
     ],
 )
 def test_a_fetch_tells_what_counts_and_where_it_began(
@@ -366,7 +366,7 @@ def test_a_read_below_the_log_start_is_out_of_range() -> None:
 
 
 def replace_with(log: Log, old: list[LogSegment], *kept: bytearray, now_ms: int = 0) -> LogSegment:
-    """Put one segment with these batches in the place of `old`, as the cleaner does."""
+    """Put one segment with these batches in place of `old`, as the cleaner does."""
     new = LogSegment.create(log.files, log.directory, old[0].base_offset, log.config, now_ms, paths.CLEANED)
     for made in kept:
         header = RecordBatch(made)
@@ -447,7 +447,7 @@ def test_the_largest_timestamp_is_found_whereever_it_lies() -> None:
 
 
 def test_a_time_that_only_an_emptied_batch_reached_is_not_found() -> None:
-    """Kafka's quirk: the batch keeps its max timestamp, so its segment is searched, and no later one."""
+    """Kafka does the same: the batch keeps its max timestamp, so its segment is searched, and no later one."""
     log = timed(10, 99, 50, rolls=(1,))
     emptied = batch(base_offset=1, last_offset_delta=0, timestamp=())
     emptied[35:43] = (99).to_bytes(8, "big")
@@ -626,7 +626,7 @@ def test_a_file_that_cannot_be_read_refuses_who_reads_it() -> None:
         log.segments.active.log_file.close()
         with refused(ErrorCode.KAFKA_STORAGE_ERROR):
             look(log)
-        assert log.failure is None  # a closed descriptor is a mistake of ours, not the disk's
+        assert log.failure is None  # a closed descriptor is a bug of Ottla, not an error of the disk
 
 
 def test_a_disk_error_while_flushing_leaves_the_recovery_point() -> None:
@@ -736,7 +736,7 @@ def test_what_was_cut_off_cannot_be_read() -> None:
 def test_after_a_roll_behind_a_flush_the_sealed_segment_is_found_with_all_its_indexes(
     checkpointed: str, written_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The flush has not vouched for them, and the roll does not wait for the disk."""
+    """The flush has not vouched for the indexes, and the roll does not wait for the disk."""
     monkeypatch.setattr(segment_module, "WRITTEN_AT_ONCE", written_at_once)
     log = make_log(index_interval_bytes=0)
     put_many(log, 3)
@@ -772,7 +772,7 @@ def test_one_flush_covers_what_was_appended_before_it_began() -> None:
 
 
 def test_a_flush_that_a_roll_overtakes_promises_less() -> None:
-    """The sealed segment's indexes were not synced, so recovery must still look at it."""
+    """The sealed segment's indexes were not synced, so recovery must still check it."""
     log = make_log()
     put_many(log, 2)
     log.roll(0)
@@ -812,7 +812,7 @@ def test_a_flush_does_not_mind_segments_that_are_gone_meanwhile() -> None:
 
 
 def test_a_flush_lets_go_segments_that_were_replaced_meanwhile() -> None:
-    """Whoever holds them last closes their files, which takes long if they are large: the thread that synced them."""
+    """The thread that drops the last reference closes the files, which takes long for large ones: this is the syncing one."""
     log = make_log()
     put_many(log, 2)
     log.roll(0)
@@ -900,7 +900,7 @@ def test_truncation_to_the_first_segment_or_below_empties_the_log() -> None:
 
 
 def compacted() -> tuple[Log, list[LogSegment]]:
-    """A log of five one-record segments, and those of offsets 0 to 2."""
+    """Return a log of five one-record segments, and the segments of offsets 0 to 2."""
     log = make_log()
     for number in range(4):
         append(log, (f"k{number}", "v"), producer_id=7, base_sequence=number, roll=True)
@@ -969,7 +969,7 @@ def test_an_old_segment_with_a_damaged_index_is_read_on_during_a_swap() -> None:
     log.close(0)
     index = log.files.open(f"{log.directory}/{0:020}.index")
     data = bytearray(index.read_at(0, index.size()))
-    data[8:16] = bytes(8)  # the second entry: neither end of the file tells
+    data[8:16] = bytes(8)  # the second entry: neither end of the file shows the damage
     index.truncate(0)
     index.append(data)
     log = reopen(log)

@@ -1,4 +1,4 @@
-"""A log against a list of records, through appends, rolls, reads, swaps, cuts, clean stops and kills."""
+"""A log compared with a list of records, through appends, rolls, reads, swaps, truncations, clean stops and kills."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ PAIRS = st.lists(st.tuples(KEYS, VALUES), min_size=1, max_size=3)
 TIMESTAMPS = st.integers(0, 50)
 PRODUCERS = st.sampled_from([7, 8])
 PLACES = st.floats(0, 1)
-"""A place in the log, as a fraction of its offsets."""
+"""A position in the log, as a fraction of its offsets."""
 
 
 class LogModel(RuleBasedStateMachine):
-    """`records` is what must be readable, by offset; markers are not in it."""
+    """The state machine; `records` are the readable ones by offset, without markers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class LogModel(RuleBasedStateMachine):
     @rule(place=PLACES)
     def truncate(self, place: float) -> None:
         offset = max(round(place * self.end), self.start)
-        # A log that was cut may be cut to an offset that no record had; whole batches go.
+        # A truncated log may be truncated to an offset that no record had; whole batches are removed.
         self.log.truncate_to(offset, self.now_ms, self.now_ms)
         self.end = min(self.end, self.log.log_end_offset)
         self.start = min(self.start, self.end)
@@ -146,7 +146,7 @@ class LogModel(RuleBasedStateMachine):
     @precondition(lambda self: len(self.log.segments) > 2)
     @rule(data=st.data())
     def swap(self, data: st.DataObject) -> None:
-        """Let one segment with some of the batches take the place of a few, as the cleaner would."""
+        """Replace a few segments with one that has some of their batches, as the cleaner does."""
         sealed = self.log.segments.non_active()
         first = data.draw(st.integers(0, len(sealed) - 1))
         old = sealed[first : first + data.draw(st.integers(1, 3))]
@@ -156,7 +156,7 @@ class LogModel(RuleBasedStateMachine):
         aborted = {txn.last_offset: txn for segment in old for txn in segment.txn_index.entries()}
         for found in (each for segment in old for each in batches(segment.log_file.read_at(0, segment.size_bytes))):
             last = found.last_offset
-            # What belongs to producers stays: the cleaner's rules about them are not this test's subject.
+            # Batches of producers stay: the cleaner's rules about them are not this test's subject.
             if found.has_producer or data.draw(st.booleans()):
                 new.append(
                     found.view, last_offset=last, max_timestamp_ms=found.max_timestamp, max_timestamp_offset=last
@@ -198,7 +198,7 @@ class LogModel(RuleBasedStateMachine):
         )
         assert self.log.recovery_point == (self.end if clean else recovery_point)
         # Below the log start a start may forget producers (a clean one, with the snapshots) or remember them (a scan of
-        # the whole segment); and what is read again may begin in the midst of a transaction that lies across it.
+        # the whole segment); and the scan may begin in the midst of a transaction that lies across it.
         known = {state.producer_id: state for state in self.log.producers}
         for producer, (_, _, last) in list(self.last_sent.items()):
             if producer not in known or known[producer].last_data_offset != last:
@@ -218,7 +218,7 @@ class LogModel(RuleBasedStateMachine):
     # Looking
 
     def walk(self, offset: int) -> list[Record]:
-        """Every record from `offset` on, read as a consumer does."""
+        """Return every record from `offset` on, read as a consumer does."""
         found: list[Record] = []
         offset = max(offset, self.log.log_start_offset)
         while data := self.log.read(offset, max_bytes=200, up_to=self.log.high_watermark).read():

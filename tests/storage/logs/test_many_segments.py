@@ -1,4 +1,4 @@
-"""A log of very many segments: what the thread that owns it does with one of them costs next to nothing for the others."""
+"""A log with very many segments: the owning thread's work on one of them costs next to nothing for the others."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ Step = Callable[[], object]
 
 
 def log_of(count: int) -> Log:
-    """Of so many sealed segments, and an active one with a record."""
+    """Return a log of `count` sealed segments, and an active one with a record."""
     log = make_log(cleanup_policy=("delete",), retention_ms=-1)
     for _ in range(count):
         append(log, ("k", "v"), roll=True)

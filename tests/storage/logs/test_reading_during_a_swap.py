@@ -1,4 +1,4 @@
-"""A worker thread renames the files of a log while the thread that owns it reads: at no moment does that show."""
+"""Renames of a log's files in a worker thread while the owning thread reads: no read shows them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE_S = 60
 
 
 class WatchedFiles(CrashFiles):
-    """Tells of every moment before and after a change of names that another thread may see."""
+    """A disk that calls back before and after each change of names that another thread may see."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class WatchedFiles(CrashFiles):
 
 
 def filled(timestamp: int) -> Log:
-    """Sealed segments of two records each, the last one of an aborted transaction."""
+    """Return a log with sealed segments of two records each, the last one of an aborted transaction."""
     log = make_log(WatchedFiles(), index_interval_bytes=0, cleanup_policy=("compact", "delete"), retention_ms=10**15)
     for number in range(3):
         for key in ("k", "l"):
@@ -55,7 +55,7 @@ def filled(timestamp: int) -> Log:
 
 
 def answers(log: Log) -> list[object]:
-    """All that can be asked of a log."""
+    """Return the results of all queries to a log."""
     end = log.log_end_offset
     return [
         log.offset_for_timestamp(2_000),
@@ -70,7 +70,7 @@ def answers(log: Log) -> list[object]:
 
 
 def copied(sources: Log, log: Log) -> LogSegment:
-    """A cleaned segment in which nothing was superseded."""
+    """Return a cleaned segment in which nothing was superseded."""
     new = LogSegment.create(log.files, log.directory, 0, log.config, 0, paths.CLEANED)
     for segment in sources.segments.non_active():
         for _, batch in segment.batches():
@@ -84,7 +84,7 @@ def copied(sources: Log, log: Log) -> LogSegment:
 
 @pytest.mark.parametrize("timestamp", [-1, 1_000])
 def test_a_log_answers_during_a_swap_as_before_it(timestamp: int) -> None:
-    for chosen in count():  # of the moments, the one at which somebody asks for the first time
+    for chosen in count():  # the moment of the first read
         last = chosen + size(2, 10**9) if chosen else 10**9
         written = filled(timestamp)
         expected = answers(written)
@@ -111,7 +111,7 @@ def test_a_log_answers_during_a_swap_as_before_it(timestamp: int) -> None:
 
 
 class SlowFiles(OsFiles):
-    """Whoever has asked for a file in the first thread waits until the second one has renamed it, or cannot."""
+    """A disk on which a lookup in the first thread waits until the second thread has renamed the file, or cannot."""
 
     def __init__(self) -> None:
         self.asked, self.renamed = threading.Event(), threading.Event()
@@ -125,7 +125,7 @@ class SlowFiles(OsFiles):
 
 
 def test_an_index_that_is_renamed_while_it_is_loaded_is_not_taken_for_an_empty_one(tmp_path: object) -> None:
-    """Aborted records would be shown as committed."""
+    """Otherwise aborted records would be shown as committed."""
     path, txn = f"{tmp_path}/0.txnindex", AbortedTxn(7, 0, 1, 2)
     written = TransactionIndex(OsFiles(), path, 0)
     written.append(txn)

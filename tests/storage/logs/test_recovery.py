@@ -41,7 +41,7 @@ def load(
 
 
 def written(*, every: int = 3, count: int = 9, **fields: int) -> CrashFiles:
-    """The disk of a closed log with `count` one-record batches, rolled after every `every`."""
+    """Return the disk of a closed log with `count` one-record batches, rolled after every `every`."""
     files = CrashFiles()
     log = make_log(files, index_interval_bytes=0)
     for number in range(count):
@@ -55,7 +55,7 @@ def names(files: CrashFiles, kind: str = "") -> list[str]:
 
 
 def change(files: CrashFiles, name: str, edit: Callable[[bytearray], object]) -> None:
-    """Edit a file's bytes behind everybody's back."""
+    """Edit a file's bytes without the log's knowledge."""
     file = files.open(f"{DIRECTORY}/{name}", create=True)
     data = bytearray(file.read_at(0, file.size()))
     edit(data)
@@ -76,7 +76,7 @@ def log_name(base: int) -> str:
     return f"{base:020}.log"
 
 
-# What is left of swaps and deletions
+# Leftovers of swaps and deletions
 
 
 def seg(base: int, suffix: str = "") -> list[str]:
@@ -158,7 +158,7 @@ SWAPS: list[tuple[str, list[str], list[str]]] = [
 
 
 def end_of(base: int, suffix: str) -> int:
-    """What the segments of these cases hold: 8 offsets, four where the cases have another four above."""
+    """Return the end offset of a segment in these cases: 8 offsets, or four if the cases have another four above."""
     return base + (4 if base in (4, 8, 12) else 8)
 
 
@@ -176,7 +176,7 @@ def test_a_half_done_swap_is_finished_or_undone(before: list[str], after: list[s
 
 
 def test_a_cleaned_file_below_a_swap_undoes_nothing_if_its_segment_cannot_be_read() -> None:
-    """A damaged segment is what passes fail on, and was not split."""
+    """Passes fail on a damaged segment, which was therefore not split."""
     files = CrashFiles()
     files.make_dir(DIRECTORY)
     make(files, *seg(0), *seg(0, ".cleaned"), *seg(8, ".swap"), *seg(8, ".deleted"))
@@ -199,7 +199,7 @@ def test_a_finished_swap_has_the_new_bytes() -> None:
 
 
 def test_an_empty_new_segment_takes_the_old_index_of_its_base_with_it() -> None:
-    """Otherwise a transaction index of the old segment would stand beside the new, empty log."""
+    """Otherwise a transaction index of the old segment would be next to the new, empty log."""
     files = CrashFiles()
     files.make_dir(DIRECTORY)
     make(files, log_name(0), "00000000000000000000.txnindex", log_name(5), log_name(0) + ".swap")

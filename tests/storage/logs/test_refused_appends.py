@@ -1,7 +1,7 @@
-"""Whatever refuses an append leaves the batch as it was handed in: the same bytes may be checked, and appended, again.
+"""Refused appends leave the batch unchanged: the same bytes may be checked, and appended, again.
 
-An append patches the batch's header in place before it knows whether the log has room, the producer its order, the disk no
-trouble. Here each of these refuses it once, and then lets it through: the log is then as if nothing had been refused.
+An append patches the batch's header in place before it knows whether the log has room, the producer its order, and the disk no
+error. Here each of these refuses it once, and then accepts it: the log is then as if nothing had been refused.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def nothing_refuses(topic: str, kind: str, *, rolls: bool = False) -> list[bytes
 def check_refused(
     log: Log, view: memoryview, given: Given, error: type[BaseException], *, at_once: bool
 ) -> memoryview | CheckedBatch:
-    """An append that is refused, and leaves all bytes as they were; returns what was given to it."""
+    """Check that a refused append leaves all bytes unchanged; return the argument of the append."""
     before = bytes(view)
     handed_in = given(log, view)
     packed = bytes(handed_in.batch.view) if isinstance(handed_in, CheckedBatch) else b""
@@ -83,7 +83,7 @@ def check_refused(
     return handed_in
 
 
-# Refused by something else than the disk
+# Refused for another reason than the disk
 
 
 @contextmanager
@@ -148,7 +148,7 @@ def test_refused_for_the_order_of_its_producer() -> None:
     log.append(view, now_ms=NOW_MS)
 
 
-# By the disk, at each operation of the append
+# Refused by the disk, at each operation of the append
 
 
 @each_case("rolls", [False, True])

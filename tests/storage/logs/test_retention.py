@@ -1,4 +1,4 @@
-"""Which segments retention takes, by start offset, size and age, and what the log looks like afterwards."""
+"""Segments that retention deletes, by start offset, size and age, and the state of the log afterwards."""
 
 import errno
 from typing import Any
@@ -18,7 +18,7 @@ ONE_BYTES = len(batch(("k0", "v")))
 
 
 def filled(count: int = 10, *, timestamps: list[int] | None = None, **config: Any) -> Log:
-    """A log of one-record segments, the last of them active; records are at OLD_MS unless told otherwise."""
+    """Return a log of one-record segments, the last of them active; by default records are at OLD_MS."""
     options: dict[str, Any] = {"cleanup_policy": DELETE, "retention_ms": -1}
     log = make_log(**options | config)
     for number, timestamp in enumerate(timestamps or [OLD_MS] * count):

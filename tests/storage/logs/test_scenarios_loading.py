@@ -1,4 +1,4 @@
-"""Opening, cutting and shortening logs, one scenario each: what recovery rebuilds, which snapshots stay."""
+"""Opening, truncating and shortening logs, one scenario each: the state that recovery rebuilds, the snapshots that stay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def producer_ids(log: Log) -> list[int]:
 
 
 def idempotent_log(count: int, *, every: int = 1) -> Log:
-    """`count` records of one producer, rolled after every `every`."""
+    """Return a log with `count` records of one producer, rolled after every `every`."""
     log = make_log()
     producer = Producer(log, 1)
     for number in range(count):
@@ -39,7 +39,7 @@ def idempotent_log(count: int, *, every: int = 1) -> Log:
 
 
 def damage(log: Log, base_offset: int, at: int = -1) -> None:
-    """Change one byte of a segment's log file behind everybody's back."""
+    """Change one byte of a segment's log file without the log's knowledge."""
     file = log.files.open(paths.log_path(log.directory, base_offset))
     data = bytearray(file.read_at(0, file.size()))
     data[at] ^= 0x55
@@ -194,7 +194,7 @@ def test_offsets_that_do_not_fit_begin_a_segment_with_a_snapshot_and_good_indexe
         assert contents(log)[-1] == (far + 4 * count - 1, b"b", b"3")
 
 
-# Cutting
+# Truncating
 
 
 @pytest.mark.scenario(122)
@@ -282,7 +282,7 @@ def test_a_crash_in_a_swap_leaves_all_records_until_the_new_files_are_there_and_
 
 
 def stage_of(disk: CrashFiles) -> tuple[str, ...]:
-    """The suffixes of files on their way that there are."""
+    """Return the suffixes of the temporary files that exist."""
     names = disk.list(DIRECTORY)
     return tuple(suffix for suffix in (".cleaned", ".deleted", ".swap") if any(suffix in name for name in names))
 

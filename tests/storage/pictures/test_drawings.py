@@ -1,4 +1,4 @@
-"""Drawings as what they say: where bars and marks stand, for any log."""
+"""The content of drawings: where bars and marks are, for any log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a pass says it is, at each of its checkpoints."""
+"""The reported progress of a pass, at each of its checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of logs, against what the logs are."""
+"""Pictures of logs, compared with the logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def picture(log: Log, checkpoint: int | None = None, now_ms: int = 2_000, **opti
 
 
 def parts(found: LogPicture) -> str:
-    """The first letters."""
+    """Return the first letters of the parts."""
     return "".join(bar.part[0] for bar in found.bars)
 
 
@@ -95,7 +95,7 @@ def look(log: Log, low: int, high: int, buckets: int) -> Contents:
 
 @pytest.mark.parametrize("codec", [0, 4])
 def test_survivors_are_counted_where_they_are(codec: int) -> None:
-    """Against every record of the log, for ranges and numbers of buckets at random."""
+    """The counts are compared with every record of the log, for random ranges and numbers of buckets."""
     rng = random.Random(codec)
     log = make_log(segment_bytes=2_000)
     for number in range(120):

@@ -1,4 +1,4 @@
-"""Pictures as text: as wide as they are to be, and with nothing that a terminal cannot show."""
+"""Pictures as text: they have the requested width, and nothing that a terminal cannot show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small batch that is taken in one call is one that the long way takes, and the same bytes come of it."""
+"""Small batches accepted in one call: the general path accepts the same ones, with the same bytes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NOW_MS = 1_700_000_000_000
 NEXT_OFFSET, LEADER_EPOCH = 2**40 + 5, 2**31 - 2
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "bad_batches.json").read_text())
 Taken = tuple[bytes, tuple[int, int, int]]
-"""The bytes to be written; last offset delta, max timestamp, producer id."""
+"""The bytes to be written, and (last offset delta, max timestamp, producer id)."""
 
 
 @contextmanager
 def taking_with(kernel: ModuleType) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_checks, "kernel", kernel)
-        patch.setattr(kernel, "COMPILED", True)  # every record is looked at, however slowly
+        patch.setattr(kernel, "COMPILED", True)  # every record is checked, however slowly
         patch.setattr(validation, "_admit", kernel.admit)
         yield
 
@@ -122,7 +122,7 @@ def test_no_batch_that_no_client_should_send_is_taken_for_a_good_one(name: str, 
 @both
 @pytest.mark.parametrize("is_compact", [False, True])
 def test_whichever_bit_is_another_one_both_ways_say_the_same(is_compact: bool, kernel: ModuleType) -> None:
-    """With a CRC that says that it was meant so, and with one that does not."""
+    """The flip is tested with a CRC that matches it, and with one that does not."""
     config = LogConfig(cleanup_policy=("compact",) if is_compact else ("delete",))
     count = 0
     with taking_with(kernel):

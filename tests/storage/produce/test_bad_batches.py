@@ -1,6 +1,6 @@
 """Batches that no client should send, answered as Apache Kafka 4.3.1 answered them.
 
-`compat/apache_kafka/bad_batches` makes the table and records it; where Ottla is meant to differ stands beside it.
+`compat/apache_kafka/bad_batches` makes the table and records it; the table also has the intended differences of Ottla.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REFUSED = {"code": ErrorCode.INVALID_RECORD, "records": [], "stored": None}
 
 
 def answer(batch: bytes, configs: dict[str, str], now_ms: int) -> dict[str, Any]:
-    """What the producer is told and what is stored, as the table has it."""
+    """Return the answer to the producer and the stored bytes, in the table's form."""
     config = LogConfig.from_texts(configs)
     try:
         checked = check_batch(batch, topic_partition="t-0", config=config, now_ms=now_ms)
@@ -52,7 +52,7 @@ def answer(batch: bytes, configs: dict[str, str], now_ms: int) -> dict[str, Any]
 @pytest.mark.parametrize("name", RECORDED["batches"])
 def test_the_answer_is_apache_kafkas(name: str, kernel: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_checks, "kernel", kernel)
-    monkeypatch.setattr(kernel, "COMPILED", True)  # every record is looked at, however slowly
+    monkeypatch.setattr(kernel, "COMPILED", True)  # every record is checked, however slowly
     expected = RECORDED["batches"][name]
     found = answer(bytes.fromhex(expected["batch"]), RECORDED["topics"][expected["topic"]], RECORDED["now_ms"])
     theirs = {field: expected[field] for field in found}

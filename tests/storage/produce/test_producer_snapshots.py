@@ -1,4 +1,4 @@
-"""Producer snapshots: Apache Kafka's bytes, what is worth reading after a crash, which files stay."""
+"""Producer snapshots: Apache Kafka's bytes, snapshots worth reading after a crash, files that stay."""
 
 from copy import copy
 
@@ -130,7 +130,7 @@ DIRECTORY = "/t-0"
 
 
 def disk(*offsets: int) -> CrashFiles:
-    """A partition directory with a snapshot at each of these offsets, each knowing one producer more."""
+    """Return a partition directory with a snapshot at each of these offsets, each with one more producer."""
     files = CrashFiles()
     files.make_dir(DIRECTORY)
     for count, offset in enumerate(offsets, 1):

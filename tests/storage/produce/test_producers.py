@@ -58,7 +58,7 @@ def knowing(*batches: RecordBatch) -> ProducerStates:
 def code(
     producers: ProducerStates, each: RecordBatch, origin: AppendOrigin = CLIENT, transaction_version: int = 0
 ) -> ErrorCode:
-    """The error code a batch is refused with; NONE if it is to be appended."""
+    """Return the error code that refuses a batch; NONE if the batch can be appended."""
     try:
         assert producers.check(each, origin, transaction_version) is None, "a duplicate"
     except KafkaError as error:
@@ -207,7 +207,7 @@ def test_emptied_batches_are_remembered_like_full_ones() -> None:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.integers(0, 9)), max_size=30))
 def test_a_client_that_sends_again_gets_the_offsets_of_the_first_time(steps: list[tuple[int, bool, int]]) -> None:
-    """Against a model: a list of everything written, of which the last five may be sent again."""
+    """The answers are compared with a model: a list of everything written, of which the last five may be sent again."""
     producers = ProducerStates()
     sequence, offset = SEQUENCE_MAX - 10, 100
     written: deque[tuple[int, int, int]] = deque(maxlen=5)
@@ -376,7 +376,7 @@ def test_after_a_marker_of_version_2_the_sequence_begins_anew_and_the_old_epoch_
 
 
 def asked(producers: ProducerStates, sequence: int, *, epoch: int = 0, bumps_epoch: bool = False, now: int = 0) -> bool:
-    """Whether the coordinator must be asked about a batch of producer 1."""
+    """Return whether the coordinator must verify a batch of producer 1."""
     return producers.begin_verification(1, epoch, sequence, bumps_epoch=bumps_epoch, elapsed_ms=now)
 
 
@@ -463,7 +463,7 @@ def test_a_final_no_is_forgotten() -> None:
 def test_the_marker_of_the_transaction_before_lets_no_batch_overtake(
     bumps_epoch: bool, marker_epoch: int, expected: ErrorCode
 ) -> None:
-    """Asked in epoch 1, before the marker of the transaction of epoch 0 is written."""
+    """The verification is for epoch 1, before the marker of epoch 0's transaction is written."""
     producers = knowing(data(0, transactional=True))
     asked(producers, 0, epoch=1, bumps_epoch=bumps_epoch)
     producers.update(ending(COMMIT, at=1, epoch=marker_epoch))
@@ -483,7 +483,7 @@ def test_what_was_asked_expires_like_a_producer() -> None:
     assert code(producers, data(7, transactional=True)) == ErrorCode.NONE
 
 
-# --- markers that are none -----------------------------------------------------------------------------------------
+# --- batches that are not valid markers ----------------------------------------------------------------------------
 
 
 def test_a_marker_is_read_as_it_was_built() -> None:

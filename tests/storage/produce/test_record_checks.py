@@ -1,4 +1,4 @@
-"""Every record of a produced batch is looked at, by a kernel that is compiled or interpreted; and a batch that takes long."""
+"""Checks of every record of a produced batch, by the compiled or interpreted kernel; and batches that take long."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EVER = (-(1 << 63), (1 << 63) - 1)
 
 @pytest.fixture(autouse=True, scope="module")
 def every_record_is_looked_at() -> Iterator[None]:
-    """Even where the kernel could not be compiled."""
+    """Check every record even if the kernel is not compiled."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(installed, "COMPILED", True)
         yield
@@ -65,7 +65,7 @@ def walk(
 
 
 def block_of(*rows: tuple[int, int, bytes | None, bytes | None]) -> bytes:
-    """(offset, timestamp, key, value), the base timestamp being 0."""
+    """Return the bytes of records (offset, timestamp, key, value), with base timestamp 0."""
     made = build_batch([(*row, [("h", b"v")]) for row in rows], base_offset=0, base_timestamp=0)
     return bytes(made[HEADER_BYTES:])
 
@@ -198,7 +198,7 @@ EMPTY_FRAMES = {codec: compress(codec, b"") for codec in (Codec.GZIP, Codec.LZ4,
 
 
 def with_empty_frames(codec: Codec, count: int) -> bytearray:
-    """A batch of one small record, packed in so many frames more than it takes."""
+    """Return a batch of one small record, compressed with `count` superfluous empty frames."""
     return resealed(batch(("k", "v"), timestamp=NOW_MS, codec=codec) + EMPTY_FRAMES[codec] * count)
 
 

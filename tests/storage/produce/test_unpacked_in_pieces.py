@@ -1,4 +1,4 @@
-"""A packed batch that takes long is looked at in pieces: they find what a look at all of it finds, and nothing is held but a piece."""
+"""Compressed batches that take long are checked in pieces: with the result of a whole check, and one piece in memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BOMB_MEGABYTES = size(12, 24)
 
 
 def block_of(rng: random.Random) -> tuple[bytes, int, int]:
-    """Records, how many they are said to be, and their base timestamp; some are damaged."""
+    """Return records, their claimed number, and their base timestamp; some are damaged."""
     base = rng.choice([0, 500, EVER[1]])
     rows: Any = [
         (
@@ -135,7 +135,7 @@ def test_no_piece_goes_on_outside_itself(kernel: ModuleType) -> None:
             kernel.RecordWalk(1, 0, *EVER, False).feed(b"a", at)
 
 
-# --- what is held -----------------------------------------------------------------------------------------------
+# --- memory -----------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -164,7 +164,7 @@ def holding_at_most(size_bytes: int) -> Iterator[None]:
     assert most <= size_bytes
 
 
-# What is packed anew comes out beside it: 24 MiB of nothing become 1.1 MB of snappy, which is copied twice.
+# A recompressed batch needs memory next to the input: 24 MiB of zeros become 1.1 MB of snappy, which is copied twice.
 HELD_BYTES_MAX = size(6, 10) * MEGABYTE
 
 KINDS = ("one record", "one key", "many records")
@@ -174,7 +174,7 @@ BOMBS = [
     for at, codec in enumerate(CODECS)
     for behind, kind in enumerate(KINDS)
     for number, stored in enumerate(STORED)
-    if FULL or (at + behind + number) % 3 == 0  # each two of the three meet
+    if FULL or (at + behind + number) % 3 == 0  # each combination of two occurs
 ]
 
 

@@ -1,4 +1,4 @@
-"""What a leader accepts, what it answers otherwise, and what it changes: Apache Kafka's rules, case by case."""
+"""Batches that a leader accepts, its errors for others, and its changes to them: Apache Kafka's rules, case by case."""
 
 import copy
 import pickle
@@ -34,7 +34,7 @@ EVERY_RECORD, WHERE_FORCED = "every record", "where something forces it"
 
 @pytest.fixture(params=[EVERY_RECORD, WHERE_FORCED], autouse=True, scope="module")
 def looked_at(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Which records are looked at: what the kernel makes of it if it is compiled, and if it is not."""
+    """Run with the checks of the compiled kernel, and with those of the interpreted one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel, "COMPILED", request.param == EVERY_RECORD)
         yield request.param
@@ -66,7 +66,7 @@ def produced(*pairs: Pair, timestamp: int | Iterable[int] = NOW_MS, **options: A
     return batch(*pairs, timestamp=timestamp, **options)
 
 
-# --- what is accepted -------------------------------------------------------------------------------------------
+# --- accepted batches -------------------------------------------------------------------------------------------
 
 
 @each_case("codec", CODECS)
@@ -176,7 +176,7 @@ def test_bytes_that_cannot_be_batches_are_corrupt(data: bytes) -> None:
 
 def test_a_wrong_crc_is_corrupt_wherever_the_damage_is() -> None:
     data = produced(("key", "value"))
-    for at in [*range(17, 57), len(data) - 1]:  # not the count, whose check needs a right CRC, nor offset and epoch
+    for at in [*range(17, 57), len(data) - 1]:  # not the count, whose check needs a valid CRC, nor offset and epoch
         assert refusal(broken(data, at, flip=0x10)).code == ErrorCode.CORRUPT_MESSAGE
 
 
@@ -278,7 +278,7 @@ def test_records_that_cannot_be_read_are_invalid_where_keys_are_read(codec: int)
 
 def test_a_bomb_is_too_large() -> None:
     data = produced(("k", "v" * 20), codec=2)
-    data[61:66] = b"\xff\xff\xff\xff\x0f"  # raw snappy, which states first that it unpacks to 4 GB
+    data[61:66] = b"\xff\xff\xff\xff\x0f"  # raw snappy, whose header claims 4 GB of content
 
     assert refusal(with_crc(data), **COMPACT).code == ErrorCode.MESSAGE_TOO_LARGE
 
@@ -431,7 +431,7 @@ def test_a_max_timestamp_that_is_not_the_records_is_put_right_where_they_are_loo
         assert RecordBatch(valid.records).is_crc_valid()
 
 
-# --- anything ---------------------------------------------------------------------------------------------------
+# --- random input -----------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=size(25, 200), deadline=None)

@@ -1,4 +1,4 @@
-"""A search that passes over many batches at once finds what going from one to the next finds."""
+"""A search that skips many batches at once finds the same as a walk from one batch to the next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHERE = "a log"
 
 
 def steps_until_refused(files: CrashFiles, path: str) -> list[tuple[int, int, int]]:
-    """All batches that can be read."""
+    """Return all batches that can be read."""
     found: list[tuple[int, int, int]] = []
     with suppress(*UNREADABLE):
         found.extend(batch_steps(files.open(path), 0, WHERE))
@@ -28,7 +28,7 @@ def steps_until_refused(files: CrashFiles, path: str) -> list[tuple[int, int, in
 
 
 def log_of(sizes: list[int], end: bytes = b"") -> bytes:
-    """Batches of one record; of every third the offsets begin two behind the one before."""
+    """Return batches of one record; the offsets of every third one begin two after the batch before."""
     data, offset = b"", 0
     for number, size in enumerate(sizes):
         offset += 2 if number % 3 == 2 else 0

@@ -1,4 +1,4 @@
-"""The first record of a batch from a timestamp and an offset on: the kernel finds what a reader of all records finds."""
+"""The first record of a batch from a timestamp and an offset on: the kernel finds the same as a reader of all records."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ EVER = -(1 << 63)
 
 
 def block_of(*rows: tuple[int, int]) -> bytes:
-    """(offset delta, timestamp), the base timestamp being 0."""
+    """Return the bytes of records (offset delta, timestamp), with base timestamp 0."""
     return bytes(build_batch([(*row, b"k", b"v", ()) for row in rows], base_offset=0, base_timestamp=0)[HEADER_BYTES:])
 
 
-# Offset deltas have gaps: the cleaner was here. Timestamps need not increase.
+# Offset deltas have gaps, as after cleaning. Timestamps need not increase.
 BLOCK = block_of((0, 10), (3, 30), (4, 20), (9, 40))
 CASES: list[tuple[int, int, tuple[int, int, int]]] = [
     (EVER, 0, (Found.SOUGHT, 0, 10)),

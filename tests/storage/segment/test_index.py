@@ -45,7 +45,7 @@ def time_index(files: CrashFiles | None = None, *, max_bytes: int = 120) -> Time
 
 
 def add(index: OffsetIndex | TimeIndex | TransactionIndex, number: int) -> None:
-    """Append some entry for offset `BASE + number`."""
+    """Append an entry for offset `BASE + number`."""
     if isinstance(index, OffsetIndex):
         index.append(BASE + number, number * 10)
     elif isinstance(index, TimeIndex):
@@ -65,7 +65,7 @@ def content(files: CrashFiles) -> bytes:
     return files.snapshot()["/x"]
 
 
-# What all three do
+# Common to all three
 
 
 @pytest.mark.scenario(192, 193, 194)
@@ -482,7 +482,7 @@ def test_aborted_transactions_are_those_that_overlap_the_range(
 
 
 def overlapping(txns: list[AbortedTxn], from_offset: int, upper_offset: int) -> list[AbortedTxn]:
-    """By Apache Kafka's rule, entry by entry."""
+    """Return the overlapping transactions by Apache Kafka's rule, entry by entry."""
     found = []
     for txn in txns:
         if txn.last_offset >= from_offset and txn.first_offset < upper_offset:
@@ -493,7 +493,7 @@ def overlapping(txns: list[AbortedTxn], from_offset: int, upper_offset: int) -> 
 
 
 def many(count: int, rng: random.Random, open_at_once: int) -> list[AbortedTxn]:
-    """Transactions of two records and a marker, some of which stay open for long, in the order of their markers."""
+    """Return transactions of two records and a marker, some of which stay open for long, in the order of their markers."""
     open_since: dict[int, int] = {}
     txns: list[AbortedTxn] = []
     offset = 0

@@ -1,4 +1,4 @@
-"""Leader epochs are known at once and written later: what a kill or a power loss leaves of them at any moment."""
+"""Leader epochs are known at once and written later: their state after a kill or a power loss at any moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.sizes import size
 
 
 class Owed(NamedTuple):
-    """What a start may rely on."""
+    """The facts that a start may rely on."""
 
     flushed: int
     checkpoint: int
@@ -26,11 +26,11 @@ class Owed(NamedTuple):
 
 
 class Life:
-    """A log under several leaders; every step tells what a start may rely on if it is the last one."""
+    """A log under several leaders; every step returns what a start may rely on if it is the last one."""
 
     def __init__(self) -> None:
         self.epochs: dict[int, int] = {}
-        """Which epoch each offset was written under."""
+        """The epoch under which each offset was written."""
         self.flushed = 0
         self.checkpoint = self.log_start = 0
 
@@ -85,7 +85,7 @@ class Life:
         return Owed(self.flushed, self.checkpoint, self.log_start)
 
     def check(self, disk: CrashFiles, owed: Owed, *, is_whole: bool) -> None:
-        """A start after this moment knows the epoch of every record that it has, and if nothing was lost of every offset."""
+        """Check a start after this moment: it knows the epoch of each of its records, and without losses of every offset."""
         found = make_log(disk, index_interval_bytes=0, recovery_point=owed.checkpoint, log_start_offset=owed.log_start)
         assert found.log_end_offset >= owed.flushed
         wanted: Sequence[int] = range(found.log_start_offset, found.log_end_offset)
@@ -95,7 +95,7 @@ class Life:
 
 
 def kills(life: Life) -> Iterator[CrashFiles]:
-    """What a process that dies leaves before each operation; the system goes on."""
+    """Yield the disk that a dying process leaves before each operation; the operating system survives."""
     number = 0
     while True:
         files = CrashFiles()
@@ -118,7 +118,7 @@ def kills(life: Life) -> Iterator[CrashFiles]:
 
 
 class ProcessDies(BaseException):
-    """No error handling runs after it."""
+    """The end of a process: no error handler runs after it."""
 
 
 def test_a_kill_at_any_moment_leaves_every_epoch_that_somebody_may_have_seen() -> None:

@@ -1,4 +1,4 @@
-"""LogSegment on CrashFiles, against a plain list of the batches that it holds."""
+"""LogSegment on CrashFiles, compared with a plain list of its batches."""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ EVERY_BATCH = LogConfig(index_interval_bytes=0)
 
 
 class Batch(NamedTuple):
-    """What a test remembers of a batch that it appended."""
+    """A batch that the test appended."""
 
     position: int
     data: bytes
@@ -91,7 +91,7 @@ def fill(segment: LogSegment, count: int, *, records: int = 2, value_bytes: int 
 
 
 def found(batches: Sequence[Batch], offset: int) -> int:
-    """How many batches lie before the one that a read at `offset` begins with."""
+    """Return the number of batches before the one with which a read at `offset` begins."""
     return sum(each.last_offset < offset for each in batches)
 
 
@@ -100,7 +100,7 @@ def index_entries(segment: LogSegment) -> tuple[object, object, object]:
 
 
 def exhaust(result: object) -> None:
-    """Go to the end of an iterator, if it is one."""
+    """Read an iterator to its end; do nothing with other objects."""
     if isinstance(result, Iterator):
         for _ in result:
             pass
@@ -298,7 +298,7 @@ def test_an_index_entry_comes_with_the_first_batch_after_so_many_bytes() -> None
 
 
 def test_batches_appended_together_are_indexed_one_by_one() -> None:
-    """The cleaner appends many at once; recovery, batch by batch, must come to the same entries."""
+    """The cleaner appends many batches at once; recovery, batch by batch, must produce the same entries."""
     one_by_one, together = create(), create()
     batches = fill(one_by_one, 10)
     append(together, *(each.data for each in batches))
@@ -309,7 +309,7 @@ def test_batches_appended_together_are_indexed_one_by_one() -> None:
 
 
 def test_a_full_index_lets_appends_go_on_without_entries() -> None:
-    """The log rolls when an index is full; a segment from elsewhere may have been allowed more."""
+    """The log rolls when an index is full; a segment from another broker may have had a larger limit."""
     segment = create(config=LogConfig(index_interval_bytes=0, segment_index_bytes=36))
     batches = fill(segment, 10)
     assert segment.time_index.is_full
@@ -366,7 +366,7 @@ def test_the_first_timestamp_is_that_of_the_first_append_and_after_a_restart_of_
 
 @pytest.mark.scenario(189)
 def test_the_largest_timestamp_is_found_although_the_index_ends_before_it() -> None:
-    """As after a flush in mid-segment: the final entry is written at roll and close only."""
+    """This is the state after a flush in mid-segment: the final entry is written at roll and close only."""
     segment = create(config=LogConfig(index_interval_bytes=250))
     batches = fill(segment, 5)
     segment.flush()
@@ -380,7 +380,7 @@ def test_the_largest_timestamp_is_found_although_the_index_ends_before_it() -> N
 
 @pytest.mark.parametrize("kept", [None, 0, 1, 2])
 def test_a_time_index_that_was_written_in_part_does_not_hide_the_largest_timestamp(kept: int | None) -> None:
-    """Else retention would take a segment for older than it is."""
+    """Otherwise retention would consider a segment older than it is."""
     segment = create()
     for number, timestamp in enumerate([10, 20, 30, 90, 40]):
         append(segment, batch(("k", "v"), base_offset=BASE + number, timestamp=timestamp))
@@ -426,11 +426,11 @@ def test_a_search_by_time_finds_the_first_record_that_late(
 
 
 def test_a_search_by_time_passes_over_an_emptied_batch_that_still_promises_the_timestamp() -> None:
-    """Kafka's quirk: max_timestamp_ms says yes, the search says no, and nobody looks at later segments."""
+    """Kafka does the same: max_timestamp_ms matches, the search finds nothing, and later segments are not searched."""
     segment = create()
     append(segment, batch(("a", "b"), base_offset=BASE, timestamp=10))
     emptied = batch(base_offset=BASE + 1, producer_id=1, last_offset_delta=2)
-    struct.pack_into(">q", emptied, 35, 99)  # max timestamp, kept from the records that were there
+    struct.pack_into(">q", emptied, 35, 99)  # max timestamp, kept from the removed records
     append(segment, emptied)
     assert segment.max_timestamp_ms == 99
     assert segment.find_offset_by_timestamp(50, BASE) is None
@@ -489,7 +489,7 @@ def test_truncation_drops_aborted_transactions_whose_marker_goes() -> None:
 
 
 def test_an_empty_segment_writes_its_index_files_too() -> None:
-    """Kafka's loader rebuilds a segment that has no offset index, and says so in its log."""
+    """Kafka's loader rebuilds a segment that has no offset index, and logs that."""
     segment = create()
     segment.close()
     names = ["00000000000000000100.index", "00000000000000000100.log", "00000000000000000100.timeindex"]
@@ -605,11 +605,11 @@ def test_a_crashed_preallocated_segment_is_cut_to_its_batches() -> None:
     assert again.next_offset() == batches[-1].last_offset + 1
 
 
-# Indexes that cannot be trusted
+# Damaged indexes
 
 
 def assert_as_rebuilt(segment: LogSegment) -> None:
-    """The indexes must be those that recovery makes."""
+    """Check that the indexes equal those that recovery builds."""
     before = index_entries(segment)[:2]
     rebuilt = reopen(segment)
     assert rebuilt.recover() == 0
@@ -694,7 +694,7 @@ def test_the_sanity_check_finds_what_must_be_rebuilt(kind: str, content: bytes |
 
 
 class Replayed:
-    """Stands for the producer states: notes what it is told, and says what it was told to say."""
+    """A substitute for the producer states: it notes the replayed batches, and returns given transactions."""
 
     def __init__(self, aborted: dict[int, AbortedTxn] | None = None) -> None:
         self.offsets: list[int] = []
@@ -735,7 +735,7 @@ def test_recovery_begins_anew_whatever_the_segment_knew() -> None:
 
 
 def test_recovery_knows_no_append_only_batches() -> None:
-    """The first timestamp is that of the first batch then, as after a restart."""
+    """The first timestamp is then that of the first batch, as after a restart."""
     segment = create()
     data = [batch(("a", "b"), base_offset=BASE + number, timestamp=5 + number) for number in range(3)]
     append(segment, *data)
@@ -759,7 +759,7 @@ def patched(data: bytes, at: int, *value: int) -> bytes:
 
 
 DAMAGES: dict[str, Callable[[bytes, bytes], bytes]] = {
-    # What becomes of a batch and of what follows it.
+    # The results for a batch and for what follows it.
     "bit in the records": lambda bad, rest: patched(bad, len(bad) - 1, bad[-1] ^ 1) + rest,
     "bit in the CRC": lambda bad, rest: patched(bad, 17, bad[17] ^ 1) + rest,
     "zeros": lambda bad, rest: bytes(len(bad) + len(rest)),
@@ -872,7 +872,7 @@ def test_whatever_a_power_loss_leaves_recovery_finds_all_flushed_batches_and_not
         segment = LogSegment.open(files, "d", BASE, LogConfig(index_interval_bytes=150), 0)
         segment.recover()
         recovered = [bytes(each.view) for _, each in segment.batches()]
-        # An append that the power loss cut off may be there: everything but its acknowledgement was done.
+        # An append that the power loss cut off may be there: everything except its acknowledgement was done.
         extra = recovered[len(written) :]
         assert recovered[: len(flushed)] == [each.data for each in flushed]
         assert recovered[: len(written)] == [each.data for each in written][: len(recovered)]
@@ -883,11 +883,11 @@ def test_whatever_a_power_loss_leaves_recovery_finds_all_flushed_batches_and_not
     assert states > 30
 
 
-# Everything together
+# All operations together
 
 appends = st.tuples(
     st.just("append"),
-    st.lists(  # of batches: offset gap before it, timestamps (none: an emptied batch), size of the values
+    st.lists(  # batches: offset gap before it, timestamps (none: an emptied batch), size of the values
         st.tuples(st.integers(0, 5), st.lists(st.integers(-1, 50), max_size=3), st.integers(0, 100)),
         min_size=1,
         max_size=4,
@@ -901,7 +901,7 @@ others = st.one_of(
 
 
 class Pair:
-    """A segment, and what it should hold."""
+    """A segment, and its expected content."""
 
     def __init__(self, interval_bytes: int) -> None:
         self.segment = create(config=LogConfig(index_interval_bytes=interval_bytes))
@@ -993,7 +993,7 @@ def test_whatever_happens_reads_are_right_and_indexes_as_recovery_would_make_the
 
 @pytest.mark.parametrize("interval_bytes", [0, 250, 5000])
 def test_restarts_in_mid_segment_leave_no_trace_in_the_indexes(interval_bytes: int) -> None:
-    """Each stop writes a final time index entry; if more follows, it was not the final one."""
+    """Each stop writes a final time index entry; if more batches follow, it was not the final one."""
     segment = create(config=LogConfig(index_interval_bytes=interval_bytes))
     fill(segment, 1, records=1)
     segment.close()
@@ -1015,7 +1015,7 @@ def test_a_truncated_segment_gets_its_final_time_index_entry_all_the_same() -> N
 
 
 def test_what_lies_beyond_two_gibibytes_is_not_indexed() -> None:
-    """A cleaned file may come to that, as batches grow where timestamps take more bytes than before."""
+    """A cleaned file may become this large, since batches grow when timestamps take more bytes than before."""
     files = new_disk()
     log_file = files.open("d/0.log", create=True)
     indexes = SegmentIndexes(files, "d", 0, "", LogConfig(index_interval_bytes=0), log_file)

@@ -1,4 +1,4 @@
-"""Segments from elsewhere whose offsets reach more than 31 bits above their base."""
+"""Segments from other brokers whose offsets reach more than 31 bits above their base."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def record(offset: int, key: str = "k", count: int = 1) -> bytearray:
 
 
 def disk(base_offset: int, found: list[bytearray]) -> CrashFiles:
-    """A disk with that one segment; it has no index, as after Kafka's loader removed a bad one."""
+    """Return a disk with that one segment; it has no index, as after Kafka's loader removed a bad one."""
     disk = CrashFiles()
     disk.make_dir(DIRECTORY)
     file = disk.open(paths.log_path(DIRECTORY, base_offset), create=True)
@@ -104,7 +104,7 @@ def test_the_parts_are_as_old_as_the_segment_was() -> None:
 
 def test_what_cannot_be_read_is_not_split_and_leaves_nothing_behind() -> None:
     found = [record(0), record(FAR), record(FAR + 1)]
-    found[1][16] = 1  # no magic of ours
+    found[1][16] = 1  # an unknown magic
     files = disk(0, [*found, record(FAR + 2)])
     log = log_with_holes((3 * FAR, []), files=files, clean_shutdown=True)
     assert bases(log) == [0, 3 * FAR]
@@ -112,7 +112,7 @@ def test_what_cannot_be_read_is_not_split_and_leaves_nothing_behind() -> None:
 
 
 def overflowing_log() -> Log:
-    """Keys k0, a, b and again k0, of which only the first lies where its segment's index can say so."""
+    """Return a log with keys k0, a, b and again k0, of which only the first fits the segment's index."""
     log = make_log()
     append(log, ("k0", "old"))
     segment = log.segments.active

@@ -1,4 +1,4 @@
-"""The catalog file: what it says comes back, a crash leaves the old or the new one, damage is told and left alone."""
+"""The catalog file: it is read back unchanged, a crash leaves the old or the new one, damage is reported and left alone."""
 
 import dataclasses
 import errno
@@ -255,7 +255,7 @@ def test_texts_that_are_kept_say_what_the_state_says(changes: list[CatalogState]
     texts: Texts = {}
     before: CatalogState | None = None
     for change in changes:
-        # Some topics stay as they are, as the objects that they were.
+        # Some topics stay unchanged, as the same objects.
         kept = {} if before is None else {name: before.topics[name] for name in sorted(before.topics)[::2]}
         before = dataclasses.replace(change, topics={**change.topics, **kept})
         assert b"".join(encode_in_pieces(before, texts)) == encode(before)
@@ -307,7 +307,7 @@ def test_changes_from_many_threads_are_all_kept(tmp_path: object) -> None:
 
 
 def damaged(keys: list[Any], value: Any) -> bytes:
-    """The example file with another value at the place that `keys` lead to."""
+    """Return the example file with another value at the place that `keys` lead to."""
     top = json.loads(encode(EXAMPLE))
     place = top
     for key in keys[:-1]:
@@ -418,11 +418,11 @@ def test_the_file_is_its_owners_alone_from_its_first_byte_on(tmp_path: Path, uma
     try:
         catalog = Catalog.create(Looking(), str(tmp_path), EXAMPLE)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        path.chmod(0o644)  # of an earlier release, or somebody's wish: until the next change
+        path.chmod(0o644)  # set by an earlier release, or by a user: kept until the next change
         (tmp_path / "ottla.json.tmp").write_text("of a start that was killed")
         catalog.take_producer_ids()
     finally:
         os.umask(old)
     assert modes == [0o600, 0o600]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(tmp_path.stat().st_mode) == before  # the directory's is whoever made it
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == before  # the user who created the directory chose its mode

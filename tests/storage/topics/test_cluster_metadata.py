@@ -1,4 +1,4 @@
-"""Apache Kafka's metadata log: a real one, and what a crash, a newer Kafka or damage makes of it."""
+"""Apache Kafka's metadata log: a real one, and the results of a crash, a newer Kafka or damage."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -50,7 +50,7 @@ KAFKA_SNAPSHOT = bytes.fromhex((DATA / "cluster_metadata.checkpoint.hex").read_t
 
 
 def disk(**contents: bytes) -> CrashFiles:
-    """A data directory whose metadata log has these files; `_` in a name stands for `-`."""
+    """Return a data directory whose metadata log has these files; `_` in a name stands for `-`."""
     files = CrashFiles()
     files.make_dir(DIRECTORY)
     for name, data in contents.items():
@@ -78,8 +78,8 @@ def partition(topic_id: bytes, index: int, leader: int = 0, epoch: int = 0) -> P
     )
 
 
-# A log that Apache Kafka 4.3.1 wrote: topics made, one deleted, one grown, configs set and unset, a clean stop, a
-# producer id, another topic, kill -9. The snapshot is of the time before the stop.
+# A log that Apache Kafka 4.3.1 wrote: topics created, one deleted, one grown, configs set and unset, a clean stop, a
+# producer id, another topic, kill -9. The snapshot is from before the stop.
 
 
 def check_what_kafka_wrote(state: CatalogState) -> None:
@@ -149,7 +149,7 @@ def test_a_changed_byte_in_a_snapshot_is_noticed(at: int, change: int) -> None:
         check_what_kafka_wrote(state)  # base offset and leader epoch do not
 
 
-# No log
+# Without a log
 
 
 def test_a_directory_that_kafka_never_had_has_no_metadata() -> None:
@@ -264,7 +264,7 @@ def test_old_versions_of_partition_records_are_read() -> None:
     assert len(state.topics["a"].partitions) == 3
 
 
-# What a crash does not explain
+# Damage that a crash does not explain
 
 
 TOPIC_A = value(TopicRecord(name="a", topic_id=A))

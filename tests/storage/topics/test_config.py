@@ -1,4 +1,4 @@
-"""The topic options: what texts mean, which are refused and how that is said, and what a topic runs with."""
+"""The topic options: the values of texts, which texts are refused and with which error, and a topic's effective options."""
 
 from contextlib import suppress
 
@@ -107,7 +107,7 @@ LONG = 1_000_000
     ids=["white space", "white space and a comma", "digits", "decimals", "an exponent", "no end", "commas"],
 )
 def test_a_long_text_is_read_once_from_its_beginning_to_its_end(type: OptionType, text: str) -> None:
-    """Read anew from each of a million places, it would take some minutes at least: of 32 KB everybody waited for two seconds."""
+    """Reading it again from each of a million positions would take minutes: with 32 KB every client waited for two seconds."""
     with suppress(ConfigError):
         value = Option("any", type, None).parse(text)
         assert type not in (OptionType.INT, OptionType.LONG, OptionType.SHORT, OptionType.BOOLEAN, OptionType.DOUBLE)

@@ -1,4 +1,4 @@
-"""Entries of a section of the catalog: as a dict in order says it, and a change makes little of them anew."""
+"""Entries of a section of the catalog: they behave as an ordered dict, and a change copies few of them."""
 
 import sys
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def test_a_file_with_one_entry_more_is_put_together_of_what_was_said_before() ->
     ids=["made", "all gone", "twice as many", "written"],
 )
 def test_no_call_of_c_goes_over_them_all(work: Callable[[Entries], object]) -> None:
-    """Between two calls of Python another thread may run: their number grows with the entries."""
+    """Between two calls of Python another thread may run; a C call over all entries would take longer the more there are."""
     calls = []
     for count in (5 * CHUNK, 50 * CHUNK):
         entries, made = Entries.of(many(count)), [0]

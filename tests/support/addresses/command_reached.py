@@ -1,4 +1,7 @@
-"""Starts `python -m WORDS…`, a command that serves at 9092, and prints which addresses reach it as JSON; run on a machine of its own."""
+"""Start `python -m WORDS…`, a command that serves at port 9092, and print as JSON which addresses reach it.
+
+Runs on a machine of its own (see `own_machine`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine's addresses without a machine: what `bind` and `getaddrinfo` answer there, as Linux does."""
+"""A simulated machine's addresses: `bind` and `getaddrinfo` answer as Linux does."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 WITH_IPV6 = ("127.0.0.1", "::1", "10.1.1.1", "fd00::1")
 """Addresses of a usual machine."""
 IPV6_OFF = ("127.0.0.1", "10.1.1.1")
-"""Those that are left where IPv6 is switched off: its sockets can be made, and :: can be bound."""
+"""Addresses of a machine on which IPv6 is switched off: IPv6 sockets can be created, and :: can be bound."""
 FIRST_FREE_PORT = 40_000
 
 
 class FakeNetwork:
-    """One machine. `taken` are addresses and ports that other programs have; `names` is its hosts file, in its order."""
+    """A machine. `taken` are addresses and ports of other programs; `names` is its hosts file, in its order."""
 
     def __init__(
         self,
@@ -33,17 +33,17 @@ class FakeNetwork:
         self.taken = set(taken)
         self.names = names or {}
         self.open: list[FakeSocket] = []
-        """Bound and not closed."""
+        """Sockets that are bound and not closed."""
         self._free_ports = count(FIRST_FREE_PORT)
 
     def socket(self, family: int) -> Any:
-        """A new socket. OSError: no such family."""
+        """Return a new socket. OSError: the address family is not supported."""
         if family not in self.families:
             raise _error(errno.EAFNOSUPPORT)
         return FakeSocket(self, family)
 
     def getaddrinfo(self, host: str | bytes, port: int | None, **_: object) -> list[tuple[Any, ...]]:
-        """As `socket.getaddrinfo`, for names of the hosts file and for addresses."""
+        """Resolve names of the hosts file, and addresses, as `socket.getaddrinfo` does."""
         name = host.decode() if isinstance(host, bytes) else host
         try:
             found = [str(ipaddress.ip_address(name))]
@@ -54,11 +54,11 @@ class FakeNetwork:
         return [(_family(each), socket.SOCK_STREAM, 6, "", (each, port or 0)) for each in found]
 
     def free_port(self) -> int:
-        """The next one of those that the system gives."""
+        """Return the next port that the system chooses."""
         return next(self._free_ports)
 
     def is_taken(self, host: str, port: int, *, both: bool) -> bool:
-        """Whether a socket at `host` would collide: with one at the same address, or one at a wildcard of its families."""
+        """Return whether a socket at `host` would collide with one at the same address, or at a wildcard of its families."""
         held = {*self.taken, *((each.host, each.port) for each in self.open)}
         for other, other_port in held:
             same_family = both or _family(other) == _family(host) or other == "::"
@@ -69,7 +69,7 @@ class FakeNetwork:
 
 
 class FakeSocket:
-    """As much of a socket as a listener needs before it listens."""
+    """The part of a socket that a listener needs before it listens."""
 
     def __init__(self, network: FakeNetwork, family: int) -> None:
         self._network = network

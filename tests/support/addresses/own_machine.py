@@ -1,7 +1,7 @@
-"""A machine of a test's own: network and hosts file, in namespaces of Linux. Nothing outside is changed.
+"""A machine of a test's own: network and hosts file, in Linux namespaces. Nothing outside them changes.
 
     with IPv6        lo has 127.0.0.1 and ::1
-    IPv6 off         lo has 127.0.0.1 alone; sockets of IPv6 can be made (`net.ipv6.conf.all.disable_ipv6`)
+    IPv6 off         lo has 127.0.0.1 alone; IPv6 sockets can be created (`net.ipv6.conf.all.disable_ipv6`)
 
 A script runs on it, and prints what the test compares.
 """
@@ -23,7 +23,7 @@ HOSTS = """\
 127.0.0.1 both.test
 ::1 six.test
 """
-"""As most systems have it: ::1 first."""
+"""A hosts file as most systems have it: ::1 comes first."""
 
 _SETUP = """\
 set -e
@@ -44,10 +44,12 @@ TESTS = Path(__file__).parents[2]
 
 
 def run_on_own_machine(folder: Path, *words: str, ipv6: bool, hosts: str = HOSTS) -> str:
-    """What `python WORDS…` prints there. Skips the test, with the reason, where the system allows no such machine.
+    """Run `python WORDS…` on such a machine and return what it prints.
+
+    Skips the test, with the reason, where the system does not allow such a machine.
 
     Raises:
-        AssertionError: It failed; with what it said.
+        AssertionError: The command failed; the message is its error output.
     """
     if (why_not := _why_not(ipv6=ipv6)) is not None:
         pytest.skip(f"needs a network namespace of its own: {why_not}")
@@ -66,7 +68,7 @@ def _run(folder: Path, *words: str, ipv6: bool, hosts: str) -> subprocess.Comple
 
 @cache
 def _why_not(*, ipv6: bool) -> str | None:
-    """Why the system allows no such machine, or it is another one; None if it does."""
+    """Return why the system does not allow such a machine, or creates a different one; None if it does."""
     look = "import socket; print(sorted({each[4][0] for each in socket.getaddrinfo('both.test', 1)}))"
     own = "import socket; socket.socket(socket.AF_INET6).bind(('::1', 0))"
     with tempfile.TemporaryDirectory() as folder:

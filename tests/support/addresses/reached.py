@@ -1,8 +1,8 @@
-"""Which addresses reach a broker, for each way to write a listener; run on a machine of its own, prints JSON.
+"""Prints as JSON which addresses reach a broker, for each way to write a listener. Runs on a machine of its own.
 
     {"LISTENER": {"ready": HOST, "told": HOST, "at": {ADDRESS: "the client's host, as the broker has it", or why not}}}
 
-`told` is the host that Metadata answers. A port is left out everywhere.
+`told` is the host in the broker's Metadata response. Ports are left out everywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from support.broker.raw_client import RawClient
 
 AT = ("127.0.0.1", "::1", "localhost")
-"""Where clients look. The last one is the first answer of the resolver alone, as old clients have it."""
+"""Addresses that clients connect to. For the last one only the resolver's first answer is used, as old clients do."""
 
 
 def first_answer(host: str) -> str:
@@ -26,7 +26,7 @@ def first_answer(host: str) -> str:
 
 
 def asked_at(broker: ottla.Broker, host: str, port: int) -> tuple[str, str]:
-    """What the broker knows the client as, and what it tells the client of its own address."""
+    """Return the client's host as the broker knows it, and the broker's host as its Metadata response has it."""
     with RawClient(host, port) as client:
         (told,) = client.ask(MetadataRequest(topics=()), 12).brokers
 
@@ -73,7 +73,7 @@ def reached_by_http(admin: str, token: str | None = None) -> dict[str, Any]:
 
 
 def controller(host: str) -> dict[str, Any]:
-    """Which addresses reach the listener of a controller."""
+    """Return which addresses reach the listener of a controller."""
     options = {
         "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://{host}:0",
         "controller.listener.names": "CONTROLLER",

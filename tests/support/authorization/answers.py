@@ -1,6 +1,6 @@
-"""What of an answer is compared: error codes and messages, operations, and which resources are told, hidden or unnamed.
+"""The parts of an answer that are compared: error codes and messages, operations, and which resources are named or hidden.
 
-All else (offsets, ids, addresses, times) is nobody's right, and differs from run to run.
+Everything else (offsets, ids, addresses, times) does not depend on rights, and differs from run to run.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ _ROWS_WITHOUT_RIGHTS = frozenset(
         "supported_features",
     }
 )
-"""Arrays that tell everybody the same who may ask at all, or nothing about resources."""
+"""Arrays whose content is the same for every user who may ask at all, or that contain nothing about resources."""
 
 _OF_TOKENS = ("DescribedDelegationToken", "principal_name")
-"""Elsewhere it is the name of the sender."""
+"""In other structs this field is the name of the sender."""
 TOLD = "told"
-"""In the place of configs that are shown, whichever they are."""
+"""The replacement for configs that are shown, whichever they are."""
 
 _REQUEST = re.compile(r"Request .* needs (\w+) permission\.", re.DOTALL)
 REQUEST = r"Request … needs \1 permission."
-"""In the place of a message in which Apache Kafka repeats the whole request, and the address of whoever sent it."""
+"""The replacement for a message in which Apache Kafka repeats the whole request, and the sender's address."""
 _PARTITIONS_FOR_ROUTING = frozenset({"MetadataResponsePartition", "DescribeTopicPartitionsResponsePartition"})
-"""Whoever sees the topic sees all of them."""
+"""Arrays of partitions: a user who sees the topic sees all of its partitions."""
 
 
 def reduced(answer: Any, names: Mapping[bytes, str]) -> Any:
-    """The answer as JSON, with the names of topics in the place of their ids."""
+    """Return the answer as JSON, with the names of topics in place of their ids."""
     return None if answer is None else _struct(answer, names)
 
 

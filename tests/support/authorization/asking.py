@@ -1,4 +1,4 @@
-"""Requests of users who have proved who they are, and what they may do."""
+"""Requests of authenticated users, and their rights."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from support.broker.contexts import Staying, context_of
 
 
 class User(Staying):
-    """A client that has proved who it is."""
+    """A client that has authenticated."""
 
     def __init__(self, name: str) -> None:
         self.principal = Principal("User", name)
 
 
 def asker(broker: Broker, user: str) -> Ask:
-    """Asks as a user, through the codec there and back, at a listener where users log in."""
+    """Return a function that sends requests as a user, through the codec both ways, at a listener that requires login."""
     plain = context_of(broker, User(user))
     context = replace(plain, listener=replace(plain.listener, security_protocol="SASL_PLAINTEXT"))
 

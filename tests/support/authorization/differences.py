@@ -1,4 +1,4 @@
-"""Where answers differ from those recorded, and which differences are meant."""
+"""Comparison of answers with the recorded ones, and the list of intended differences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REFUSAL = "_AUTHORIZATION_FAILED"
 
 
 def between(expected: Answers, found: Answers) -> list[str]:
-    """A line for each difference that is not named."""
+    """Return a line for each difference that is not named."""
     return [
         f"{asked.question} v{asked.version} as {asked.user}: expected {as_text(expected[asked])}, got {as_text(answer)}"
         for asked, answer in found.items()
@@ -23,7 +23,7 @@ def between(expected: Answers, found: Answers) -> list[str]:
 NAMED: dict[str, str] = {
     "Fetch as a broker": "there are no followers: whoever fetches is a consumer",
 }
-"""Question -> why what comes after the check of rights differs: who is let through and who is not is the same there too."""
+"""Question -> why the answers differ after the check of rights; both brokers let the same users through."""
 LET_THROUGH = "let through"
 
 
@@ -32,7 +32,7 @@ def _told(asked: Asked, answer: Any) -> Any:
 
 
 def _let_through(value: Any) -> Any:
-    """With nothing but refusals told, and what they are about."""
+    """Return the answer with only its refusals, and the resources that they concern."""
     if isinstance(value, list):
         return [_let_through(one) for one in value]
     if not isinstance(value, dict):
@@ -45,7 +45,7 @@ def _let_through(value: Any) -> Any:
 
 
 def _without_words(value: Any) -> Any:
-    """Without the messages of errors that no right has to do with: those are our own."""
+    """Return the answer without the messages of errors that rights do not cause: Ottla has its own messages for those."""
     if isinstance(value, list):
         return [_without_words(one) for one in value]
     if not isinstance(value, dict):

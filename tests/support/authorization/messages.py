@@ -1,4 +1,4 @@
-"""Messages from plain values: dictionaries for structs, lists for arrays; what is left out stands at its default."""
+"""Messages from plain values: dictionaries for structs, lists for arrays. A field that is left out has its default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BY_NAME: dict[str, Api] = {api.name: api for api in APIS.values()}
 
 
 def message(api: str, values: Mapping[str, Any]) -> Any:
-    """The request of an API."""
+    """Return the request of an API."""
     return _struct(BY_NAME[api].request, values)
 
 

@@ -1,7 +1,7 @@
-"""What is asked: for every API one question or more, about what is there and what is not, in every version.
+"""Questions: at least one for every API, about resources that exist and resources that do not, in every version.
 
-A question whose fulfilment would change the scene is put so that it only passes the checks of rights: it validates alone, or
-names a producer, a member or an offset that is none, and the error that says so tells that it was let through.
+A question that would change the scene is written so that it only passes the checks of rights. It validates without executing,
+or it names a producer, a member or an offset that does not exist; the error that says so shows that rights let it through.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Question(NamedTuple):
     api: Api
     about: str
     values: Callable[[int, Ids], Values]
-    """What the request says in a version."""
+    """Return the values of the request in a version."""
     versions: range
     changes: str
-    """The topic that who has the right to it makes or deletes; "" for none."""
+    """The topic that a user with the right creates or deletes; "" if none."""
 
     @property
     def id(self) -> str:
@@ -59,7 +59,7 @@ def _question(
 
 
 def asked(questions: list[Question] | None = None) -> Iterator[tuple[Question, int]]:
-    """Every question in each of its versions."""
+    """Yield every question in each of its versions."""
     for question in QUESTIONS if questions is None else questions:
         for version in question.versions:
             yield question, version
@@ -494,7 +494,7 @@ _INSTANCES = itertools.count(1)
 
 
 def _new_instance() -> bytes:
-    """The id of a client that has not been heard of: one that comes again soon is throttled."""
+    """Return the id of a new client: a client that comes back soon is throttled."""
     return next(_INSTANCES).to_bytes(16, "big")
 
 
@@ -786,7 +786,7 @@ def _(version: int, ids: Ids) -> Values:
 
 
 def _of_share_partitions(version: int, ids: Ids) -> Values:
-    key = f"{THERE}:{uuid_text(ids[MISSING])}:0"  # The id of a topic that is there is another one at each broker.
+    key = f"{THERE}:{uuid_text(ids[MISSING])}:0"  # The id of an existing topic differs between brokers.
     return {"key_type": 2, "coordinator_keys": [key, "no key"]}
 
 
@@ -794,4 +794,4 @@ SHARE_QUESTIONS = [
     Question(BY_NAME["FindCoordinator"], "of share partitions", _of_share_partitions, range(6, 7), ""),
     *(question for question in QUESTIONS if "Share" in question.api.name),
 ]
-"""Those that are answered otherwise while share groups are served."""
+"""Questions whose answers differ when share groups are enabled."""

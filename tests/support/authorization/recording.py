@@ -1,6 +1,6 @@
-"""What Apache Kafka 4.3.1 answered, as files: every answer once, with the versions and users that got it.
+"""Files with the answers of Apache Kafka 4.3.1: every answer once, with the versions and users that received it.
 
-`python -m compat.apache_kafka.authorization --record` writes that of all questions, and with `--share` that of those about share groups.
+`python -m compat.apache_kafka.authorization --record` writes the answers to all questions; `--share` those about share groups.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from support.authorization.answers import as_text
 from support.authorization.rights import USERS
 
 FILE = Path(__file__).parent / "apache_kafka.json"
-"""With `share.version` 0."""
+"""Answers with `share.version` 0."""
 SHARE_FILE = Path(__file__).parent / "apache_kafka_share_groups.json"
-"""With `share.version` 1."""
+"""Answers with `share.version` 1."""
 EVERYBODY_ELSE = "*"
-"""In the place of those users who are not named for any other answer of the version."""
+"""The name for all users whom no other answer of the version names."""
 
 
 class Asked(NamedTuple):
@@ -33,7 +33,7 @@ Answers: TypeAlias = Mapping[Asked, Any]
 
 
 def written(answers: Answers) -> str:
-    """The text of the file: questions in their order, a row a line."""
+    """Return the text of the file: questions in their order, a row a line."""
     by_question: dict[str, dict[int, dict[str, list[str]]]] = {}
     for (question, version, user), answer in answers.items():
         versions = by_question.setdefault(question, {})

@@ -1,6 +1,6 @@
-"""Who asks: principals that may do nothing, one thing, or a few, and what they are granted for that.
+"""Principals that have no right, one right, or a few, and the ACLs that grant them.
 
-Each right alone shows what an API asks for; the few pairs show what it takes to get further.
+Each right alone shows what an API requires; the few pairs show what a request needs to get further.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ EVERY = "*"
 SUPER_USER = "admin"
 NOBODY = "nobody"
 OWNER = "owner"
-"""Owns the one delegation token that there is, and has no other right."""
+"""Owner of the only delegation token; has no other right."""
 
 
 class Grant(NamedTuple):
-    """One ALLOW for one resource, or for EVERY one of its type."""
+    """One ALLOW for one resource, or for EVERY resource of its type."""
 
     resource_type: ResourceType
     name: str
@@ -57,11 +57,11 @@ OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
     ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
-"""What each type of resource knows."""
+"""The operations that each type of resource supports."""
 
 
 def single(resource_type: ResourceType, operation: AclOperation) -> str:
-    """The principal's name that has this right alone."""
+    """Return the name of the principal that has only this right."""
     return f"{resource_type.name}-{operation.name}".lower().replace("_", "-")
 
 
@@ -109,4 +109,4 @@ USERS: dict[str, tuple[Grant, ...]] = {
         Grant(_TRANSACTIONAL_ID, "there", AclOperation.ALL),
     ),
 }
-"""Name -> what is granted. `half` may do everything with what is called `there`, and nothing with all else."""
+"""Name -> its grants. `half` may do everything with resources called `there`, and nothing with all others."""

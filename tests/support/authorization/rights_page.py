@@ -1,6 +1,6 @@
-"""The table of `docs/security-operations.md`: which rights an API asks for, read off what Apache Kafka answered.
+"""The table of `docs/security-operations.md`: the rights that an API requires, derived from the answers of Apache Kafka.
 
-python tests/support/authorization/rights_page.py      writes it anew
+python tests/support/authorization/rights_page.py      rewrites the table
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IMPLIED: dict[AclOperation, tuple[AclOperation, ...]] = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
 }
-"""What follows from other operations on the same resource."""
+"""The operations that imply an operation on the same resource."""
 ABOUT_NOTHING = "nothing"
 TITLES: Mapping[ResourceType, str] = {
     ResourceType.TOPIC: "topic",
@@ -42,7 +42,7 @@ TITLES: Mapping[ResourceType, str] = {
 
 
 def page(answers: Answers) -> str:
-    """The rows, one a question and range of versions."""
+    """Return the rows, one for each question and range of versions."""
     lines = ["| API | Versions | Asks for |", "|---|---|---|"]
     for question in QUESTIONS:
         by_rights: dict[str, list[int]] = defaultdict(list)
@@ -56,7 +56,7 @@ def page(answers: Answers) -> str:
 
 
 def asks_for(answers: Answers, question: Question, version: int) -> str:
-    """The least rights that make a difference, alone or together; those alone that do not get as far are left out."""
+    """Return the smallest rights that change the answer, alone or together. A single right that gets less far is left out."""
     of_nobody = _bare(answers[Asked(question.id, version, NOBODY)])
     seen: dict[Rights, str] = {frozenset(): of_nobody}
     for user, grants in USERS.items():
@@ -73,7 +73,7 @@ def asks_for(answers: Answers, question: Question, version: int) -> str:
 
 
 def _implied_by(fewer: Rights, rights: Rights) -> bool:
-    """Whether whoever has `rights` has `fewer`, which are others."""
+    """Return whether `rights` imply `fewer`, and differ from them."""
     return fewer != rights and all(
         right in rights or any((right[0], stronger) in rights for stronger in IMPLIED.get(right[1], ()))
         for right in fewer
@@ -81,7 +81,7 @@ def _implied_by(fewer: Rights, rights: Rights) -> bool:
 
 
 def _bare(answer: Any) -> str:
-    """Without the operations that somebody may do, which differ with every right."""
+    """Return the answer without the lists of allowed operations, which differ with every right."""
     if isinstance(answer, list):
         return as_text(sorted(map(_bare, answer)))
     if isinstance(answer, dict):
@@ -99,7 +99,7 @@ def _range(versions: Iterable[int]) -> str:
 
 
 def written(text: str, table: str) -> str:
-    """The page with this table."""
+    """Return the page with this table."""
     before, _, rest = text.partition(START)
     _, _, after = rest.partition(END)
     return f"{before}{START}{table}{END}{after}"

@@ -1,8 +1,8 @@
-"""What is there when the questions are asked: topics, groups and a transaction, the same at every broker.
+"""The scene in which the questions are asked: topics, groups and a transaction, the same on every broker.
 
 `there` is a topic of two partitions, a group that has committed for it and a transactional id with a transaction that writes
-to it; `other` a topic nobody is granted by name; `members` a group with one member, which subscribes to `there`; `victim` a
-topic that is made anew whenever somebody was allowed to delete it. `missing` is not there.
+to it. `other` is a topic that no user is granted by name. `members` is a group with one member, which subscribes to `there`.
+`victim` is a topic that is created again after each allowed deletion. `missing` does not exist.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ TRANSACTION_TIMEOUT_MS = 900_000
 TRIES = 500
 
 Ask: TypeAlias = Callable[[Any, int], Awaitable[Any]]
-"""Sends a message in a version, as a super user; returns the answer."""
+"""Sends a message in a version, as a super user, and returns the answer."""
 Pause: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Scene:
-    """`ask` as a super user, `ask_as_owner` as the one who is to own a token; `pause` lets the broker get on."""
+    """`ask` sends as a super user, `ask_as_owner` as the future owner of a token; `pause` lets the broker continue."""
 
     def __init__(self, ask: Ask, ask_as_owner: Ask, pause: Pause) -> None:
         self._ask = ask
         self._ask_as_owner = ask_as_owner
         self._pause = pause
         self.ids: dict[str, bytes] = {MISSING: UNKNOWN_ID}
-        """Topic name -> id; MISSING has one that no topic has."""
+        """Topic name -> id; MISSING has an id that no topic has."""
 
     async def build(self) -> None:
         for name in TOPICS:
@@ -49,7 +49,7 @@ class Scene:
         await self._until(lambda: self._ask_as_owner(token, 2), "error_code")
 
     async def share(self) -> None:
-        """Have share partitions coordinated, before anybody asks about them."""
+        """Initialize the states of share partitions, before the questions about them."""
         key = f"{THERE}:{uuid_text(self.ids[THERE])}:0"
         wanted = message("FindCoordinator", {"key_type": 2, "coordinator_keys": [key]})
         state = {"partition": 0, "state_epoch": 0, "start_offset": 0}
@@ -67,7 +67,7 @@ class Scene:
         raise AssertionError("nobody coordinates share partitions")
 
     async def mend(self, topic: str, answer: Any) -> None:
-        """Make VICTIM anew if the (reduced) answer says that it is gone, and delete FRESH unless it was refused."""
+        """Create VICTIM again if the (reduced) answer says that it was deleted; delete FRESH unless it was refused."""
         text = as_text(answer)
         if topic == VICTIM and '"NONE"' in text:
             await self._until_there(VICTIM, is_there=False)
@@ -151,7 +151,7 @@ class Scene:
         await self._until(add, "partition_error_code")
 
     async def _until(self, ask: Callable[[], Awaitable[Any]], error: str) -> Any:
-        """What `ask` returns, once its field `error` is none."""
+        """Call `ask` until the field `error` of its answer is NONE; return that answer."""
         for _ in range(TRIES):
             answer = await ask()
             if not getattr(answer, error):

@@ -1,4 +1,4 @@
-"""Administration of topics in one line, for tests that talk to a running broker."""
+"""Administration of topics in single calls, for tests that use a running broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wanted(
     assignments: Sequence[tuple[int, Sequence[int]]] = (),
     configs: Mapping[str, str | None] | None = None,
 ) -> CreatableTopic:
-    """A topic as CreateTopics asks for it; `assignments` are (partition, node ids)."""
+    """Return a topic for CreateTopics; `assignments` are (partition, node ids)."""
     return CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -44,13 +44,13 @@ def wanted(
 
 
 def create(client: Client, *topics: CreatableTopic, validate_only: bool = False, version: int = 7) -> list[Any]:
-    """Ask for topics; returns the rows of the answer."""
+    """Create topics; return the rows of the answer."""
     request = CreateTopicsRequest(topics=topics, timeout_ms=5000, validate_only=validate_only)
     return list(client.ask(request, version).topics)
 
 
 def delete(client: Client, *which: str | bytes | tuple[str | None, bytes], version: int = 6) -> list[Any]:
-    """Delete topics by name, by id, or by a (name, id) that may be nonsense; returns the rows of the answer."""
+    """Delete topics by name, by id, or by a (name, id) that may be invalid; return the rows of the answer."""
     if version < 6:
         request = DeleteTopicsRequest(topic_names=tuple(map(str, which)), timeout_ms=5000)
     else:
@@ -68,7 +68,7 @@ def _state(which: str | bytes | tuple[str | None, bytes]) -> DeleteTopicState:
 
 
 def growth(name: str, count: int, assignments: Sequence[Sequence[int]] | None = None) -> CreatePartitionsTopic:
-    """A wish to have `count` partitions; `assignments` are the node ids of each new one."""
+    """Return a topic for CreatePartitions that asks for `count` partitions; `assignments` are the node ids of each new one."""
     rows = None
     if assignments is not None:
         rows = tuple(CreatePartitionsAssignment(broker_ids=tuple(nodes)) for nodes in assignments)
@@ -76,13 +76,13 @@ def growth(name: str, count: int, assignments: Sequence[Sequence[int]] | None = 
 
 
 def grow(client: Client, *topics: CreatePartitionsTopic, validate_only: bool = False, version: int = 3) -> list[Any]:
-    """Ask for more partitions; returns the rows of the answer."""
+    """Ask for more partitions; return the rows of the answer."""
     request = CreatePartitionsRequest(topics=topics, timeout_ms=5000, validate_only=validate_only)
     return list(client.ask(request, version).results)
 
 
 def metadata(client: Client, *which: str | bytes, create: bool = False, version: int = 13, **options: bool) -> Any:
-    """Metadata of topics by name or id; of all when none is named."""
+    """Return metadata of topics by name or id; of all topics when none is named."""
     topics = tuple(
         MetadataRequestTopic(name=one) if isinstance(one, str) else MetadataRequestTopic(name=None, topic_id=one)
         for one in which
@@ -94,12 +94,12 @@ def metadata(client: Client, *which: str | bytes, create: bool = False, version:
 
 
 def topic_names(client: Client) -> set[str]:
-    """The topics that the broker knows."""
+    """Return the names of the topics that the broker knows."""
     return {topic.name for topic in metadata(client).topics}
 
 
 def delete_records(client: Client, topic: str, offset: int, partition: int = 0, version: int = 2) -> tuple[int, int]:
-    """(error code, low watermark) after asking to delete what lies below `offset`."""
+    """Delete the records below `offset`; return (error code, low watermark)."""
     row = DeleteRecordsPartition(partition_index=partition, offset=offset)
     request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=topic, partitions=(row,)),), timeout_ms=5000)
     answer = client.ask(request, version).topics[0].partitions[0]
@@ -107,7 +107,7 @@ def delete_records(client: Client, topic: str, offset: int, partition: int = 0, 
 
 
 async def set_topic_configs(broker: Broker, name: str, configs: Mapping[str, str]) -> None:
-    """Replace the overrides of a topic that there is."""
+    """Replace the overrides of an existing topic."""
     topic = broker.services.topics.get(name)
     assert topic is not None, name
     async with broker.services.cluster.change_lock:

@@ -1,4 +1,4 @@
-"""A client of the admin listener. Whatever it is answered is compared with the OpenAPI document."""
+"""A client of the admin listener that compares every answer with the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT_S = 60
 
 @cache
 def api() -> dict[str, Any]:
-    """The document of all calls."""
+    """Return the OpenAPI document of all calls."""
     return json.loads(json.dumps(document(CALLS)))  # type: ignore[no-any-return]
 
 
@@ -31,7 +31,7 @@ def _validator(path: str, method: str, status: str, content_type: str) -> Draft2
 
 
 def check_answer(method: str, target: str, status: int, content_type: str, body: Any) -> None:
-    """AssertionError unless the document has such an answer. What is no call has none."""
+    """Raise AssertionError unless the document has such an answer. A request that is not a call has none."""
     try:
         call = CallTable().route(method, target).call
     except HttpRefusal:
@@ -42,7 +42,7 @@ def check_answer(method: str, target: str, status: int, content_type: str, body:
 
 
 class AdminCalls:
-    """What one asks of an admin listener, each call on a connection of its own."""
+    """A client of an admin listener, with a new connection for each call."""
 
     def __init__(self, address: str, token: str | None = None) -> None:
         self.address = address
@@ -50,12 +50,12 @@ class AdminCalls:
 
     @classmethod
     def of(cls, broker: ottla.Broker, token: str | None = None) -> AdminCalls:
-        """The listener of a broker that has one."""
+        """Return a client of the broker's admin listener."""
         assert broker.admin is not None
         return cls(broker.admin, token)
 
     def ask(self, method: str, target: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        """Status and answer; an object as JSON, other text as it is. A dict or list is sent as JSON, all else as it is."""
+        """Return status and answer: an object is parsed as JSON, other text stays as it is. A dict or list is sent as JSON."""
         connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT_S)
         data = json.dumps(body) if isinstance(body, dict | list) else body
         sent = {"Content-Type": "application/json"} | self.headers | headers
@@ -64,18 +64,18 @@ class AdminCalls:
         text, content_type = response.read().decode(), response.getheader("content-type", "")
         connection.close()
         answer = json.loads(text) if content_type == "application/json" else text
-        if not headers:  # else it may be refused before it is a call
+        if not headers:  # else it may be refused before the broker parses the call
             check_answer(method, urlsplit(target).path, response.status, content_type, answer)
         return response.status, answer
 
     def get(self, target: str) -> Any:
-        """What is asked for; AssertionError where it is refused."""
+        """Return the answer of a GET; AssertionError if it is refused."""
         status, answer = self.ask("GET", target)
         assert status == 200, answer
         return answer
 
     def post(self, target: str, **fields: Any) -> Any:
-        """What was done; AssertionError where it is refused."""
+        """Return the answer of a POST; AssertionError if it is refused."""
         status, answer = self.ask("POST", target, fields)
         assert status == 200, answer
         return answer

@@ -1,6 +1,6 @@
-"""Timers of the broker around the coordinators: how each is started, how long it takes, how one sees its end.
+"""Timers of the broker around the coordinators: how each is started, how long it takes, how a test sees that it has ended.
 
-The time of such a broker stands still but where a test advances it.
+The time of such a broker stands still unless a test advances it.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ IsOver = Callable[[], Awaitable[bool]]
 
 class BrokerTimer(NamedTuple):
     where: str
-    """As in `Timer`."""
+    """The function that starts it; see `Timer`."""
     delay_ms: int
     begin: Callable[[Served, Path, trio.Nursery], Awaitable[IsOver]]
     overrides: Mapping[str, str] = MappingProxyType({})
 
 
 async def fill(served: Served, *, age_ms: int = 0, **configs: Any) -> None:
-    """Three segments of a topic; the last one is active."""
+    """Write three segments of a topic; the last one is active."""
     await served.ask(create_topic, "t", **configs)
     for number in range(3):
         await served.ask(produce, "t", (f"k{number % 2}", VALUE), timestamp=START_MS - age_ms)
@@ -61,7 +61,7 @@ def after_a_tick(broker: Broker, holds: Callable[[], bool]) -> IsOver:
 
 
 def at_rest(holds: Callable[[], bool]) -> IsOver:
-    """Asked once every task that can go on has done so."""
+    """Return a check that first waits until all tasks are blocked."""
 
     async def is_over() -> bool:
         await trio.testing.wait_all_tasks_blocked()
@@ -133,7 +133,7 @@ async def cleaner_back_off(served: Served, data: Path, nursery: trio.Nursery) ->
 
 
 async def fetch_session(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
-    """The one place for a session is taken; the next client gets one when the first has not been heard of for long."""
+    """Take the only place for a session. The next client gets the place when the first has been silent for long."""
     await fill(served)
     opening = replace(fetch_request("t", 0), session_epoch=0)
 
@@ -146,7 +146,7 @@ async def fetch_session(served: Served, data: Path, nursery: trio.Nursery) -> Is
 
 
 async def next_transaction(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
-    """A Produce that waits for the end of its producer's last transaction."""
+    """Send a Produce that waits for the end of its producer's last transaction."""
 
     def check(_: TopicPartition) -> None:
         raise EarlyRefusalError(ErrorCode.CONCURRENT_TRANSACTIONS, "not yet")

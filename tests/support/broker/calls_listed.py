@@ -1,5 +1,7 @@
-"""docs/admin.md's list of calls, from the table that the listener answers by. `python -m support.broker.calls_listed`, in tests/
-with the environment's Python, writes it anew."""
+"""The list of calls in docs/admin.md, made from the table by which the listener answers.
+
+`python -m support.broker.calls_listed`, in tests/ with the environment's Python, rewrites it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ BEGIN, END = "<!-- calls: begin -->\n", "<!-- calls: end -->\n"
 
 
 def calls_listed() -> str:
-    """The list, as Markdown: a table a subject."""
+    """Return the list as Markdown: one table for each subject."""
     found = []
     for name, calls in groupby(sorted(CALLS, key=subject), key=subject):
         found += [

@@ -1,4 +1,4 @@
-"""A broker that compacts while a test looks on: topics whose every batch is a segment, a consumer, the cleaner at rest."""
+"""A broker that compacts while a test observes it: topics whose every batch is a segment, a consumer, the idle cleaner."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ QUICK = {"log.cleaner.backoff.ms": "1", "log.retention.check.interval.ms": str(1
 """Options of a broker whose cleaner begins at once and leaves retention of other logs alone."""
 
 VALUE = "v" * 600
-"""So large that two batches do not fit into one of the segments below."""
+"""A value so large that two batches do not fit into one of the segments below."""
 
 
 def create_compacted(client: Client, name: str, **configs: Any) -> None:
-    """A topic whose every batch with a `VALUE` gets a segment of its own, cleaned as soon as anything is dirty."""
+    """Create a topic whose every batch with a `VALUE` gets a segment of its own; it is due as soon as anything is dirty."""
     defaults: dict[str, Any] = {
         "cleanup_policy": "compact",
         "internal_segment_bytes": 1000,
@@ -48,7 +48,7 @@ def alter(client: Client, topic: str, **configs: Any) -> None:
 
 
 def let_clean(broker: ottla.Broker) -> None:
-    """Return when there is nothing that the cleaner would do now, asking at every millisecond of the broker's clock."""
+    """Return when the cleaner has nothing to do; checks at every millisecond of the broker's clock."""
     assert broker.run(_came_to_rest, broker.inner), "the cleaner does not come to rest"
 
 
@@ -63,9 +63,9 @@ async def _came_to_rest(broker: Broker) -> bool:
 
 
 def consume(client: Client, topic: str, offset: int = 0, partition: int = 0, **options: Any) -> Iterator[Record]:
-    """What a consumer reads from `offset` to the end, markers left out, as client libraries do it.
+    """Yield the records that a consumer reads from `offset` to the end; client libraries leave out markers, and so does this.
 
-    With `committed=True` aborted records are left out, by what the broker tells of them.
+    With `committed=True` aborted records are left out, by the broker's list of aborted transactions.
     """
     while True:
         data = fetch(client, topic, offset, partition, **options)
@@ -95,16 +95,16 @@ def _records(found: list[RecordBatch], data: Any, *, committed: bool = False, **
 
 
 def last_values(client: Client, topic: str, **options: Any) -> dict[bytes | None, bytes | None]:
-    """The value of each key that a consumer of the whole topic ends with; deleted keys are left out."""
+    """Return the last value of each key, as a consumer of the whole topic sees it; deleted keys are left out."""
     latest = {record.key: record.value for record in consume(client, topic, **options)}
     return {key: value for key, value in latest.items() if value is not None}
 
 
 def offsets(client: Client, topic: str, offset: int = 0, **options: Any) -> list[int]:
-    """Of all records that a consumer reads from `offset` on."""
+    """Return the offsets of all records that a consumer reads from `offset` on."""
     return [record.offset for record in consume(client, topic, offset, **options)]
 
 
 def log_bytes(directory: Path) -> int:
-    """Size of a partition's segments."""
+    """Return the size of a partition's segments."""
     return sum(path.stat().st_size for path in directory.glob("*.log"))

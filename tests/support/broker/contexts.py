@@ -1,4 +1,4 @@
-"""What handlers are given, for tests that call them without a connection."""
+"""Contexts of handlers, for tests that call handlers without a connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.server.services.context import Context
 
 
 class Staying:
-    """A client that stays."""
+    """A client that stays connected."""
 
     client_host = "127.0.0.1"
     client_port = "50000"
@@ -32,7 +32,7 @@ class Staying:
         pass
 
     def mute(self, until: Callable[[], Awaitable[None]]) -> None:
-        """Nothing more is asked of it."""
+        """Do nothing: this client sends no further request."""
 
     async def hold(self, until: trio.Event, for_s: float, *, is_client_needed: bool) -> None:
         with trio.move_on_after(for_s):
@@ -40,6 +40,6 @@ class Staying:
 
 
 def context_of(broker: Broker, client: RequestingClient | None = None, node_id: int = 0) -> Context:
-    """The context of a request to a node, the first unless told, at its first listener."""
+    """Return the context of a request at a node's first listener; the node is the first by default."""
     node = broker.nodes[node_id]
     return Context(broker.services, node, node.listeners[0], client or Staying())

@@ -1,4 +1,4 @@
-"""Requests in one line, for tests that talk to a running broker."""
+"""Requests in single calls, for tests that use a running broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.logs.batches import batch
 
 
 def address(broker: Any, node: int = 0) -> tuple[str, int]:
-    """Host and port of a node's first listener."""
+    """Return host and port of a node's first listener."""
     host, _, port = broker.bootstrap.split(",")[node].rpartition(":")
     return host, int(port)
 
@@ -40,7 +40,7 @@ def create_topic(client: Client, name: str, partitions: int = 1, replicas: int =
 
 
 def produce_request(topic: str | bytes, records: Any, partition: int = 0, acks: int = -1) -> ProduceRequest:
-    """A produce of one partition; a topic as bytes is an id, which versions from 13 on take."""
+    """Return a Produce request for one partition; a topic as bytes is an id, which versions from 13 on accept."""
     data = PartitionProduceData(index=partition, records=records)
     return ProduceRequest(
         transactional_id=None,
@@ -57,7 +57,7 @@ def produce_request(topic: str | bytes, records: Any, partition: int = 0, acks: 
 def produce(
     client: Client, topic: str, *pairs: Any, partition: int = 0, acks: int = -1, **options: Any
 ) -> PartitionProduceResponse:
-    """Produce one batch of (key, value) pairs, made now unless told; returns the partition's row of the answer."""
+    """Produce one batch of (key, value) pairs, by default with the current time; return the partition's row of the answer."""
     options.setdefault("timestamp", wall_time_ms())
     answer = client.ask(produce_request(topic, batch(*pairs, **options), partition, acks), version=12)
     row: PartitionProduceResponse = answer.responses[0].partition_responses[0]
@@ -75,7 +75,7 @@ def fetch_request(
     committed: bool = False,
     leader_epoch: int = -1,
 ) -> FetchRequest:
-    """A fetch of one partition; a topic as bytes is an id, which versions from 13 on take."""
+    """Return a Fetch request for one partition; a topic as bytes is an id, which versions from 13 on accept."""
     wanted = FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes, current_leader_epoch=leader_epoch
     )
@@ -93,14 +93,14 @@ def fetch_request(
 
 
 def fetch(client: Client, topic: str, offset: int, partition: int = 0, **options: Any) -> PartitionData:
-    """Fetch from one partition; returns its row of the answer."""
+    """Fetch from one partition; return its row of the answer."""
     answer = client.ask(fetch_request(topic, offset, partition, **options), version=12)
     row: PartitionData = answer.responses[0].partitions[0]
     return row
 
 
 def records_of(data: PartitionData) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of all records in a fetched partition."""
+    """Return (offset, key, value) of all records in a fetched partition."""
     records = data.records or b""
     assert isinstance(records, bytes | memoryview)
     return [
@@ -117,7 +117,7 @@ def records_of(data: PartitionData) -> list[tuple[int, bytes | None, bytes | Non
 def list_offset(
     client: Client, topic: str, timestamp: int, partition: int = 0, version: int = 11, *, committed: bool = False
 ) -> tuple[int, int]:
-    """(error code, offset) for a timestamp or one of the negative questions."""
+    """Return (error code, offset) for a timestamp or one of the negative special timestamps."""
     wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
     request = ListOffsetsRequest(
         replica_id=-1,

@@ -1,4 +1,4 @@
-"""A broker's background work on demand: run the job, or ask the broker until something holds. Nothing sleeps."""
+"""A broker's background work on demand: run the job, or ask the broker until a condition holds. Nothing sleeps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TRIES = 20_000
 
 
 def retain(broker: ottla.Broker) -> None:
-    """Run retention on every log, compacted or not, as it is run in its intervals."""
+    """Run retention on every log, compacted or not, as the broker does at its interval."""
 
     async def once() -> None:
         await broker.inner.housekeeping.retain()
         await broker.inner.services.cleaning.delete_from_compacted_logs()
-        # Those that the broker's own jobs had in hand.
+        # Deletions that the broker's own jobs were busy with.
         manager = broker.inner.services.cleaning.manager
         for _ in range(TRIES):
             if not any(manager.is_busy(each) for each in broker.inner.services.logs.logs):
@@ -30,19 +30,19 @@ def retain(broker: ottla.Broker) -> None:
 
 
 def eventually(broker: ottla.Broker, holds: Callable[[], bool]) -> bool:
-    """Whether `holds` comes true while the broker goes on with its work."""
+    """Return whether `holds` becomes true while the broker continues its work."""
     tick = broker.inner.housekeeping.tick
     return any(holds() or broker.run(tick) for _ in range(TRIES)) or holds()
 
 
 def have_on_disk(broker: Broker) -> None:
-    """All logs of a broker, as they would be within a second or two; in the thread that asks."""
+    """Create the files of all logs of a broker, as the broker does within a second or two; runs in the calling thread."""
     for log in broker.services.logs.logs.values():
         log.make()
 
 
 def files(directory: Path, pattern: str = "*.log*") -> list[str]:
-    """Names of the segments' log files, those that wait for their removal too."""
+    """Return the names of the segments' log files, including those that wait for removal."""
     return sorted(path.name for path in directory.glob(pattern))
 
 

@@ -1,8 +1,8 @@
-"""A whole broker on a disk in memory, asked in process, in one and the same order every time.
+"""A whole broker on a disk in memory, called in process, in the same order every time.
 
-Time stands still unless a test moves it, what belongs into worker threads is done in place, and Trio runs its tasks in
-the order in which they became ready. So a life of the server is a row of file operations, and each can be the one at which
-something happens to the disk.
+Time stands still unless a test moves it, work of worker threads is done in place, and Trio runs its tasks in
+the order in which they became ready. So a run of the server is a sequence of file operations, and something can happen to the
+disk at each of them.
 
     def work() -> None: ...
     async with running(files) as (broker, client):
@@ -38,7 +38,7 @@ DATA_DIR = "/data"
 PATIENCE_S = 60
 NOW_MS = 1_700_000_000_000
 OPTIONS = {
-    # So much does not fit into the memory of a small test, and nothing is compacted here.
+    # This much does not fit into the memory of a small test, and nothing is compacted here.
     "log.cleaner.enable": "false",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
@@ -54,9 +54,9 @@ async def _in_place(work: Callable[..., Result], *arguments: Any, **_: Any) -> R
 
 
 class _OldestFirst(random.Random):
-    """In place of the chance by which Trio orders the tasks of a pass.
+    """A replacement for the random order in which Trio runs the tasks of a scheduler pass.
 
-    A seed is not enough. One task more in one pass, since a stray client knocks at the port, would change the order of all later
+    A seed is not enough. One more task in one pass, because a stray client connects, would change the order of all later
     passes.
     """
 
@@ -65,7 +65,7 @@ class _OldestFirst(random.Random):
 
 
 def run_in_order(work: Callable[[], Awaitable[Result]]) -> Result:
-    """`work` in a Trio run of its own, with its clock at rest."""
+    """Run `work` in a Trio run of its own, whose clock stands still."""
 
     async def body() -> Result:
         return await work()
@@ -76,19 +76,19 @@ def run_in_order(work: Callable[[], Awaitable[Result]]) -> Result:
         patch.setattr("trio._core._run._r", _OldestFirst())
         patch.setattr(
             time_slices, "perf_counter", lambda: 0.0
-        )  # else a slow machine ends turns that a fast one does not
+        )  # else a slow machine ends time slices that a fast one does not
         return trio.run(body, clock=trio.testing.MockClock())
 
 
 class InProcessClient:
-    """Requests through the codec, to the handlers of a node."""
+    """A client that passes requests through the codec to the handlers of a node."""
 
     def __init__(self, broker: Broker, client: RequestingClient | None = None, *, node: int = 0) -> None:
         self._broker = broker
         self._context = context_of(broker, client, node)
 
     async def ask(self, message: Any, version: int) -> Any:
-        """The answer, for which time passes if nothing else happens. AssertionError if there never is one."""
+        """Return the answer; time passes if nothing else happens. AssertionError if no answer ever comes."""
         api = api_of(message)
         frame = bytearray(encode_request(api, version, 0, "client", message))
         request = parse_request(memoryview(frame)[4:])
@@ -110,7 +110,7 @@ class InProcessClient:
 async def running(
     files: CrashFiles, nodes: int = 1, /, **options: str
 ) -> AsyncIterator[tuple[Broker, InProcessClient]]:
-    """A broker from start to clean stop. `_` in the names of options stands for the point."""
+    """Run a broker from start to clean stop. `_` in the names of options stands for the point."""
     static = static_config(
         profile="dev",
         flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": DATA_DIR},
@@ -118,9 +118,9 @@ async def running(
         nodes=nodes,
     )
     clock = Clock(wall=lambda: NOW_MS, monotonic=lambda: 0)
-    rng = random.Random(files.digest())  # else the ids of a later run would be those of an earlier one
+    rng = random.Random(files.digest())  # else a later run would use the ids of an earlier one
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=rng.getrandbits(128), version=4))  # of members of groups
+        patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=rng.getrandbits(128), version=4))  # member ids of groups
         async with run_broker(static, files=files, clock=clock, rng=rng) as broker:
             yield broker, InProcessClient(broker)
 

@@ -48,7 +48,7 @@ ANYTHING: list[Any] = [
 
 
 def plausible(kind: Any, marks: tuple[Any, ...] = ()) -> Any:
-    """JSON that such a field takes: the least of it."""
+    """Return the smallest JSON value that such a field accepts."""
     kind, inner = stripped(kind)
     marks += inner
     origin, arguments = get_origin(kind), get_args(kind)
@@ -78,12 +78,12 @@ def plausible(kind: Any, marks: tuple[Any, ...] = ()) -> Any:
 
 
 def body(cls: type) -> dict[str, Any]:
-    """All fields that have to be given."""
+    """Return all required fields."""
     return {name: plausible(field.type, field.marks) for name, field in fields_of(cls).items() if field.is_required}
 
 
 def impossible(cls: type, field: HttpField) -> Iterator[Any]:
-    """Values that `field` of `cls` does not take."""
+    """Yield values that `field` of `cls` does not accept."""
     for value in ANYTHING:
         try:
             decoded(cls, body(cls) | {field.name: value})

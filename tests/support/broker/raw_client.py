@@ -1,9 +1,9 @@
-"""A blocking client for tests: what a test says is what goes over the wire, nonsense included.
+"""A blocking client for tests that sends exactly what a test gives it, including invalid requests.
 
     with RawClient("127.0.0.1", 9092) as client:
         response = client.ask(MetadataRequest(topics=None), version=12)
 
-`send` and `receive` apart allow pipelining; `send_bytes` allows nonsense.
+`send` and `receive` apart allow pipelining; `send_bytes` allows invalid bytes.
 """
 
 import select
@@ -16,7 +16,7 @@ __all__ = ["RawClient", "api_of"]
 
 
 class RawClient(Client):
-    """A `Client` that can also misbehave, and has patience: the broker shares a machine with other tests."""
+    """A `Client` that can also send invalid requests. Its timeouts are long: the broker shares a machine with other tests."""
 
     def __init__(self, host: str, port: int, *, timeout_s: float = 60, **options: Any) -> None:
         super().__init__(host, port, timeout_s=timeout_s, **options)
@@ -26,7 +26,7 @@ class RawClient(Client):
         self._socket.sendall(encode_request(api_of(message), version, 0, self.client_id, message))
 
     def answer_bytes(self, message: Any, version: int | None = None) -> int:
-        """Send a request and return how many bytes its answer has."""
+        """Send a request and return the size of its answer in bytes."""
         self.send(message, version)
         self._waiting.pop()
         return len(self.receive_frame())
@@ -35,11 +35,11 @@ class RawClient(Client):
         self._socket.sendall(data)
 
     def has_answer(self, within_s: float = 0.05) -> bool:
-        """Whether something has come, or comes within so long; for tests that expect nothing."""
+        """Return whether data has arrived, or arrives within `within_s`; for tests that expect nothing."""
         return bool(select.select([self._socket], [], [], within_s)[0])
 
     def is_closed_by_peer(self) -> bool:
-        """Whether the broker closes the connection; waits for it until the time limit."""
+        """Return whether the broker closes the connection; waits for it until the time limit."""
         try:
             return self._socket.recv(1) == b""
         except ConnectionResetError:

@@ -1,6 +1,6 @@
-"""`docs/apis.md` and `docs/options-without-effect.md`, made from the tables that the broker runs by.
+"""`docs/apis.md` and `docs/options-without-effect.md`, made from the tables that the broker uses.
 
-cd tests && python -m support.broker.reference_pages      writes them anew
+cd tests && python -m support.broker.reference_pages      rewrites them
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OPTIONS_PAGE = DOCS / "options-without-effect.md"
 
 
 def apis_page() -> str:
-    """The whole text of docs/apis.md."""
+    """Return the whole text of docs/apis.md."""
     return "\n".join(_apis())
 
 
@@ -40,7 +40,7 @@ def _apis() -> Iterator[str]:
 
 
 def options_page() -> str:
-    """The whole text of docs/options-without-effect.md."""
+    """Return the whole text of docs/options-without-effect.md."""
     return "\n".join(_options())
 
 
@@ -61,7 +61,7 @@ def _options() -> Iterator[str]:
 
 
 def why(doc: str) -> str:
-    """The reason that an option's text gives."""
+    """Return the reason that an option's text gives."""
     _, _, reason = doc.partition("No effect in Ottla: ")
     return reason.removesuffix(".") or "it gives topics a default that means nothing here"
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 PATIENCE_S = 60
-"""Nothing here takes a second; a machine under load gets this long before a test fails instead of hanging."""
+"""The time limit: nothing here takes a second, but a machine under load gets this long before a test fails."""
 
 
 def command(*arguments: str | Path) -> list[str]:
@@ -62,7 +62,7 @@ class ServeProcess:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each node, as the `ready` line says."""
+        """Return host and port of each node, as the `ready` line says."""
         texts = self.first_line.removeprefix("ready ").strip().split(",")
         return [(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts)]
 
@@ -73,19 +73,19 @@ class ServeProcess:
         self._process.stdin.flush()
 
     def hang_up(self) -> None:
-        """Bring its standard input to its end."""
+        """Close its standard input."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def hear(self) -> str:
-        """The next line of its standard output."""
+        """Return the next line of its standard output."""
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
     def signal_until_the_end(self, *numbers: int) -> None:
-        """Send signals, one after the other and again and again, until the process has ended.
+        """Send signals one after the other, repeatedly, until the process has ended.
 
-        Some hundred a second: it has to get on between them on a busy machine, too.
+        Sends a few hundred a second: the process must make progress between them, even on a busy machine.
         """
         deadline_s = time.monotonic() + PATIENCE_S
         for number in cycle(numbers):
@@ -98,12 +98,12 @@ class ServeProcess:
             return
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Send a signal; returns the exit code and what else was printed. `stderr` is complete then."""
+        """Send a signal; return the exit code and the remaining output. `stderr` is complete then."""
         self._process.send_signal(number)
         if self._process.stdin is not None:
             self._process.stdin.close()
         assert self._process.stdout is not None
-        # Not `communicate`, which would pass by what `readline` has read ahead.
+        # Not `communicate`, which would miss what `readline` has read ahead.
         with self._process.stdout as stdout:
             output = stdout.read()
         code = self._process.wait(PATIENCE_S)
@@ -113,5 +113,5 @@ class ServeProcess:
         return code, output
 
     def kill(self) -> None:
-        """As a power loss, but for the page cache."""
+        """Kill the process: as in a power loss, except that the page cache survives."""
         self.stop(signal.SIGKILL)

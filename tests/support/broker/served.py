@@ -1,4 +1,4 @@
-"""A broker inside a test's own Trio run, on files that the test chooses, and a client whose requests run beside it."""
+"""A broker inside a test's own Trio run, on files that the test chooses, and a client whose requests run concurrently."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ FEW_PARTITIONS: dict[str, str] = size(
     },
     {},
 )
-"""Overrides for the internal topics: a slice makes three partitions of each, as fifty directories take longer than most tests."""
+"""Overrides for the internal topics: a short run creates three partitions of each, since fifty directories take long."""
 
 
 class Served:
-    """What a test holds of such a broker."""
+    """A broker of a test, and its client."""
 
     def __init__(self, broker: Broker, client: RawClient) -> None:
         self.broker = broker
         self.client = client
 
     async def ask(self, request: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """`request(client, *arguments, **options)`, which blocks, in a thread."""
+        """Call `request(client, *arguments, **options)`, which blocks, in a thread."""
         return await trio.to_thread.run_sync(partial(request, self.client, *arguments, **options))
 
 
@@ -47,7 +47,7 @@ class Served:
 async def serving(
     data_dir: Path, files: Files, clock: Clock | None = None, /, **overrides: str
 ) -> AsyncIterator[Served]:
-    """One node of the `dev` profile, with FEW_PARTITIONS; `_` in the names of overrides stands for the point."""
+    """Run one node of the `dev` profile, with FEW_PARTITIONS; `_` in the names of overrides stands for the point."""
     static = static_config(
         profile="dev",
         flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir)},

@@ -1,4 +1,4 @@
-"""A wall clock that somebody sets while the broker runs; it goes by Trio's clock, which may jump, or stands still.
+"""A wall clock that the test sets while the broker runs. It follows Trio's clock, which may jump or stand still.
 
 wall = SteppableWall()
 clock = Clock(wall, virtual_ms)
@@ -14,16 +14,16 @@ import trio
 START_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 WALL_STEPS_MS = {"the clock is set ahead": HOUR_MS, "the clock is set back": -HOUR_MS}
-"""What random tests do beside all else."""
+"""Clock steps of random tests, in addition to their other actions."""
 
 
 def virtual_ms() -> int:
-    """Trio's time."""
+    """Return Trio's time."""
     return int(trio.current_time() * 1_000)
 
 
 class SteppableWall:
-    """The wall time of a `Clock`: at first `START_MS` later than what it goes by."""
+    """The wall time of a `Clock`: at first `START_MS` later than the clock that it follows."""
 
     def __init__(self, goes_by: Callable[[], int] = virtual_ms) -> None:
         self._goes_by = goes_by
@@ -33,5 +33,5 @@ class SteppableWall:
         return self._goes_by() + self._ahead_ms
 
     def step(self, by_ms: int) -> None:
-        """Set it ahead, or with a negative number back. Nobody is told."""
+        """Set the clock ahead, or with a negative number back. Nothing is notified."""
         self._ahead_ms += by_ms

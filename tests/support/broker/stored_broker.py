@@ -1,4 +1,4 @@
-"""What a broker keeps on disk, without sockets: one start of it over files that the test chooses."""
+"""A broker's files without sockets: one start of the broker on files that the test chooses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Values = dict[tuple[str, int], list[bytes]]
 
 
 class StoredBroker:
-    """Open from construction to `stop`; a context manager. Raises what `Broker.open` raises."""
+    """A broker without sockets, open from construction to `stop`; a context manager. Raises what `Broker.open` raises."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class StoredBroker:
         self.broker.close()
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
-        """CreateTopics; `_` in the names of configs stands for the point."""
+        """Create a topic as CreateTopics does; `_` in the names of configs stands for the point."""
         texts = {key.replace("_", "."): text for key, text in configs.items()}
         plan = self.broker.services.topic_admin.planner.plan(
             name, num_partitions=partitions, replication_factor=1, configs=texts
@@ -57,13 +57,13 @@ class StoredBroker:
         trio.run(self.broker.services.topic_admin.create, plan)
 
     def delete(self, name: str) -> None:
-        """DeleteTopics."""
+        """Delete a topic as DeleteTopics does."""
         topic = self.broker.services.topics.get(name)
         assert topic is not None
         trio.run(self.broker.services.topic_admin.delete, topic)
 
     def append(self, name: str, partition: int, value: bytes) -> None:
-        """One record, as a producer's. Raises KafkaError where it is refused."""
+        """Append one record, as a producer does. Raises KafkaError if the record is refused."""
         records = bytearray(batch((b"k", value)))
         self.log(name, partition).append(memoryview(records), now_ms=self.broker.clock.now_ms())
 
@@ -71,7 +71,7 @@ class StoredBroker:
         return self.broker.services.topics.partition(name, partition).log
 
     def values(self) -> Values:
-        """What consumers would get of each partition."""
+        """Return the values that consumers would read from each partition."""
         return {
             (topic.name, partition.index): values_of(partition.log)
             for topic in self.broker.services.topics
@@ -80,7 +80,7 @@ class StoredBroker:
 
 
 def values_of(log: Log) -> list[bytes]:
-    """The values of all records."""
+    """Return the values of all records."""
     found = []
     for segment in log.segments:
         data = segment.log_file.read_at(0, segment.log_file.size())

@@ -1,4 +1,4 @@
-"""Hard cases read over the wire by a client that does all that a right one must, and no more."""
+"""Hard cases read over the wire by a client that does exactly what a correct client must do."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from support.broker.raw_client import RawClient
 
 @dataclass
 class Read:
-    """What came of reading a partition from some offset to its end."""
+    """The result of reading a partition from an offset to its end."""
 
     records: list[Record] = field(default_factory=list)
     position: int = 0
-    """Where the reader stands."""
+    """The offset that is read next."""
     bases: list[int] = field(default_factory=list)
-    """Base offsets of the batches that came."""
+    """Base offsets of the received batches."""
 
 
 def read_from(client: RawClient, topic: str, offset: int, *, committed: bool) -> Read:
-    """Read until a fetch brings nothing. Records below the position are skipped, aborted ones and markers left out."""
+    """Read until a fetch returns nothing. Records below the position are skipped; aborted ones and markers are left out."""
     read = Read(position=offset)
     while True:
         answer = fetch(client, topic, read.position, committed=committed)

@@ -1,6 +1,6 @@
-"""docs/hard-cases.md: its middle is made from the table of cases.
+"""docs/hard-cases.md, whose middle is made from the table of cases.
 
-python tests/support/cases/case_table.py      writes it anew
+python tests/support/cases/case_table.py      rewrites it
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ COMMAND = "python tests/support/cases/case_table.py"
 
 
 def made() -> str:
-    """The page as it should be."""
+    """Return the up-to-date page."""
     text = PAGE.read_text()
     return (
         text[: text.index(BEGIN) + len(BEGIN)]

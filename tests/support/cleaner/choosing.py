@@ -1,4 +1,4 @@
-"""The cleaner's choice in tests where nobody comes in between."""
+"""The cleaner's choice, for tests in which nothing interrupts it."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from ottla.storage.cleaning.dirtiness import LogToClean
 
 
 def filthiest(manager: CleanerManager, now_ms: int) -> LogToClean | None:
-    """`CleanerManager.filthiest` in one go."""
+    """Run `CleanerManager.filthiest` to its end."""
     return to_the_end(manager.filthiest(now_ms))

@@ -1,4 +1,4 @@
-"""A real log beside a model of it: everything that must be the same, and what a pass came upon."""
+"""The comparison of a real log with its model: everything that must be equal, and what a pass came across."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.logs.model_log import EMPTIED, ModelBatch, ModelProducer, ModelReco
 
 
 def assert_same_outline(log: Log, model: CleanedLog, checkpoint: int | None, now_ms: int) -> None:
-    """What is cheap enough to be compared after every step: offsets, segments, how dirty the log is."""
+    """Compare what is cheap enough to compare after every step: offsets, segments, how dirty the log is."""
     assert (log.log_start_offset, log.log_end_offset) == (model.log_start, model.log_end)
     assert log.last_stable_offset == model.last_stable_offset
     assert [segment.base_offset for segment in log.segments] == [segment.base for segment in model.segments]
@@ -35,7 +35,7 @@ def assert_same_outline(log: Log, model: CleanedLog, checkpoint: int | None, now
 
 
 def assert_same(log: Log, model: CleanedLog) -> None:
-    """Every batch, every aborted transaction, every producer. From here on the model reckons with the real sizes."""
+    """Compare every batch, every aborted transaction and every producer. Afterwards the model uses the real sizes."""
     assert log.log_end_offset == model.log_end
     assert [segment.base_offset for segment in log.segments] == [segment.base for segment in model.segments]
     for real, expected in zip(log.segments, model.segments, strict=True):
@@ -67,7 +67,7 @@ def assert_same_pass(stats: CleanStats, done: ModelPass, new_segments: Sequence[
 
 
 def assert_indexes_of_its_batches(segment: LogSegment) -> None:
-    """An entry for the batch before which more than `index.interval.bytes` have gone by since the last one's."""
+    """Assert an entry for each batch that follows more than `index.interval.bytes` of data without an entry."""
     config = segment.config
     offsets: list[tuple[int, int]] = []
     times: list[tuple[int, int]] = []
@@ -97,7 +97,7 @@ def batches_of(segment: LogSegment) -> list[RecordBatch]:
 
 
 def as_model(found: RecordBatch) -> ModelBatch:
-    """A real batch, read as a client reads it."""
+    """Return a real batch as the model's batch, read as a client reads it."""
     marker = None
     if found.is_control:
         marker = record.kind if (record := read_marker(found)) is not None else EMPTIED
@@ -142,7 +142,7 @@ def producer_as_model(state: ProducerState) -> ModelProducer:
 
 
 def readable_snapshots(files: CrashFiles, directory: str) -> dict[int, dict[int, ModelProducer]]:
-    """The producer snapshots on a disk, by offset; damaged ones left out."""
+    """Return the producer snapshots on a disk, by offset; damaged ones are left out."""
     found = {}
     for path, data in files.snapshot().items():
         name = paths.parse_segment_name(path.removeprefix(f"{directory}/"))
@@ -156,7 +156,7 @@ def readable_snapshots(files: CrashFiles, directory: str) -> dict[int, dict[int,
 
 
 def _batches_of_first_write(real: LogSegment, expected: ModelSegment) -> int:
-    """How many batches were written at once at the segment's start, as far as its first timestamp tells."""
+    """Return how many batches were written in one write at the segment's start, as its first timestamp shows."""
     for count in range(1, len(expected.batches) + 1):
         if max(batch.max_timestamp for batch in expected.batches[:count]) == real.first_batch_timestamp_ms:
             return count
@@ -165,7 +165,7 @@ def _batches_of_first_write(real: LogSegment, expected: ModelSegment) -> int:
 
 
 def what_happened(done: ModelPass, before: Sequence[ModelBatch], after: Sequence[ModelBatch]) -> Iterable[str]:
-    """What a pass came upon and did, so that a test can tell that its histories have everything in them."""
+    """Return the events of a pass, so that a test can show that its histories cover all of them."""
     old = {batch.base: batch for batch in before}
     rewritten = [(old[batch.base], batch) for batch in after if batch != old[batch.base]]
     happened = {

@@ -1,7 +1,7 @@
-"""Random histories of a log: made from a number, run through the real cleaner and the model, made smaller when they fail.
+"""Random histories of a log: generated from a number, run through the real cleaner and the model, shrunk when they fail.
 
-A plain generator, not Hypothesis: ten thousand histories cost no more than running them, a number names each for good,
-and steps that may all be left out shrink well without further help.
+A plain generator, not Hypothesis: ten thousand histories cost no more than running them, and a number always names the same
+history. Any step may be left out, so histories shrink well without further help.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Step:
 
 
 class History:
-    """A configuration and what happens under it."""
+    """A configuration and the steps that follow."""
 
     def __init__(self, steps: Sequence[Step], **config: Any) -> None:
         self.steps = list(steps)
@@ -69,7 +69,7 @@ class History:
         return f"History(\n    [\n{steps}    ],\n{config})"
 
     def run(self, pair_type: type[Pair] = Pair) -> Pair:
-        """Raises AssertionError where the two differ, and whatever the real log raises."""
+        """Run the history. Raises AssertionError where the two differ, and whatever the real log raises."""
         pair = pair_type(**self.config)
         pair.met.update(self.config.keys())
         for step in self.steps:
@@ -83,12 +83,12 @@ class History:
 
 
 def random_history(seed: int | str) -> History:
-    """The history of this number."""
+    """Return the history of this number."""
     return _Maker(random.Random(seed)).make()
 
 
 class _Maker:
-    """Each history keeps to a few kinds of steps, drawn for it, which then meet each other often."""
+    """A generator of histories. Each history uses a few kinds of steps, chosen at random, which then meet often."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -152,7 +152,7 @@ class _Maker:
         return History([*steps, Step("clean", seal=True)], **config)
 
     def _holes(self) -> tuple[tuple[int, ...], ...]:
-        """Segments with gaps in them and between them, about as wide as what a group can span."""
+        """Return segments with gaps in them and between them, about as wide as the span of a group."""
         rng = self._rng
         bases = [0, *sorted(rng.sample((1, 4, 2**30, *range(2**31 - 1, 2**31 + 3), 2**32), rng.randint(2, 5)))]
         segments = []
@@ -208,7 +208,7 @@ class _Maker:
 
 
 def fails(history: History, pair_type: type[Pair] = Pair) -> Exception | None:
-    """What running it raises; None if the two agree."""
+    """Return what the history raises; None if log and model agree."""
     try:
         history.run(pair_type)
     except Exception as error:  # noqa: BLE001 -- whatever it is, it is the finding
@@ -217,7 +217,7 @@ def fails(history: History, pair_type: type[Pair] = Pair) -> Exception | None:
 
 
 def what_differs(seed: int | str, pair_type: type[Pair] = Pair) -> str:
-    """For a history that fails: how it was made, the smallest one that still does, and where."""
+    """Return, for a failing history, how it was made, the smallest one that still fails, and where."""
     smallest = shrink(random_history(seed), lambda history: fails(history, pair_type) is not None)
     error = fails(smallest, pair_type)
     where = "".join(traceback.format_exception(error))
@@ -226,7 +226,7 @@ def what_differs(seed: int | str, pair_type: type[Pair] = Pair) -> str:
 
 
 def shrink(history: History, is_bad: Callable[[History], bool]) -> History:
-    """A smaller history that is still bad: fewer steps, fewer arguments, fewer options, shorter batches."""
+    """Return a smaller history that still fails: fewer steps, arguments and options, shorter batches."""
     assert is_bad(history)
     progress = True
     while progress:

@@ -1,8 +1,8 @@
-"""What a clean pass must leave, said in the plainest way: the reference for the real cleaner.
+"""A plain model of a clean pass: the reference for the real cleaner.
 
-`test_cleaner_model` runs random histories through both and compares every batch. Written from the rules of Apache
-Kafka 4.3.1's cleaner, whose outcomes `test_cleaner_scenarios` lists. It holds whole logs in lists and looks everything
-up anew, so nothing here is fast, and nothing depends on how the real one does it.
+`test_cleaner_model` runs random histories through both and compares every batch. The model follows the rules of Apache
+Kafka 4.3.1's cleaner, whose outcomes `test_cleaner_scenarios` lists. It holds whole logs in lists and searches them
+every time, so nothing here is fast, and nothing depends on how the real cleaner works.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_LIMIT = 10**9
 
 
 class Transactions:
-    """What is known of transactions when walking over batches in order."""
+    """Knowledge about transactions during a walk over batches in order."""
 
     def __init__(self) -> None:
         self.pending: list[ModelTxn] = []
@@ -51,7 +51,7 @@ class Transactions:
         return False
 
     def is_unneeded(self, batch: ModelBatch) -> tuple[bool, ModelTxn | None]:
-        """Whether a marker has no data any more; if it ends an aborted transaction that has, that one."""
+        """Return whether a marker has no data left; if it ends an aborted transaction with data, also that transaction."""
         self._begin_up_to(batch.last)
         if not batch.records:
             return True, None
@@ -59,8 +59,8 @@ class Transactions:
             txn, has_data = self.aborting.pop(batch.producer_id, (None, False))
             if has_data:
                 return False, txn
-        # Data that nobody announced as aborted, for it lies below the log start and was not replayed, keeps its ABORT,
-        # too: a start that does replay it would find it open for ever. (Apache Kafka lets the marker go.)
+        # Aborted data below the log start that was not replayed is in no list of aborted transactions. It keeps its ABORT:
+        # a start that does replay the data would find the transaction open for ever. (Apache Kafka deletes the marker.)
         had_data = batch.producer_id in self.committing
         self.committing.discard(batch.producer_id)
         return not had_data, None
@@ -73,7 +73,7 @@ class Transactions:
 
 @dataclass(frozen=True)
 class Dirtiness:
-    """What the scheduler makes of a log."""
+    """The scheduler's figures for a log."""
 
     upper: int
     """Base of the first segment that a pass must not touch."""
@@ -85,18 +85,18 @@ class Dirtiness:
 
 @dataclass
 class ModelPass:
-    """What a pass did."""
+    """The result of a pass."""
 
     end: int
     """The next first dirty offset."""
     upper: int
-    """Where it was to end."""
+    """The end that the pass aimed at."""
     keys: int
-    """In the map."""
+    """Number of keys in the map."""
     records_read: int = 0
     bytes_read: int = 0
     removed: Counter[str] = field(default_factory=Counter)
-    """Records, by the names of `RemovedRecords`."""
+    """Removed records, by the names of `RemovedRecords`."""
     groups: int = 0
     segments: int = 0
     last_group: list[ModelSegment] = field(default_factory=list)
@@ -141,16 +141,16 @@ class CleanedLog(ModelLog):
         index_bytes: Mapping[int, tuple[int, int]] | None = None,
         groups_max: int | None = None,
     ) -> ModelPass:
-        """One pass; to be called only if something is dirty.
+        """Do one pass; call it only if something is dirty.
 
         Args:
-            limit: Keys that the map can hold.
+            limit: The number of keys that the map can hold.
             index_bytes: Base offset -> bytes of the offset and of the time index, for grouping; without it each
                 segment is a group.
-            groups_max: How many groups are finished before the pass is given up.
+            groups_max: How many groups are finished before the pass is aborted.
         """
         upper = self.dirtiness(first_dirty, now).upper
-        # The markers that end what they know as open may go now.
+        # The markers that end transactions which they know as open may be deleted now.
         self.snapshots = {
             at: known
             for at, known in self.snapshots.items()
@@ -160,7 +160,7 @@ class CleanedLog(ModelLog):
         return self.rewrite(newest, latest, upper, now=now, index_bytes=index_bytes, groups_max=groups_max)
 
     def build_map(self, start: int, end: int, limit: int = NO_LIMIT) -> tuple[dict[bytes, int], int]:
-        """The newest offset of every key from `start` up to `end`, and the last offset that this covers."""
+        """Return the newest offset of every key from `start` up to `end`, and the last offset that this covers."""
         newest: dict[bytes, int] = {}
         latest = -1
         transactions = Transactions()
@@ -193,7 +193,7 @@ class CleanedLog(ModelLog):
     def _groups(
         self, segments: list[ModelSegment], upper: int, index_bytes: Mapping[int, tuple[int, int]] | None
     ) -> list[list[ModelSegment]]:
-        """Neighbours that fit into one segment as they are."""
+        """Group neighbouring segments that fit into one segment as they are."""
         if index_bytes is None:
             return [[segment] for segment in segments]
         groups: list[list[ModelSegment]] = []
@@ -221,7 +221,7 @@ class CleanedLog(ModelLog):
         index_bytes: Mapping[int, tuple[int, int]] | None = None,
         groups_max: int | None = None,
     ) -> ModelPass:
-        """The second half of a pass: copy what stays, group by group."""
+        """Do the second half of a pass: copy the records that stay, group by group."""
         done = ModelPass(latest + 1, upper, len(newest))
         transactions = Transactions()
         segments = [each for each in self.segments[:-1] if each.base <= min(latest, upper - 1)]
@@ -251,9 +251,9 @@ class CleanedLog(ModelLog):
             self.snapshots.pop(base, None)
 
     def bring_back(self, done: ModelPass, count: int) -> bool:
-        """Have the last `count` segments of the last group beside the new one, as after a kill in the midst of the swap.
+        """Restore the last `count` segments of the last group next to the new one, as after a kill during the swap.
 
-        Returns False if that cannot be: a start removes those that begin where the new one has offsets.
+        Returns False if that is impossible: a start removes segments that begin where the new one has offsets.
         """
         if count >= len(done.last_group):
             return count == 0
@@ -314,7 +314,7 @@ class CleanedLog(ModelLog):
 
 
 def _why_removed(record: ModelRecord, batch: ModelBatch, newest: Mapping[bytes, int], latest: int, now: int) -> str:
-    """The reason, by its name in `RemovedRecords`; "" for a record that stays."""
+    """Return the reason, by its name in `RemovedRecords`; "" for a record that stays."""
     if record.offset > latest:
         return ""
     if record.key is None:

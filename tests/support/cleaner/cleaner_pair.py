@@ -1,4 +1,4 @@
-"""The same log twice, the real one and the model, cleaned side by side and compared after every step."""
+"""A real log and its model, cleaned side by side and compared after every step."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from support.logs.make_log import clean, reopen
 
 
 class Pair(LogPair):
-    """See the module."""
+    """A real log and its model, under the cleaner; see the module."""
 
     def __init__(self, **config: Any) -> None:
         super().__init__(**config)
         self.checkpoint: int | None = None
         """The cleaner's checkpoint of this log; None if it was lost."""
         self.met: Counter[str] = Counter()
-        """How often what happened, so that a test can tell that everything did."""
+        """Number of occurrences of each event, so that a test can show that all of them happened."""
         self.last_stats = CleanStats()
-        """Of the last pass that came to its end."""
+        """Statistics of the last completed pass."""
 
     def lose_power(self, disk: int = 0) -> None:
         super().lose_power(disk)
-        # The manager puts a checkpoint right that lies beyond the end, before anything is appended.
+        # The manager corrects a checkpoint beyond the log's end before anything is appended.
         self.checkpoint = self.model.first_dirty(self.checkpoint)
 
     def move_checkpoint(self, fraction: float | None = None) -> None:
-        """The cleaner's checkpoint is lost, or an old one is found in its place."""
+        """Lose the cleaner's checkpoint, or replace it with an old one."""
         self.checkpoint = None if fraction is None else int((self.checkpoint or 0) * fraction)
 
     def clean(
@@ -54,12 +54,12 @@ class Pair(LogPair):
         give_up_after: int | None = None,
         die_after: int | None = None,
     ) -> None:
-        """A pass, due or not.
+        """Do a pass, due or not.
 
         Args:
             seal: Roll first.
             give_up_after: How many checkpoints the pass goes through before it is aborted.
-            die_after: How many operations on files it does before the process is killed, to start again.
+            die_after: How many file operations the pass does before the process is killed, and started again.
         """
         if seal:
             self.roll()
@@ -124,9 +124,9 @@ class Pair(LogPair):
         self._assert_keys_are_unique(first_dirty, done.end)
 
     def _start_again_after(self, model_pass: Callable[..., ModelPass]) -> None:
-        """The process was killed in a pass. How many groups are done is found out; each is as it was or as it was to be.
+        """Restart after a kill during a pass, and find out how many groups are done. Each is in its old or in its new state.
 
-        Only that the last old segments of a group may come back beside the new one, which is no harm.
+        Only the last old segments of a group may come back next to the new one, which does no harm.
         """
         self.log = reopen(self.log, clean=False, now_ms=self.now_ms, files=self.files.copy())
         self.leader_epoch += 1
@@ -151,7 +151,7 @@ class Pair(LogPair):
         return {key: value for key, value in values.items() if key is not None and value is not None}
 
     def _assert_keys_are_unique(self, start: int, end: int) -> None:
-        """Of the keys that the map knew, one record is left: this holds whatever the model says."""
+        """Assert that one record is left of each key in the map; this holds whatever the model says."""
         seen: dict[bytes | None, int] = {}
         for batch in self.model.batches:
             for record in batch.records:

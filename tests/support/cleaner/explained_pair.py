@@ -1,6 +1,6 @@
-"""A log beside its model that explains itself after every step, and before every pass says what that will do.
+"""A log and its model. The log explains itself after every step, and predicts every pass.
 
-What is said is held against the model, which is moved ahead in time, rolled, and configured otherwise, on a copy.
+What it says is compared with a copy of the model, which is moved ahead in time, rolled, or given other configs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LISTED_MAX = 40
 
 
 class ExplainedPair(Pair):
-    """See the module."""
+    """A log that explains itself, and its model; see the module."""
 
     def assert_same_outline(self) -> None:
         super().assert_same_outline()
@@ -47,7 +47,7 @@ class ExplainedPair(Pair):
     # Why, and when
 
     def assert_explained(self) -> None:
-        """What is said of the log as it is now is so."""
+        """Assert that the explanation of the log's present state is true."""
         operations = len(self.files.operations)
         found = to_the_end(assess_in_pieces(self.log, self.checkpoint, self.now_ms))
         assert len(self.files.operations) == operations, "nothing is written by who only asks"
@@ -66,7 +66,7 @@ class ExplainedPair(Pair):
         self._assert_roll(found)
 
     def _assert_time(self, model: CleanedLog, at_ms: int | None, first_dirty: int, *, exactly: bool = True) -> None:
-        """Whether that is the first moment at which the model is due."""
+        """Assert that this is the first moment at which the model is due."""
         if at_ms is None:
             assert not model.dirtiness(first_dirty, self.now_ms).is_due
             assert not model.dirtiness(first_dirty, FOR_EVER_MS).is_due
@@ -87,7 +87,7 @@ class ExplainedPair(Pair):
             assert way.min_cleanable_dirty_ratio < model.config.min_cleanable_dirty_ratio
             model.config = replace(model.config, min_cleanable_dirty_ratio=way.min_cleanable_dirty_ratio)
         if Move.ROLL in way.moves:
-            model.roll(self.now_ms)  # before the markers come, which are young
+            model.roll(self.now_ms)  # before the markers, which are young
         if Move.END_TRANSACTIONS in way.moves:
             for producer in tuple(model.open_txns):
                 model.end_txn(
@@ -99,13 +99,13 @@ class ExplainedPair(Pair):
                     size_bytes=MARKER_BYTES,
                     is_index_full=False,
                 )
-        # Markers may fill a segment of some hundred bytes, and so be more than was needed.
+        # Markers may fill a segment of a few hundred bytes, and so be more than was needed.
         exactly = Move.END_TRANSACTIONS not in way.moves and Move.LOWER_RATIO not in way.moves
         self._assert_time(model, way.eligible_at_ms or self.now_ms, first_dirty, exactly=exactly)
         self.met[f"a way: {', '.join(way.moves)}"] += 1
 
     def _assert_roll(self, found: Eligibility) -> None:
-        """Records with that timestamp, and with the one before, are written to copies of the model."""
+        """Write records with that timestamp, and with the one before, to copies of the model, and compare."""
         active = self.model.segments[-1]
         assert (found.rolls_after_bytes is None) == (not active.batches)
         if found.rolls_after_bytes is None or found.rolls_from_ms is None or found.rolls_by_clock:
@@ -224,5 +224,5 @@ class ExplainedPair(Pair):
 
 
 def _counts(stats: CleanStats) -> dict[str, object]:
-    """What a pass has done, without the time that it took."""
+    """Return the figures of a pass, without its durations."""
     return {name: value for name, value in asdict(stats).items() if not name.endswith("seconds")}

@@ -1,4 +1,4 @@
-"""The cleaner's kernel both ways, compiled and interpreted, side by side in one process."""
+"""The cleaner's kernel in two forms, compiled and interpreted, side by side in one process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SOURCE = Path(__file__).parents[3] / "storage" / "kernel.py"
 
 
 def _interpreted() -> ModuleType:
-    """`kernel.py` itself, with our own stand-in for `cython` even where the package is installed."""
+    """Return `kernel.py` as plain Python, with Ottla's substitute for `cython` even if the package is installed."""
     spec = spec_from_file_location("ottla.storage.kernel_interpreted", _SOURCE)
     assert spec and spec.loader
     module = module_from_spec(spec)
@@ -43,7 +43,7 @@ both = pytest.mark.parametrize(
 
 @contextmanager
 def cleaning_with(module: ModuleType) -> Iterator[None]:
-    """Passes run on this kernel."""
+    """Run passes on this kernel during the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(offset_map, "KeyMap", module.KeyMap)
         patch.setattr(clean_rules, "RecordFilter", module.RecordFilter)

@@ -1,13 +1,13 @@
-"""tests/storage/SCENARIOS.md: what the cleaner must do, line by line, beside the tests that show it.
+"""tests/storage/SCENARIOS.md: what the cleaner must do, line by line, with the tests that show it.
 
 Its second and last columns are written by hand, its third by this module, from the marks and names of all tests:
 
     @pytest.mark.scenario(6, 25)      shows lines 6 and 25
     def test_kafka_14055_…            shows the line KAFKA-14055
 
-    python tests/support/cleaner/scenario_table.py      writes the third column anew
+    python tests/support/cleaner/scenario_table.py      rewrites the third column
 
-A line without tests says in the last column what covers it instead, or why nothing needs to.
+For a line without tests the last column says what covers it instead, or why no test is needed.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Row(NamedTuple):
 
 
 def rows(text: str) -> list[Row]:
-    """The lines of the table that are scenarios or bugs."""
+    """Return the lines of the table that are scenarios or bugs."""
     return [Row(*found.groups()) for line in text.splitlines() if (found := _ROW.match(line))]
 
 
 @cache
 def shown_by() -> dict[str, list[str]]:
-    """Number -> the tests that claim to show it, as `folder/file.py::name`, in order. Read from the source, not run."""
+    """Return number -> the tests that claim to show it, as `folder/file.py::name`, in order. Tests are read, not run."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(TESTS.rglob("test_*.py")):
         source = path.read_text()
@@ -61,7 +61,7 @@ def shown_by() -> dict[str, list[str]]:
 
 
 def _marks(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    """The numbers of `pytest.mark.scenario(…)` among the decorators, also inside of a `pytest.param`."""
+    """Yield the numbers of `pytest.mark.scenario(…)` among the decorators, including those inside a `pytest.param`."""
     for decorator in node.decorator_list:
         for call in ast.walk(decorator):
             if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.scenario":
@@ -69,7 +69,7 @@ def _marks(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
 
 
 def rendered(text: str, tests: Mapping[str, list[str]]) -> str:
-    """`text` with its third column as `tests` say."""
+    """Return `text` with the third column that `tests` give."""
 
     def line_of(line: str) -> str:
         if (found := _ROW.match(line)) is None:

@@ -1,4 +1,4 @@
-"""Command lines run in this process, and what they print."""
+"""Command lines run in this process, and their output."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 from ottla.server.commands.cli import main
 
 RUN_S_MAX = 120
-"""Of a command; on a slow machine none takes a tenth of it."""
+"""The time limit of a command; even on a slow machine no command takes a tenth of it."""
 
 
 class Ran(NamedTuple):
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -27,14 +27,14 @@ class Ran(NamedTuple):
 
 
 class Terminal(io.TextIOWrapper):
-    """Standard output that says it is a terminal."""
+    """A standard output that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def run_command(*words: str, stdin: bytes = b"", columns: int | None = None) -> Ran:
-    """Run `ottla WORDS`; on a terminal with so many `columns`, if they are given."""
+    """Run `ottla WORDS`, if `columns` are given on a terminal of that width."""
     if columns is not None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("COLUMNS", str(columns))
@@ -57,9 +57,10 @@ def _run(kind: type[io.TextIOWrapper], words: Sequence[str], stdin: bytes) -> Ra
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """A command that ends a process ignores them from then on; every process that a later test starts would inherit that.
+    """Restore the signal handlers after the block, and interrupt a command that runs for longer than RUN_S_MAX.
 
-    One that serves where it should have refused would never end: it is broken off.
+    A command that ends a process ignores signals from then on, which every process of a later test would inherit. A command
+    that serves where it should have refused would never end.
     """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
     handlers = {number: signal.getsignal(number) for number in numbers}
@@ -79,7 +80,7 @@ def _break_off(*_: object) -> None:
 
 @contextlib.contextmanager
 def _standard_input(data: bytes) -> Iterator[None]:
-    """The descriptor, too: commands read from it as what comes, comes."""
+    """Replace `sys.stdin` and descriptor 0: some commands read from the descriptor as data arrives."""
     reading, writing = os.pipe()
     kept, stdin = os.dup(0), sys.stdin
     try:

@@ -1,6 +1,6 @@
 """`docs/commands.md`, made from the parsers of all commands.
 
-python tests/support/commands/commands_page.py      writes it anew
+python tests/support/commands/commands_page.py      rewrites it
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OF_THE_BROKER = {"--bootstrap": "Kafka's protocol", "--admin": "the admin listen
 
 
 def page() -> str:
-    """The whole text."""
+    """Return the whole text."""
     return "\n".join([INTRODUCTION, *_sections()])
 
 

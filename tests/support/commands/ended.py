@@ -1,4 +1,4 @@
-"""A process that a test starts itself, and that does not outlive its block."""
+"""A process that a test starts itself, and that never outlives its block."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from threading import Timer
 from typing import AnyStr
 
 LIFE_S = 300.0
-"""No block of a test takes so long."""
+"""The time limit of a block in a test, in seconds."""
 
 
 @contextmanager
 def ended(process: subprocess.Popen[AnyStr], life_s: float = LIFE_S) -> Iterator[subprocess.Popen[AnyStr]]:
-    """`process`, killed when the block fails or `life_s` are over.
+    """Yield `process`, and kill it when the block fails or `life_s` have passed.
 
-    `Popen` as a context manager waits for it instead: an assertion that fails while it serves, or a line that never comes, would
-    then be a suite that hangs.
+    `Popen` as a context manager waits for the process instead. An assertion that fails while the process serves, or a line that
+    never comes, would then hang the suite.
     """
     limit = Timer(life_s, process.kill)
     limit.start()

@@ -1,4 +1,4 @@
-"""A broker whose cleaner does nothing but what it is asked for, on a clock that stands still, and one compacted topic in it."""
+"""A broker whose cleaner only does what a test asks for, on a clock that stands still, with one compacted topic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE_S = 60
 
 
 def standing_clock() -> Clock:
-    """At START_MS until a test moves it."""
+    """Return a clock that stays at START_MS until a test moves it."""
     return Clock(lambda: START_MS, lambda: 0)
 
 
@@ -41,7 +41,7 @@ async def resting(
     topic: Mapping[str, Any] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> AsyncIterator[tuple[Served, Log]]:
-    """The broker, and the log of t-0: compacted, unless `topic` says otherwise. Gives up after a minute."""
+    """Run the broker; yield it with the log of t-0, which is compacted unless `topic` says otherwise. Fails after a minute."""
     async with serving(data, files or OsFiles(), standing_clock(), **AT_REST | dict(options or {})) as served:
         await served.ask(create_topic, "t", **{"cleanup_policy": "compact"} | dict(topic or {}))
         with trio.fail_after(PATIENCE_S):
@@ -50,7 +50,7 @@ async def resting(
 
 
 async def first_round(broker: Broker) -> None:
-    """Return when the cleaner has looked once, and rests; at once if it is switched off."""
+    """Return when the cleaner has looked once, and rests; immediately if it is switched off."""
     while broker.config.current.log_cleaner_enable and broker.services.cleaning.looked_at_ms is None:
         await trio.sleep(0.001)
     await broker.clock.at_rest()
@@ -68,6 +68,6 @@ def log_of(broker: Broker, topic: str = "t", partition: int = 0) -> Log:
 
 
 def write(log: Log, keys: str, *, roll: bool = False, timestamp: int = START_MS) -> None:
-    """A batch for each key, whose value is its offset; `roll` closes the segment after each."""
+    """Write a batch for each key, whose value is its offset; `roll` closes the segment after each."""
     for key in keys:
         append(log, (key, str(log.log_end_offset)), timestamp=timestamp, now_ms=START_MS, roll=roll)

@@ -1,4 +1,4 @@
-"""A disk that is slow, and a page cache that tells what is not in it."""
+"""A slow disk, and a page cache that knows which pages it does not hold."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class ColdFile(OsFile):
 
 
 class ColdFiles(OsFiles):
-    """`OsFiles` on a disk that brings nothing while it `hangs`."""
+    """`OsFiles` on a disk that delivers nothing while it `hangs`."""
 
     def __init__(self) -> None:
         self.held: list[str] = []
-        """Files for which the thread that made this waited."""
+        """Files for which the thread that created this waited."""
         self._asked = threading.Semaphore(0)
         self._thread = threading.get_ident()
         self._cold: set[str] = set()
@@ -64,7 +64,7 @@ class ColdFiles(OsFiles):
         return ColdFile(self, path, os.open(path, flags, 0o644))
 
     def evict(self, *at: str, from_page: int = 0) -> None:
-        """Take out of memory what is there now of all files that have one of `at` in their paths, from a page on."""
+        """Evict all pages from a page number on, of all files that have one of `at` in their paths."""
         self._cold, self._from_page = set(at), from_page
         self._warm.clear()
 
@@ -73,11 +73,11 @@ class ColdFiles(OsFiles):
 
     @property
     def has_been_asked(self) -> bool:
-        """Whether any thread but that one has waited for the disk."""
+        """Return whether any thread except the creating one has waited for the disk."""
         return self._asked.acquire(blocking=False)
 
     def wait_until_asked(self) -> None:
-        """Until another thread waits for the disk; each time counts once."""
+        """Wait until another thread waits for the disk; each time counts once."""
         assert self._asked.acquire(timeout=PATIENCE_S), "nobody waits for the disk but the thread that must not"
 
     def go_on(self) -> None:
@@ -90,7 +90,7 @@ class ColdFiles(OsFiles):
         return [page for page in pages if (path, page) not in self._warm]
 
     def bring(self, path: str, position: int, size_bytes: int) -> None:
-        """Wait for the disk, if these bytes are not there."""
+        """Wait for the disk, if these bytes are not in the page cache."""
         cold = self.cold_pages(path, position, size_bytes)
         if not cold:
             return

@@ -1,17 +1,17 @@
-"""A disk in memory that can lose power between any two operations, and shows every state it may then be in.
+"""A disk in memory that can lose power between any two operations, and shows every state that may result.
 
-The fault model. Bytes are safe once `File.sync` has returned, names once `sync_dir` of their directory has; of
-everything later, chance decides. Of a file's writes and cuts since its last sync, the first few are on the disk, in the
-order in which they were made; the last of these writes may be there in part (cut at some byte), or as zeros of its
-length (the size reached the disk, the bytes did not). Of the directory operations (create, rename, remove, make and
-remove a directory) since the last `sync_dir`, under the *ordered* model (a journalling file system) the first few are there,
-in one order over all directories; under the *unordered* one (all that POSIX promises) any subset is. A rename is one
-step, from one directory to another, too, and the sync of either makes it durable; a file that is renamed before its
-creation was synced may show up under the new name alone. Nothing else breaks: bytes once synced stay, a file that lost its
-name is gone, and reading never lies.
+The fault model. Bytes are safe once `File.sync` has returned, names once `sync_dir` of their directory has. Everything later
+is undecided. Of a file's writes and cuts since its last sync, the first few are on the disk, in the
+order in which they were made. The last of these writes may be there in part (cut at some byte), or as zeros of its
+length (the size reached the disk, the bytes did not). Directory operations are create, rename, remove, make and
+remove a directory. Of those since the last `sync_dir`, under the *ordered* model (a journalling file system) the first few are
+there, in one order over all directories. Under the *unordered* model (all that POSIX promises) any subset is. A rename is one
+step, also between directories, and the sync of either directory makes it durable. A file that is renamed before its
+creation was synced may appear under the new name alone. Nothing else breaks: bytes once synced stay, a file without a
+name is deleted, and reading never returns wrong bytes.
 
-A sync that is refused loses what it was for: later syncs of that file say yes and do nothing, as on Linux, which marks
-pages clean that it could not write.
+A refused sync loses the data that it was called for: later syncs of that file report success and do nothing, as on Linux,
+which marks pages as clean that it could not write.
 
 Not modelled: reordering inside one file, other lost syncs.
 
@@ -37,7 +37,7 @@ Owed = TypeVar("Owed", bound=Hashable)
 
 
 class PowerLoss(BaseException):
-    """The power is gone. Not an Exception: no error handling of a program can run after it."""
+    """Loss of power. Not an Exception, because no error handler of a program can run after it."""
 
 
 class CrashWriteAhead:
@@ -54,7 +54,7 @@ class CrashWriteAhead:
 
 
 class CrashFile:
-    """A `File` on a CrashFiles. Like an OsFile it remembers where it appends."""
+    """A `File` on a CrashFiles. Like an OsFile it remembers its append position."""
 
     def __init__(self, files: CrashFiles, path: str, inode: Inode) -> None:
         self._files = files
@@ -88,7 +88,7 @@ class CrashFile:
         mtime_ms = self._inode.mtime_ms
         self._change("append", self._size, bytes(data))
         if not len(data):
-            self._inode.mtime_ms = mtime_ms  # POSIX: writing nothing has no other results
+            self._inode.mtime_ms = mtime_ms  # POSIX: a write of no bytes has no other results
         self._size += len(data)
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
@@ -174,15 +174,15 @@ class CrashFiles:
     """`Files` in memory. Every change counts as one operation, in `operations`.
 
     Attributes:
-        fail_at: Before the operation of this number the power goes: it and every later one raise PowerLoss.
+        fail_at: The power is lost before the operation of this number: it and every later one raise PowerLoss.
         before_step: Called before each operation; may look at the disk, with `after_crash`, but not change it.
         refuse: Called before each operation with its name, its path and the bytes it adds; may raise OSError.
-        refuse_reading: Called with the path before whatever changes nothing: reading, listing, looking something up.
-        changes_max, lost_at_most: Where there are more than so many unsynced directory operations, try those sets in which so many
-            are missing of all up to some operation. None: refuse to go on.
-        skipped: Asked before each `sync` and `sync_dir`, with its name; True makes it do nothing. Holds after a restart.
+        refuse_reading: Called with the path before any operation that changes nothing: reading, listing, looking up.
+        changes_max, lost_at_most: With more than `changes_max` unsynced directory operations, use the sets in which at most
+            `lost_at_most` of the operations up to some operation are missing. None: raise ValueError.
+        skipped: Called before each `sync` and `sync_dir`, with its name; True makes it do nothing. Holds after a restart.
         now_ms: The clock of modification times.
-        free_bytes: Space left; an append beyond it is ENOSPC.
+        free_bytes: Free space; an append beyond it fails with ENOSPC.
     """
 
     def __init__(self, *, fail_at: int | None = None) -> None:
@@ -217,16 +217,16 @@ class CrashFiles:
         self.free_bytes -= added_bytes
 
     def look(self, path: str) -> None:
-        """Something is about to be read or looked up; raise if it must not."""
+        """Raise if the read or lookup that follows must fail."""
         if self.refuse_reading is not None:
             self.refuse_reading(path)
 
     def contents_changed(self, inode: Inode) -> None:
-        """For its files: what they hold, in memory or on the disk, is about to change."""
+        """Note that an inode's contents, in memory or on the disk, are about to change; called by its files."""
         self._searched.changed.add(inode)
 
     def is_skipped(self, operation: str) -> bool:
-        """Whether a sync is to do nothing."""
+        """Return whether a sync must do nothing."""
         return self.skipped is not None and self.skipped(operation)
 
     # Files
@@ -375,7 +375,7 @@ class CrashFiles:
     def check_descriptors(self, count: int = 1) -> None: ...
 
     def new_process(self) -> None:
-        """What refused syncs have lost is forgotten: a start takes what it reads for what it can sync."""
+        """Forget which files lost a sync: a new process assumes that it can sync what it reads."""
         for directory in self._directories():
             for node in directory.names.values():
                 if isinstance(node, Inode):
@@ -384,7 +384,7 @@ class CrashFiles:
     # Power loss
 
     def sync_all(self) -> None:
-        """Make everything as it is now survive, and forget the operations so far: a disk for a scenario to begin with."""
+        """Make everything durable and forget the operations so far: the initial disk of a scenario."""
         for directory in self._directories():
             directory.durable = dict(directory.names)
             for node in directory.names.values():
@@ -402,18 +402,18 @@ class CrashFiles:
         one_in: int = 1,
         part: tuple[int, int] = (0, 1),
     ) -> Iterator[CrashFiles]:
-        """Every disk that a restart may find, as files of its own; at this moment or after a PowerLoss.
+        """Yield every disk that a restart may find, each as files of its own; at this moment or after a PowerLoss.
 
         Args:
             ordered: The directory model; see the module's text.
             every_cut: Unsynced writes are cut at each byte, not only near their ends and in the middle.
-            seen: Digests of disks that are known and not given again; those given are added. What the last search
-                with the same set must have come across is not even looked at.
-            one_in: Give one disk in so many, by their digests.
-            part: Of those, give the part of this number, of so many parts.
+            seen: Digests of known disks, which are not yielded again; those of yielded disks are added. Disks that the last
+                search with the same set must have found are not even computed.
+            one_in: Yield one in this number of disks, chosen by their digests.
+            part: (number, count): yield only this part of the disks, of `count` parts.
 
-        For one state of the directories the files' contents come in all combinations, or (see COMBINATIONS_MAX) vary
-        one file at a time, while the others are as last synced or as in memory. A disk that looks like an earlier one is
+        For one state of the directories the files' contents take all combinations. With too many (see COMBINATIONS_MAX) they
+        vary one file at a time, while the others are as last synced or as in memory. A disk that equals an earlier one is
         left out.
         """
         changed = self._searched.changed
@@ -434,14 +434,14 @@ class CrashFiles:
                         yield self._restarted(dict(survivors.tree(kept)), {**contents, **others})
 
     def digest(self) -> int:
-        """What tells this disk, as a program sees it now, from others: by all names and contents."""
+        """Return a digest of all names and contents, as a program sees this disk now."""
         return digest_of(
             (path, bytes(node.data) if isinstance(node, Inode) else None)
             for path, node in tree(self._root, {each: each.names for each in self._directories()})
         )
 
     def moment(self) -> Hashable:
-        """What tells this disk from others, with all that a power loss may make of it."""
+        """Return a key that distinguishes this disk from others, including everything that a power loss may leave of it."""
         return (
             digest_of((path, node.durable if isinstance(node, Inode) else None) for path, node in tree(self._root, {})),
             tuple((old, new) for _, old, new, _, _ in self._steps),
@@ -449,7 +449,7 @@ class CrashFiles:
         )
 
     def copy(self, *, fail_at: int | None = None) -> CrashFiles:
-        """The same disk, all of it durable, as files of its own."""
+        """Return a copy of the disk, all of it durable, as files of its own."""
         found = dict(tree(self._root, {directory: directory.names for directory in self._directories()}))
         contents = {node: bytes(node.data) for node in found.values() if isinstance(node, Inode)}
         files = self._restarted(found, contents)
@@ -457,7 +457,7 @@ class CrashFiles:
         return files
 
     def snapshot(self) -> dict[str, bytes]:
-        """Every file by its path, as a program sees it now."""
+        """Return every file by its path, as a program sees it now."""
         found = tree(self._root, {directory: directory.names for directory in self._directories()})
         return {path: bytes(node.data) for path, node in found if isinstance(node, Inode)}
 
@@ -538,11 +538,11 @@ def power_losses(
     every_cut: bool = False,
     one_in: int = 1,
 ) -> Iterator[CrashFiles]:
-    """Run `scenario` again and again, losing power before its first operation, its second, and so on, then after its last.
+    """Run `scenario` repeatedly, losing power before its first operation, its second, and so on, then after its last.
 
     Args:
         start: The disk that each run finds; an empty one if None.
-        one_in: Of the disks of each loss, one in so many, by their digests.
+        one_in: After each loss, use one in this number of disks, chosen by their digests.
 
     Yields every disk that each of these losses may leave (see `CrashFiles.after_crash`).
     """
@@ -567,10 +567,11 @@ def disks_left(
     owed: Callable[[], Owed],
     one_in: int = 1,
 ) -> Iterator[tuple[CrashFiles, Owed]]:
-    """As `power_losses`, in one run of `scenario`: each disk once with what it owes.
+    """Yield each disk of `power_losses` once with what it owes, from a single run of `scenario`.
 
     Args:
-        owed: Called before each operation, for what a disk of this moment owes: only that tells equal disks apart.
+        owed: Called before each operation; returns what a disk of this moment owes. Equal disks that owe different things count
+            as different.
     """
     files = (start or CrashFiles()).copy()
     found: list[tuple[CrashFiles, Owed]] = []
@@ -588,6 +589,6 @@ def disks_left(
 
 
 def _names(path: str) -> list[str]:
-    # Nothing is kept of a path: tests count calls, and those of a path that is known would be fewer.
+    # No result is cached by path: tests count calls, and those of a known path would be fewer.
     names = path.strip("/").split("/")
     return [name for name in names if name not in ("", ".")] if "" in names or "." in names else names

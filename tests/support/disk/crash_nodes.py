@@ -1,4 +1,4 @@
-"""Files and directories of a disk that can lose power: what is on it, what is in memory, and the steps between them."""
+"""Files and directories of a disk that can lose power: the state on disk, the state in memory, and the changes between."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIGEST_MASK = (1 << 128) - 1
 
 @dataclass(eq=False)
 class Inode:
-    """A file's bytes: those on the disk, those in memory, and the steps between them."""
+    """A file's bytes: those on the disk, those in memory, and the changes between them."""
 
     data: bytearray = field(default_factory=bytearray)
     mtime_ms: int = 0
@@ -23,7 +23,7 @@ class Inode:
     changes: list[tuple[int, bytes | None]] = field(default_factory=list)
     """Writes (position, bytes) and cuts or extensions with zeros (new size, None) since the last sync."""
     is_lost: bool = False
-    """A sync was refused: nothing of it becomes durable any more."""
+    """Whether a sync was refused: no later change of the file becomes durable."""
 
     def change(self, at: int, written: bytes | None) -> None:
         self.changes.append((at, written))
@@ -35,12 +35,12 @@ class Inode:
             self.changes.clear()
 
     def copy(self, data: bytes | None) -> Inode:
-        """A file with this content, all of it on the disk; None: what is on the disk of this one."""
+        """Return a file with this content, all of it durable; None: with the durable content of this one."""
         held = self.durable if data is None else data
         return Inode(bytearray(held), self.mtime_ms, self.ownership, held)
 
     def versions(self, *, every_cut: bool) -> list[bytes]:
-        """What the disk may hold, each content once: first the last synced one, last what memory has."""
+        """Return the contents that the disk may hold, each once: the last synced one first, that of memory last."""
         found = {self.durable: None}
         data = bytearray(self.durable)
         for at, written in self.changes:
@@ -83,7 +83,7 @@ there is one."""
 
 
 def take(step: Step, names_of: Callable[[Directory], dict[str, Node]]) -> None:
-    """Do `step` to the names of its directories, as memory or the disk has them."""
+    """Apply `step` to the names of its directories, in memory or on the disk."""
     directory, old, new, node, target = step
     if target is None:
         _rename(names_of(directory), old, new, node)
@@ -93,7 +93,7 @@ def take(step: Step, names_of: Callable[[Directory], dict[str, Node]]) -> None:
 
 
 def _rename(names: dict[str, Node], old: str | None, new: str | None, node: Node) -> None:
-    # The old name may have been given to something else meanwhile, if an earlier step did not survive.
+    # The old name may belong to something else by now, if an earlier step did not survive.
     if old is not None and names.get(old) is node:
         del names[old]
     if new is not None:
@@ -101,7 +101,10 @@ def _rename(names: dict[str, Node], old: str | None, new: str | None, node: Node
 
 
 def tree(root: Directory, names: dict[Directory, dict[str, Node]], above: str = "") -> Iterator[tuple[str, Node]]:
-    """(path, node) of everything below `root`, a directory before what is in it; `names` where they are not the durable ones."""
+    """Yield (path, node) of everything below `root`, a directory before its contents.
+
+    `names` replaces the durable names of the directories that it has.
+    """
     for name, node in names.get(root, root.durable).items():
         path = f"{above}/{name}"
         yield path, node
@@ -110,7 +113,7 @@ def tree(root: Directory, names: dict[Directory, dict[str, Node]], above: str = 
 
 
 def digest_of(entries: Iterable[tuple[str, bytes | None]]) -> int:
-    # Marks of single files are worth keeping: most disks differ in one or two.
+    # Digests of single files are worth caching: most disks differ in one or two.
     return sum(mark(path, content) for path, content in entries) & DIGEST_MASK
 
 
@@ -121,5 +124,5 @@ def mark(path: str, content: bytes | None) -> int:
 
 
 def is_of_part(digest: int, part: int, parts: int) -> bool:
-    """Whether a disk is one of a part of all disks; says nothing about the digest's remainders by small powers of two."""
+    """Return whether a disk belongs to one part of all disks; independent of the digest's remainders by small powers of two."""
     return (digest >> 64) % parts == part

@@ -1,10 +1,10 @@
-"""All that losses of power can make of a scenario, and of the recovery after it; each different disk once.
+"""A search of all results of power loss in a scenario, and in the recovery after it; each different disk once.
 
     scenario   x x x x x x      power is lost before every operation: every disk that may be left then
     recovery     x x x x        of each of those, and power is lost again: more disks
-    check                       what each disk has settled to, with the facts as they were at the first loss
+    check                       the state of each recovered disk, with the facts as they were at the first loss
 
-A fact is what the disk owes whoever used it: what was flushed must be there after the loss. Different disks settle to
+A fact is what the disk owes its user: data that was flushed must be there after the loss. Different disks recover to
 few different states, and each of those is checked once.
 """
 
@@ -24,13 +24,13 @@ Facts = TypeVar("Facts", bound=Hashable)
 
 @dataclass
 class Counts:
-    """What a search came across."""
+    """The figures of a search."""
 
     after_one_loss: int = 0
     after_more: int = 0
     settled: int = 0
     failing: int = 0
-    """Disks that settle to what must not be."""
+    """Disks that recover to a wrong state."""
     failures: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def __add__(self, other: Counts) -> Counts:
@@ -52,19 +52,19 @@ class Counts:
 
 @dataclass
 class CrashSearch(Generic[State, Facts]):
-    """How to search, and what was found.
+    """A search, its parameters and its results.
 
     Attributes:
         recover: Opens a disk, as after a loss of power.
-        key: What tells one recovered state from others, its disk aside.
-        check: Raises if a recovered state is not what the facts want. May change the disk.
-        ordered: The directory model; every disk of the ordered one is one of the unordered, too.
+        key: Returns what distinguishes one recovered state from others, apart from its disk.
+        check: Raises if a recovered state does not match the facts. May change the disk.
+        ordered: The directory model; every disk of the ordered model is also one of the unordered model.
         losses: How often power is lost, once or twice: in the scenario, and in recovery.
-        thinned_to: Of the disks after a loss in the scenario, look at one in so many.
-        recover_thinned_to: Of those looked at after one loss, lose power in the recovery of one in so many.
-        later_thinned_to: Of the disks after a loss in recovery, look at one in so many.
-        wrong_max: Stop after so many wrong disks: each is then started on where it is found, in the midst of the scenario.
-        part, parts: Of all that, this search does one part, by the disks' digests; another the next.
+        thinned_to: After a loss in the scenario, look at one in this number of disks.
+        recover_thinned_to: Lose power in the recovery of one in this number of those disks.
+        later_thinned_to: After a loss in recovery, look at one in this number of disks.
+        wrong_max: Stop after this number of wrong disks: each is started as soon as it is found, in the midst of the scenario.
+        part, parts: This search covers one part of all disks, by their digests.
     """
 
     recover: Callable[[CrashFiles], State]
@@ -86,11 +86,11 @@ class CrashSearch(Generic[State, Facts]):
     def run(
         self, scenario: Callable[[CrashFiles], object], start: CrashFiles, facts: Callable[[bool], Facts]
     ) -> Counts:
-        """Search all disks of `scenario`, begun on a copy of `start`.
+        """Search all disks of `scenario`, which runs on a copy of `start`.
 
         Args:
-            facts: Called before each operation of the scenario, for what a disk of this moment owes. With True, for
-                what it owes if only the process dies: then all that was written is there.
+            facts: Called before each operation of the scenario; returns what a disk of this moment owes. With True, returns
+                what the disk owes if only the process dies: then everything that was written is there.
         """
         files = start.copy()
         found: list[tuple[CrashFiles, Facts]] = []
@@ -127,7 +127,7 @@ class CrashSearch(Generic[State, Facts]):
         return files.after_crash(ordered=self.ordered, seen=seen, one_in=self.thinned_to, part=part)
 
     def _settle(self, disk: CrashFiles, known: Facts) -> None:
-        """Recover a disk that the scenario has left, and the disks that the recovery leaves if it loses power, too."""
+        """Recover a disk that the scenario has left, and also the disks that the recovery leaves if it loses power."""
         self.counts.after_one_loss += 1
         more: list[CrashFiles] = []
 

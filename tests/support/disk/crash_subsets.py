@@ -1,9 +1,9 @@
-"""Which disks a loss of power leaves of unsynced steps and unsynced bytes, without going through a whole disk for each.
+"""Disks that a loss of power leaves of unsynced steps and bytes, computed without walking a whole disk for each.
 
 steps     b . d . .     one set of those that survived
-/         the names of a directory depend on the steps that touch it, what is below it on those within: each
-├ d       such part is looked at once for all sets that agree on it
-└ e       the digest of a disk is the sum of the marks of its files
+/         the names of a directory depend on the steps that touch it, its contents on those within: each
+├ d       such part is computed once for all sets that agree on it
+└ e       the digest of a disk is the sum of the digests of its files
 """
 
 from __future__ import annotations
@@ -17,20 +17,24 @@ from math import prod
 from support.disk.crash_nodes import Directory, Inode, Node, Step, mark, take, tree
 
 CHANGES_MAX = 14
-"""More unsynced directory operations than this, and the unordered model has too many subsets to go through."""
+"""The largest number of unsynced directory operations for which the unordered model tries all subsets."""
 
 COMBINED_CHANGES_MAX = 6
 COMBINATIONS_MAX = 64
-"""With more unsynced directory operations than the first, or where the contents of the files with unsynced bytes combine
-in more ways than the second, contents vary one file at a time."""
+"""Limits for combining contents: with more unsynced directory operations than the first, or more combinations of unsynced
+contents than the second, contents vary one file at a time.
+"""
 
 Varying = tuple[tuple[str, Inode], ...]
-"""Files whose contents may differ, by their paths."""
+"""Files whose contents may differ, with their paths."""
 
 
 @lru_cache(maxsize=64)
 def sets_of(count: int, ordered: bool, changes_max: int, lost_at_most: int | None) -> Sequence[int]:
-    """Which of so many steps may be on the disk together: sets, as the bits of their numbers; see CrashFiles for the limits."""
+    """Return which of `count` steps may be on the disk together: sets, as the bits of their numbers.
+
+    See CrashFiles for the limits.
+    """
     if ordered:
         return [(1 << size) - 1 for size in range(count + 1)]
     bits = [1 << number for number in range(count)]
@@ -47,11 +51,11 @@ def sets_of(count: int, ordered: bool, changes_max: int, lost_at_most: int | Non
 
 
 class Survivors:
-    """What sets of steps leave.
+    """The disks that sets of steps leave.
 
     Args:
         steps: The unsynced directory operations, oldest first.
-        varying: Files that are to be told besides those with unsynced bytes.
+        varying: Files to be reported in addition to those with unsynced bytes.
     """
 
     def __init__(self, root: Directory, steps: Sequence[Step], varying: AbstractSet[Inode]) -> None:
@@ -69,7 +73,7 @@ class Survivors:
         self._found: dict[tuple[Directory, str, int], tuple[int, Varying]] = {}
 
     def find(self, kept: int, directory: Directory | None = None, path: str = "") -> tuple[int, Varying]:
-        """Of what is below a directory (the root): the digest of all files that cannot vary, and the others."""
+        """Return the digest of all files below a directory (default: the root) that cannot vary, and the other files."""
         directory = directory or self._root
         key = directory, path, kept & self._steps_within(directory)
         if key not in self._found:
@@ -88,7 +92,7 @@ class Survivors:
         return self._found[key]
 
     def tree(self, kept: int) -> Iterator[tuple[str, Node]]:
-        """(path, node) of everything there is."""
+        """Yield (path, node) of everything that exists."""
         return tree(self._root, {each: self._names_in(each, kept) for each in self._own})
 
     def _names_in(self, directory: Directory, kept: int) -> dict[str, Node]:
@@ -102,7 +106,7 @@ class Survivors:
         return self._names[key]
 
     def _steps_within(self, directory: Directory) -> int:
-        """The steps that may change something below a directory."""
+        """Return the steps that may change something below a directory."""
         if directory not in self._within:
             seen, todo, found = {directory}, [directory], 0
             while todo:
@@ -118,11 +122,11 @@ class Survivors:
 
 Contents = dict[Inode, bytes]
 Chosen = tuple[Contents, Contents]
-"""What files hold; the second says it of those that differ from the first."""
+"""Contents of files; the second has only those that differ from the first."""
 
 
 class Versions:
-    """What files with unsynced bytes may hold together."""
+    """Contents that files with unsynced bytes may have together."""
 
     def __init__(self, *, every_cut: bool, combined: bool) -> None:
         self._every_cut, self._combined = every_cut, combined
@@ -130,7 +134,7 @@ class Versions:
         self._found: dict[Varying, list[tuple[int, Chosen]]] = {}
 
     def of(self, files: Varying) -> list[tuple[int, Chosen]]:
-        """All contents of these files, each with its part of the disk's digest."""
+        """Return all contents of these files, each with its part of the disk's digest."""
         if files not in self._found:
             each_once: dict[int, Chosen] = {}
             for look, chosen in self._chosen(files):
@@ -166,18 +170,18 @@ class Versions:
 
 
 class Searched:
-    """What the last search with the same digests of known disks has gone through, so that it need not be gone through again."""
+    """The cases that the last search with the same digests covered, so that they are not searched again."""
 
     def __init__(self) -> None:
         self.changed: set[Inode] = set()
-        """What files hold, in memory or on the disk, that has changed since."""
+        """Files whose contents, in memory or on the disk, have changed since."""
         self._seen: AbstractSet[int] | None = None
         self._steps: Sequence[Step] = ()
 
     def news(
         self, seen: AbstractSet[int], steps: Sequence[Step], ordered: bool, changes_max: int
     ) -> Callable[[int, Varying], bool]:
-        """Begin a search: which sets of steps with which files it has to look at."""
+        """Begin a search; return a function that says which sets of steps with which files are new."""
         known, changed = self._steps, self.changed
         count = len(known)
         all_of_them = (

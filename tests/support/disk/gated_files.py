@@ -1,4 +1,4 @@
-"""The real disk, on which a clean pass, or whoever opens a file, stands still until the test lets it on."""
+"""A real disk on which a clean pass, or any thread that opens a file, waits until the test lets it continue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE_S = 60
 
 
 class GatedFiles(OsFiles):
-    """Opening a file whose path has `at` in it waits for `let_on`: unless told otherwise, the first `.cleaned` segment."""
+    """A disk on which opening a file whose path contains `at` waits for `let_on`; by default the first `.cleaned` segment."""
 
     def __init__(self, at: str = ".log.cleaned") -> None:
         self.at = at
@@ -26,13 +26,13 @@ class GatedFiles(OsFiles):
         return super().open(path, create=create, truncate=truncate)
 
     async def reached(self) -> None:
-        """Return once somebody waits."""
+        """Return once a thread waits."""
         await trio.to_thread.run_sync(self.wait_until_reached)
 
     def wait_until_reached(self) -> None:
-        """The same, for a thread."""
+        """Block until a thread waits."""
         assert self._reached.wait(PATIENCE_S), f"nobody opened {self.at}"
 
     def let_on(self) -> None:
-        """Let them go on, and all after them."""
+        """Let the waiting threads continue, and all later ones."""
         self._gate.set()

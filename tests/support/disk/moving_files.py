@@ -1,4 +1,4 @@
-"""A directory that changes while it is read: every look at it finds it some steps further on."""
+"""A directory that changes while it is read: every access finds it some steps later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.disk.crash_files import CrashFiles
 
 
 def moments(files: CrashFiles, work: Callable[[], object]) -> list[CrashFiles]:
-    """The disk before each operation of `work`, and after the last one."""
+    """Return the disk before each operation of `work`, and after the last one."""
     found: list[CrashFiles] = []
     files.before_step = lambda: found.append(files.copy())
     try:
@@ -21,16 +21,17 @@ def moments(files: CrashFiles, work: Callable[[], object]) -> list[CrashFiles]:
 
 
 class MovingFiles(ReadingFiles):
-    """The disk as it was at one moment after the other; open files stay what they were.
+    """A disk as it was at successive moments; open files keep their content.
 
     Attributes:
-        looks: How often the disk was asked for something.
+        looks: How often the disk was accessed.
     """
 
     def __init__(self, found: Sequence[CrashFiles], moment_of_look: Callable[[int], int]) -> None:
-        """
+        """Make the disk from its moments.
+
         Args:
-            moment_of_look: The number of a look, from 0 on -> which of the disks it finds; beyond them, the last.
+            moment_of_look: The number of an access, from 0 on -> the index of the disk that it finds; beyond the end, the last.
         """
         super().__init__()
         self._moments = found
@@ -63,7 +64,7 @@ class MovingFiles(ReadingFiles):
         return self._now().size(path)
 
     def identity(self, path: str) -> int:
-        # Each moment is a copy of the disk: only what a file holds tells that it is another one.
+        # Each moment is a copy of the disk: only the content of a file shows that it is a different one.
         disk = self._now()
         return hash(disk.open(path).read_at(0, disk.size(path)))
 

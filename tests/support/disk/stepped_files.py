@@ -1,4 +1,4 @@
-"""The real disk, on which what worker threads do stands still before one operation, until the test lets it on or refuses it."""
+"""A real disk on which worker threads stop before one operation, until the test lets it continue or refuses it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_S = 60
 
 
 class SteppedFiles(OsFiles):
-    """While armed, the changes that worker threads make are counted from 0; number `at` waits."""
+    """A disk that, while armed, counts the changes of worker threads from 0; number `at` waits."""
 
     def __init__(self) -> None:
         self._at: int | None = None
@@ -23,14 +23,14 @@ class SteppedFiles(OsFiles):
         self.disarm()
 
     def arm(self, at: int) -> None:
-        """Count anew, and stop before change number `at`."""
+        """Restart the count, and stop before change number `at`."""
         self.disarm()
         self._at = at
 
     def disarm(self) -> None:
         self._at = None
         self.count = 0
-        """Changes since `arm`."""
+        """Number of changes since `arm`."""
         self._refuses = False
         self._reached = threading.Event()
         self._gate = threading.Event()
@@ -40,12 +40,12 @@ class SteppedFiles(OsFiles):
         return self._reached.is_set()
 
     def let_on(self, *, refuse: bool) -> None:
-        """Let it go on, or have it fail as on a full disk."""
+        """Let the change continue, or fail as on a full disk."""
         self._refuses = refuse
         self._gate.set()
 
     def step(self, path: str) -> None:
-        """A change is about to be made."""
+        """Count a change that is about to be made."""
         if self._at is None or threading.current_thread() is threading.main_thread():
             return
         with self._lock:
@@ -95,7 +95,7 @@ class SteppedFile(OsFile):
 
 
 async def reached_or(files: SteppedFiles, over: trio.Event) -> bool:
-    """Return once the change waits (True), or all is over without having come to it."""
+    """Return True once the change waits, or False once everything has ended without it."""
     while not files.is_reached and not over.is_set():
         await trio.lowlevel.checkpoint()
     return files.is_reached

@@ -1,4 +1,4 @@
-"""The real disk, on which chosen operations on chosen files raise what a test wants: errors of the disk and others."""
+"""A real disk on which chosen operations on chosen files raise chosen errors."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ottla.storage.disk.files import Buffer, WriteAhead
 from ottla.storage.disk.os_files import OsFile, OsFiles
 
 Trouble = Callable[[str, str], None]
-"""Called with the name of an operation and the path, before it; may raise. `create` is an `open` that makes the file."""
+"""Called before an operation, with its name and the path; may raise. `create` is an `open` that creates the file."""
 
 
 def nothing(operation: str, path: str) -> None:
-    """No trouble."""
+    """Raise nothing: no trouble."""
 
 
 def trouble(error: Exception, *operations: str, at: str) -> Trouble:
-    """`error` from these operations on every path that has `at` in it."""
+    """Raise `error` from these operations on every path that contains `at`."""
 
     def raise_it(operation: str, path: str) -> None:
         if operation in operations and at in path:
@@ -28,12 +28,12 @@ def trouble(error: Exception, *operations: str, at: str) -> Trouble:
 
 
 def full(at: str = "") -> Trouble:
-    """A disk without room, or without room for the files that have `at` in their paths."""
+    """Return the trouble of a full disk, or of one that is full only for the files with `at` in their paths."""
     return trouble(OSError(errno.ENOSPC, "No space left on device"), "append", "create", at=at)
 
 
 class _Asking:
-    """A `WriteAhead` that asks the disk first."""
+    """A `WriteAhead` that calls the disk's trouble first."""
 
     def __init__(self, ahead: WriteAhead, files: TroubledFiles, path: str) -> None:
         self.ahead, self._files, self._path = ahead, files, path
@@ -52,7 +52,7 @@ class _Asking:
 
 
 class TroubledFile(OsFile):
-    """A file that asks its disk first."""
+    """A file that calls its disk's trouble first."""
 
     __slots__ = ("_files", "_path")
 
@@ -98,7 +98,7 @@ class TroubledFile(OsFile):
 
 
 class TroubledFiles(OsFiles):
-    """`OsFiles` with a `trouble`, which may be exchanged at any time."""
+    """`OsFiles` with a `trouble`, which may be replaced at any time."""
 
     def __init__(self) -> None:
         self.trouble: Trouble = nothing

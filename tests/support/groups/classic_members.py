@@ -1,4 +1,4 @@
-"""A consumer of the classic protocol as a client writes it: joins, syncs, sends heartbeats, assigns when it leads.
+"""A consumer of the classic protocol, like a client library: joins, syncs, sends heartbeats, assigns when it leads.
 
 It does one request at each `act`, in a classic group and in a consumer group alike.
 """
@@ -24,7 +24,7 @@ REBALANCE_MS = 10_000
 def subscription_of(
     topics: Iterable[str], owned: Iterable[tuple[str, int]] = (), *, version: int = SUBSCRIPTION_VERSION
 ) -> bytes:
-    """What a classic consumer says in its JoinGroup."""
+    """Return the subscription that a classic consumer sends in its JoinGroup."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(owned):
         by_topic.setdefault(topic, []).append(partition)
@@ -38,9 +38,10 @@ def subscription_of(
 
 
 class ClassicMember:
-    """
+    """A consumer of the classic protocol; see the module.
+
     Attributes:
-        is_cooperative: It keeps what it has while a rebalance runs (KIP-429).
+        is_cooperative: Whether it keeps its partitions during a rebalance (KIP-429).
         owned: (topic, partition) of all that it consumes right now.
     """
 
@@ -73,7 +74,7 @@ class ClassicMember:
         return not self._must_join and self._join is None and self._sync is None and self._joined is None
 
     def act(self, groups: ConsumerGroups) -> None:
-        """One request, unless it waits for the answer of the last."""
+        """Send one request, unless the answer to the last is outstanding."""
         self.receive()
         if self._join is not None or self._sync is not None:
             return
@@ -91,7 +92,7 @@ class ClassicMember:
             self._refused(ErrorCode(error.code))
 
     def receive(self) -> None:
-        """Take the answer for which it waits, if it is there."""
+        """Take the answer for which it waits, if that has arrived."""
         if self._join is not None and not self._join.is_parked:
             join, self._join = self._join, None
             self._take_join(join.answer)
@@ -100,14 +101,14 @@ class ClassicMember:
             self._take_sync(sync.answer)
 
     def settle(self, groups: ConsumerGroups) -> None:
-        """Act until there is nothing to do but heartbeats."""
+        """Act until only heartbeats are left to do."""
         for _ in range(20):
             self.act(groups)
             if self.is_stable:
                 return
 
     def disconnected(self) -> None:
-        """Nobody will answer what is parked: it joins again."""
+        """Prepare to join again: parked requests will not be answered."""
         self._must_join = self._must_join or not self.is_stable
         self._join = self._sync = self._joined = None
 
@@ -145,11 +146,11 @@ class ClassicMember:
         topics = read_assignment(answer.assignment).assigned_partitions
         given = {(topic.topic, index) for topic in topics for index in topic.partitions}
         gave_up, self.owned = self.owned - given, given
-        # What it gave up can only be assigned to others if it joins again.
+        # Others only get what it gave up if it joins again.
         self._must_join = bool(gave_up) and self.is_cooperative
 
     def _refused(self, error: ErrorCode) -> None:
-        """Join again after any error, as a new member if it is not known any more."""
+        """Join again after any error, as a new member if the member id is unknown."""
         if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.ILLEGAL_GENERATION):
             self.owned.clear()
             if error is not ErrorCode.ILLEGAL_GENERATION:
@@ -157,7 +158,7 @@ class ClassicMember:
         self._must_join = self._must_join or bool(error)
 
     def _assign(self, groups: ConsumerGroups, joined: JoinGroupResponse) -> dict[str, bytes]:
-        """What the leader sends: partitions one by one to the members in turn; nobody gets what another still has."""
+        """Return the leader's assignment: partitions one by one to the members in turn, but none that another still owns."""
         if joined.leader != self.member_id:
             return {}
         subscriptions = {one.member_id: read_subscription(one.metadata) for one in joined.members}

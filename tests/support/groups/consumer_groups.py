@@ -31,8 +31,9 @@ Places = Mapping[str, Iterable[int]]
 
 
 class ConsumerGroups(Groups):
-    """`Groups` over topics with these partition counts. A target assignment may follow the last at once, unless told
-    otherwise. Other keyword arguments are GroupSettings."""
+    """`Groups` over topics with these partition counts. By default a target assignment may follow the last at once. Other
+    keyword arguments are GroupSettings.
+    """
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class ConsumerGroups(Groups):
         **partition_counts: int,
     ) -> None:
         self.works_at_once = True
-        """What a heartbeat leaves to be done is done when it is answered."""
+        """Whether the work that a heartbeat leaves is done as soon as it is answered."""
         self.settings = {"group_consumer_assignment_interval_ms": 0, **(settings or {})}
         super().__init__(
             store,
@@ -58,7 +59,7 @@ class ConsumerGroups(Groups):
         )
 
     def restarted(self, **settings: Any) -> ConsumerGroups:
-        """Another coordinator that finds what this one has written; those of the settings given are changed."""
+        """Return a new coordinator that finds what this one has written; the given settings replace the old ones."""
         return ConsumerGroups(
             self.store,
             elapsed_ms=self.elapsed_ms,
@@ -79,7 +80,7 @@ class ConsumerGroups(Groups):
         client: str = "c",
         **fields: Any,
     ) -> ConsumerGroupHeartbeatResponse:
-        """One heartbeat; `owns` is what the member says it owns, None if it says nothing."""
+        """Send one heartbeat; `owns` is what the member reports as owned, None if it reports nothing."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=group,
             member_id=member,
@@ -94,17 +95,17 @@ class ConsumerGroups(Groups):
         return answer
 
     def heartbeat_of(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerGroupHeartbeatResponse:
-        """What the handler does, at once."""
+        """Handle a heartbeat at once, as the handler does."""
         shard = self.coordinator.shard_for(request.group_id)
         return to_the_end(self.coordinator.consumer_heartbeat(shard, request, caller, lambda: self.now_ms))
 
     def enter(self, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
-        """The first heartbeat of a member; it subscribes to "orders" unless told otherwise."""
+        """Send the first heartbeat of a member; by default it subscribes to "orders"."""
         subscription = {} if "subscribed_topic_regex" in fields else {"topics": topics or ("orders",)}
         return self.beat(member, 0, owns={}, **{"rebalance_timeout_ms": REBALANCE_MS, **subscription, **fields})
 
     def error(self, *arguments: Any, **fields: Any) -> tuple[ErrorCode, str]:
-        """Code and message of the error that `beat` raises."""
+        """Return code and message of the error that `beat` raises."""
         return raised(lambda: self.beat(*arguments, **fields))
 
     def enter_error(self, *arguments: Any, **fields: Any) -> ErrorCode:
@@ -117,14 +118,14 @@ class ConsumerGroups(Groups):
         )
 
     def names(self, assignment: Any) -> dict[str, set[int]]:
-        """An assignment by topic name."""
+        """Return an assignment by topic name."""
         return {
             self.topics.name_of(one.topic_id) or one.topic_id.hex(): set(one.partitions)
             for one in assignment.topic_partitions
         }
 
     def given(self, answer: ConsumerGroupHeartbeatResponse) -> dict[str, set[int]] | None:
-        """The assignment in an answer, by topic name; None if there is none."""
+        """Return the assignment in an answer, by topic name; None if the answer has none."""
         assert not answer.error_code
         return None if answer.assignment is None else self.names(answer.assignment)
 
@@ -154,7 +155,7 @@ class ConsumerGroups(Groups):
 
 
 def raised(call: Callable[[], object]) -> tuple[ErrorCode, str]:
-    """Code and message of the KafkaError that `call` raises; NONE if it raises none."""
+    """Return code and message of the KafkaError that `call` raises; NONE if it raises none."""
     try:
         call()
     except KafkaError as error:
@@ -163,12 +164,12 @@ def raised(call: Callable[[], object]) -> tuple[ErrorCode, str]:
 
 
 class ConsumerMember:
-    """A client of the consumer protocol, as KIP-848 wants it: it gives up what it is no longer given, says so with its
-    next heartbeat, and begins anew when it is fenced.
+    """A client of the consumer protocol (KIP-848). It gives up revoked partitions, reports that with its next heartbeat, and
+    joins again when it is fenced.
 
     Attributes:
         owned: (topic id, partition) of all that it consumes right now.
-        slowness: How many heartbeats go by until it has given up what it must; once fenced, it hurries.
+        slowness: Number of heartbeats before it has given up its revoked partitions; 0 once it is fenced.
     """
 
     def __init__(self, member_id: str, *, instance_id: str | None = None, topics: Iterable[str] = ("orders",)) -> None:
@@ -184,7 +185,7 @@ class ConsumerMember:
         self._has_lost_answer = False
 
     def act(self, groups: ConsumerGroups, *, is_answer_lost: bool = False) -> None:
-        """One heartbeat; an answer may get lost on its way back, then the next request says everything."""
+        """Send one heartbeat. If its answer gets lost, the next request contains all fields."""
         says_all = self.epoch == 0 or self._has_lost_answer
         request = ConsumerGroupHeartbeatRequest(
             group_id="g",
@@ -210,7 +211,7 @@ class ConsumerMember:
         self._has_news = True
 
     def leave(self, groups: ConsumerGroups, epoch: int = -1) -> None:
-        """Say goodbye, for good or (-2, static members) for a while; what goes wrong does not matter any more."""
+        """Leave, for good or (-2, static members) temporarily; errors are ignored."""
         raised(lambda: groups.beat(self.member_id, epoch, instance_id=self.instance_id))
         self._abandon()
 
@@ -232,7 +233,7 @@ class ConsumerMember:
             self._beats_to_go = self.slowness
 
     def _reconcile(self) -> None:
-        """Take what is new only once all that must go is gone."""
+        """Take new partitions only after all revoked ones are given up."""
         if self.owned <= self._given or not self._beats_to_go:
             self.owned = set(self._given)
         else:

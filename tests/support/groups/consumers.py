@@ -1,7 +1,7 @@
 """Simulated consumers of one group: each does what a client library does, whenever the test lets it act.
 
-They join, wait, sync and send heartbeats; the leader deals the partitions out in turn. A consumer knows only what the
-answers tell it, so what `owned` says is what a real consumer would believe.
+They join, wait, sync and send heartbeats; the leader assigns the partitions in turn. A consumer knows only what the
+answers contain, so `owned` is what a real consumer would believe.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Consumer:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has asked for something whose answer it has not taken yet."""
+        """Return whether a request is outstanding, or its answer is not taken yet."""
         return self._joining is not None or self._syncing is not None
 
     def disconnected(self) -> None:
-        """The broker went away: answers under way are lost, so what was asked is asked again."""
+        """Note that the broker disconnected: outstanding answers are lost, so their requests are sent again."""
         if self.is_waiting:
             self._joining = self._syncing = None
             self.generation = -1
 
     def act(self, groups: Groups) -> None:
-        """Take the answers that have come, and send what is to be sent next."""
+        """Take the answers that have arrived, and send the next request."""
         if self._joining is not None:
             if not self._joining.is_parked:
                 answer, self._joining = self._joining.answer, None

@@ -1,4 +1,4 @@
-"""Every timer of the group, share and transaction coordinators: how it is started, how long it takes, how one sees its end."""
+"""Timers of the group, share and transaction coordinators: how each is started, how long it takes, how a test sees its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.transactions.transactions import A0, SWEEP_MS, Transactions
 
 World = Groups | States | Transactions
 Begun = tuple[World, Callable[[], bool]]
-"""Something that waits, and whether what it waits for has happened."""
+"""A world in which something waits, and whether it has happened."""
 
 ID = "x"
 UNLIMITED = {"group_consumer_session_timeout_ms": 10**12}
@@ -56,8 +56,9 @@ def _rejoin() -> Begun:
 
 
 def _absent_static_members() -> Begun:
-    """Nobody came to the rebalance but one who left again: the static member that is left has its session's time, and
-    the group looks again at its own pace."""
+    """A rebalance that only a guest joined, who left again: the remaining static member keeps its session, and the group
+    checks again at its own interval.
+    """
     groups = Groups()
     replies = [groups.join(instance=name, rebalance_ms=1_000, session_ms=1_800_000) for name in ("i", "j")]
     groups.advance(0)
@@ -139,7 +140,7 @@ def _removal_again() -> Begun:
 def _refresh() -> Begun:
     groups = ConsumerGroups(orders=2, settings=UNLIMITED)
     groups.enter("a")
-    groups.topics.put("orders", 3)  # and nobody says so
+    groups.topics.put("orders", 3)  # without a notification
 
     def is_over() -> bool:
         groups.beat("a", groups.table().members["a"].epoch)
@@ -248,7 +249,7 @@ def _share_refresh() -> Begun:
     groups.enter("a")
     groups.settled("a")
     epoch = groups.table().epoch
-    groups.topics.put("orders", 3)  # and nobody says so
+    groups.topics.put("orders", 3)  # without a notification
 
     def is_over() -> bool:
         groups.stay("a")
@@ -337,7 +338,7 @@ def _streams_initial_delay() -> Begun:
 def _streams_refresh() -> Begun:
     groups = StreamsGroups(orders=2, settings={"group_streams_session_timeout_ms": 10**12})
     groups.enter("a")
-    groups.topics.put("orders", 3)  # and nobody says so
+    groups.topics.put("orders", 3)  # without a notification
 
     def is_over() -> bool:
         groups.beat("a", groups.table().members["a"].epoch)
@@ -470,7 +471,7 @@ COORDINATOR_TIMERS = {
     "next assignment of tasks after a load": Timer(f"{RECONCILED} loaded", 3_000, _streams_assignment_after_a_load),
     "pruning of share states": Timer(f"{STATES} _repeat_pruning", 10_000, _pruning),
     "look for cold share states": Timer(f"{STATES} _repeat_refreshing", 60_000, _look_for_cold_states),
-    # Looked for every 10 s; at 25 s it has not taken longer than that.
+    # The coordinator looks every 10 s; at 25 s it has not taken longer than that.
     "time-out of a transaction": Timer(f"{ENDINGS} watch", 3 * SWEEP_MS, _time_out),
     "time-out of a loaded transaction": Timer(f"{ENDINGS} watch", 2 * SWEEP_MS, _time_out_after_a_load),
     "marker that was not taken": Timer(f"{ENDINGS} _retry_later", MARKER_RETRY_MS, _marker_again),

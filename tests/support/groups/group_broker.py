@@ -1,4 +1,4 @@
-"""The parts of a broker that group coordination asks for, over logs in memory: no sockets, so time may be virtual."""
+"""The parts of a broker that group coordination needs, over logs in memory: no sockets, so time may be virtual."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from support.logs.make_log import make_log
 
 OFFSETS_TOPIC = "__consumer_offsets"
 CONSUMED_TOPIC_ID = b"\1" * 16
-"""Of topic "t", which groups consume."""
+"""The id of topic "t", which groups consume."""
 
 
 class GroupBroker:
-    """Stands in for `coordination.ground.Ground`. Its one node leads every partition; its clock follows Trio's.
+    """A substitute for `coordination.ground.Ground`. Its one node leads every partition; its clock follows Trio's.
 
     Attributes:
         wall: May be stepped.
-        creation_failure: What creating an internal topic raises, if set.
-        append_failure: What appending raises, if set: a KafkaError of this code, or something that nobody expects.
+        creation_failure: The error that creating an internal topic raises, if set.
+        append_failure: The error that appending raises, if set: a KafkaError of this code, or an unexpected exception.
     """
 
     def __init__(self, files: CrashFiles | None = None, *, partition_count: int = 2, **settings: Any) -> None:
@@ -56,7 +56,7 @@ class GroupBroker:
         return self.topics.get(name) or self.create_topic(name)
 
     def create_topic(self, name: str = OFFSETS_TOPIC) -> Topic:
-        """Make the topic, or find it again in `files`."""
+        """Create the topic, or find it again in `files`."""
         topic = Topic(name, b"\5" * 16)
         for index in range(self.partition_count):
             log = self.logs.logs[TopicPartition(name, index)] = make_log(self.files, tp=TopicPartition(name, index))

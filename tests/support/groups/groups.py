@@ -34,13 +34,13 @@ from support.groups.settings import group_settings
 Answer = TypeVar("Answer")
 
 TOPIC_IDS = {"orders": b"\1" * 16, "bills": b"\2" * 16}
-"""Topics that tests commit offsets in, and the ids that they have when they are made for the first time."""
+"""Topics in which tests commit offsets, and their ids when they are created for the first time."""
 
 
 class FakeTopics:
-    """`TopicView` of topics that the test makes, lets grow and deletes; no node has a rack unless told so.
+    """`TopicView` of topics that the test creates, grows and deletes; by default no node has a rack.
 
-    A topic made after another of its name was deleted has another id.
+    A topic that is created again after its deletion has another id.
     """
 
     def __init__(self, **partition_counts: int) -> None:
@@ -54,7 +54,7 @@ class FakeTopics:
             self.put(name, count)
 
     def put(self, name: str, partition_count: int) -> bytes:
-        """Make the topic, or let it grow; returns its id."""
+        """Create the topic, or let it grow; return its id."""
         if name not in self._ids:
             self._made += 1
             is_first = name not in self._known_before
@@ -98,9 +98,9 @@ class MemoryChunk:
 
 
 class MemoryStore:
-    """`RecordStore` over bytes in memory. `failure`, when set, is what every append raises.
+    """`RecordStore` over bytes in memory. `failure`, when set, is the error that every append raises.
 
-    A batch above `batch_bytes_max` is refused as by the real one.
+    As in the real one, a batch above `batch_bytes_max` is refused.
     """
 
     def __init__(self, partition_count: int = 4) -> None:
@@ -111,7 +111,7 @@ class MemoryStore:
         self.appends = 0
         self.leader_epochs: dict[int, int] = {}
         self.member_numbers = itertools.count(1)
-        """Kept here because member ids stay unique beyond a restart."""
+        """Kept here because member ids stay unique across restarts."""
 
     def append(
         self, partition: int, records: Records | Sequence[Pair], now_ms: int, *, producer: Producer | None = None
@@ -130,7 +130,7 @@ class MemoryStore:
         return self.leader_epochs.get(partition, 0)
 
     def append_batch(self, partition: int, batch: bytearray) -> int:
-        """Append a batch made by the test, wherever its offsets were meant to start."""
+        """Append a batch made by the test, whatever its base offset is."""
         self.appends += 1
         base_offset = self.end_offset(partition)
         assign_in_place(batch, base_offset, 0)
@@ -155,13 +155,13 @@ class MemoryStore:
         return [record for batch in self.batches(partition) for record in batch.records()]
 
     def table(self, partition: int) -> dict[bytes, bytes]:
-        """What compaction would leave: the last value of every key that was not deleted."""
+        """Return the result of compaction: the last value of every key that was not deleted."""
         last = {record.key: record.value for record in self.records(partition) if record.key is not None}
         return {key: value for key, value in last.items() if value is not None}
 
 
 class Reply(Generic[Answer]):
-    """Takes a parked answer, and insists on getting no second one."""
+    """A receiver of a parked answer, which fails on a second one."""
 
     def __init__(self) -> None:
         self._answer: Answer | None = None
@@ -181,15 +181,15 @@ class Reply(Generic[Answer]):
 
 
 def subscription(*topics: str, version: int = 0) -> bytes:
-    """Metadata of a consumer that subscribes to these topics, without user data."""
+    """Return the metadata of a consumer that subscribes to these topics, without user data."""
     names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
     return version.to_bytes(2, "big") + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
 
 class Groups:
-    """A coordinator at a time that only `advance` moves, and `set_wall` as to the wall time. Member ids are `<client or instance id>-1`, `-2`, …
+    """A coordinator at a time that only `advance` moves; `set_wall` moves the wall time.
 
-    Keyword arguments are GroupSettings; the initial delay is 0 unless given.
+    Member ids are `<client or instance id>-1`, `-2`, … Keyword arguments are GroupSettings; the initial delay is 0 by default.
     """
 
     def __init__(
@@ -208,9 +208,9 @@ class Groups:
         self._wall_ahead_ms = wall_ahead_ms
         self.wakes = 0
         self.wishes: list[StatesToBegin] = []
-        """States of share partitions that are asked for; see `support.groups.share_groups`."""
+        """Requested states of share partitions; see `support.groups.share_groups`."""
         self.is_over: IsOver = never
-        """Whether the coordinator's turn is over, in the midst of what is due; `between` comes then, and in the end."""
+        """Whether the coordinator's time slice is over, while due work is left. Then, and at the end, `between` is called."""
         self.between: Callable[[], None] = lambda: None
         self.coordinator = GroupCoordinator(
             group_settings(**{"group_initial_rebalance_delay_ms": 0, **settings}),
@@ -226,23 +226,23 @@ class Groups:
 
     @property
     def now_ms(self) -> int:
-        """The wall time."""
+        """Return the wall time."""
         return self.elapsed_ms + self._wall_ahead_ms
 
     def set_wall(self, by_ms: int) -> None:
-        """Somebody sets the wall clock ahead, or with a negative number back."""
+        """Set the wall clock ahead, or with a negative number back."""
         self._wall_ahead_ms += by_ms
 
     def _count_wake(self) -> None:
         self.wakes += 1
 
     def load(self) -> None:
-        """Read all partitions of the store, as at the start of a broker, and do what is to be done then."""
+        """Read all partitions of the store, as at the start of a broker, and do the work that is due then."""
         self.load_only()
         self.advance(0)
 
     def load_only(self) -> None:
-        """Read all partitions of the store; what is left to be done of that has not begun."""
+        """Read all partitions of the store; the work that is due then has not begun."""
         coordinator = self.coordinator
         coordinator.open(len(self.store.partitions))
         for shard in coordinator.shards:
@@ -254,7 +254,7 @@ class Groups:
                 coordinator.activate(shard, self.now_ms)
 
     def restarted(self, **settings: Any) -> Groups:
-        """Another coordinator that finds what this one has written."""
+        """Return a new coordinator that finds what this one has written."""
         return Groups(
             self.store,
             elapsed_ms=self.elapsed_ms,
@@ -264,7 +264,7 @@ class Groups:
         )
 
     def advance(self, by_ms: int) -> None:
-        """Let time pass, deadline by deadline."""
+        """Let time pass, from deadline to deadline."""
         end_ms = self.elapsed_ms + by_ms
         while (due_ms := self.coordinator.next_deadline_ms()) is not None and due_ms <= end_ms:
             self.elapsed_ms = max(self.elapsed_ms, due_ms)
@@ -287,7 +287,7 @@ class Groups:
         rebalance_ms: int = 60_000,
         version: int = 3,
     ) -> Reply[JoinGroupResponse]:
-        """JoinGroup; in version 3 a new member needs no second request."""
+        """Send JoinGroup; in version 3 a new member needs no second request."""
         request = JoinGroupRequest(
             group_id=group,
             member_id=member,
@@ -333,7 +333,7 @@ class Groups:
         return self.coordinator.heartbeat(self.coordinator.shard_for(group), group, member, instance, generation)
 
     def leave(self, *members: str | tuple[str, str | None], group: str = "g") -> list[ErrorCode]:
-        """LeaveGroup of member ids, or of (member id, instance id)."""
+        """Send LeaveGroup for member ids, or for (member id, instance id)."""
         pairs = [(one, None) if isinstance(one, str) else one for one in members]
         identities = [MemberIdentity(member_id=member, group_instance_id=instance) for member, instance in pairs]
         return [
@@ -356,7 +356,7 @@ class Groups:
         retention_ms: int = -1,
         version: int = 8,
     ) -> dict[Place, ErrorCode]:
-        """OffsetCommit; returns what was refused."""
+        """Send OffsetCommit; return the refused partitions."""
         request = OffsetCommitRequest(
             group_id=group,
             generation_id_or_member_epoch=generation,
@@ -426,7 +426,7 @@ class Groups:
         return [errors[place] for place in places]
 
     def committed(self, *, group: str = "g") -> dict[Place, int]:
-        """All offsets of the group."""
+        """Return all committed offsets of the group."""
         everything = to_the_end(
             self.coordinator.fetch_all(
                 self.coordinator.positions(self.coordinator.shard_of(group), group, stable=False)
@@ -446,7 +446,7 @@ class Groups:
         return [member.member_id for member in self.describe_group(group, 0).members]
 
     def stable(self, count: int, *, group: str = "g", **arguments: Any) -> tuple[list[str], int]:
-        """A stable group of new dynamic members, without initial delay; the assignment of each is its member id.
+        """Create a stable group of new dynamic members, without initial delay; the assignment of each is its member id.
 
         Returns:
             The member ids, the leader's first, and the generation.
@@ -459,14 +459,14 @@ class Groups:
         return ids, generation
 
     def sync_all(self, ids: Sequence[str], generation: int, *, group: str = "g") -> None:
-        """SyncGroup of everybody, the leader (first) last."""
+        """Send SyncGroup for all members, the leader (first) last."""
         syncs = [self.sync(member, generation, group=group) for member in ids[1:]]
         syncs.append(self.sync(ids[0], generation, {member: member.encode() for member in ids}, group=group))
         assert [ErrorCode.NONE] * len(ids) == [sync.answer.error_code for sync in syncs]
 
 
 def error_of(call: Callable[[], object]) -> ErrorCode:
-    """The code of the KafkaError that `call` raises; NONE if it raises none."""
+    """Return the code of the KafkaError that `call` raises; NONE if it raises none."""
     try:
         call()
     except KafkaError as error:

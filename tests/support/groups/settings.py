@@ -1,4 +1,4 @@
-"""Settings of coordinators: Kafka's defaults, but for what a test wants otherwise."""
+"""Settings of coordinators: Kafka's defaults, except for what a test changes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _CONFIG = _STATIC.node(_STATIC.node_ids[0])
 
 
 def group_settings(**changes: Any) -> GroupSettings:
-    """Of groups."""
+    """Return the settings of groups."""
     return replace(GroupSettings.of(_CONFIG), **changes)
 
 
 def transaction_settings(**changes: Any) -> TransactionSettings:
-    """Of transactions."""
+    """Return the settings of transactions."""
     return replace(TransactionSettings.of(_CONFIG), **changes)

@@ -32,8 +32,8 @@ class FakeKeeper:
 
     Attributes:
         states: (group id, topic id, partition) -> state epoch and start offset.
-        refuses: What it says to every partition, or to those of `refused` alone.
-        fails: What it says to every request.
+        refuses: Its error for every partition, or for those of `refused` alone.
+        fails: Its error for every request.
     """
 
     def __init__(self) -> None:
@@ -83,8 +83,9 @@ class FakeKeeper:
 
 
 class ShareGroups(Groups):
-    """`Groups` over topics with these partition counts. A target assignment may follow the last at once, unless told otherwise, and
-    states are begun when a heartbeat has been answered, unless `grants` is False. Other keyword arguments are GroupSettings."""
+    """`Groups` over topics with these partition counts. By default a target assignment may follow the last at once. States are
+    initialized once a heartbeat is answered, unless `grants` is False. Other keyword arguments are GroupSettings.
+    """
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class ShareGroups(Groups):
         self.flows = ShareFlows(self.coordinator, lambda: self.keeper, lambda: self.now_ms)
 
     def restarted(self, **settings: Any) -> ShareGroups:
-        """Another coordinator that finds what this one has written; those of the settings given are changed."""
+        """Return a new coordinator that finds what this one has written; the given settings replace the old ones."""
         return ShareGroups(
             self.store,
             elapsed_ms=self.elapsed_ms,
@@ -130,7 +131,7 @@ class ShareGroups(Groups):
         client: str = "c",
         **fields: Any,
     ) -> ShareGroupHeartbeatResponse:
-        """One heartbeat; `topics` is what the member subscribes to, None if it says nothing."""
+        """Send one heartbeat; `topics` is the member's subscription, None if it reports nothing."""
         request = ShareGroupHeartbeatRequest(
             group_id=group,
             member_id=member,
@@ -147,34 +148,34 @@ class ShareGroups(Groups):
         return answer
 
     def grant(self) -> list[StatesToBegin]:
-        """Have the states begun that were asked for since the last time; what was asked for."""
+        """Initialize the states that were requested since the last call; return the requests."""
         wishes, self.wishes[:] = list(self.wishes), []
         for wish in wishes:
             done(self.flows.grant(wish))
         return wishes
 
     def enter(self, member: str, *topics: str, **fields: Any) -> ShareGroupHeartbeatResponse:
-        """The first heartbeat of a member; it subscribes to "orders" unless told otherwise."""
+        """Send the first heartbeat of a member; by default it subscribes to "orders"."""
         return self.beat(member, 0, **{"topics": topics or ("orders",), **fields})
 
     def stay(self, member: str, group: str = "g", **fields: Any) -> ShareGroupHeartbeatResponse:
-        """A heartbeat in the epoch that the member knows of."""
+        """Send a heartbeat with the epoch that the member knows."""
         return self.beat(member, self.table(group).members[member].epoch, group=group, **fields)
 
     def settled(self, member: str, group: str = "g") -> dict[str, set[int]]:
-        """What the member has once all have sent some heartbeats."""
+        """Return the member's assignment after all members have sent some heartbeats."""
         for _ in range(3):
             for one in tuple(self.table(group).members):
                 self.stay(one, group)
         return self.assigned(member, group)
 
     def assigned(self, member: str, group: str = "g") -> dict[str, set[int]]:
-        """What the member has, by topic name."""
+        """Return the member's assignment by topic name."""
         has = self.table(group).members[member].assigned
         return {self.topics.name_of(topic_id) or topic_id.hex(): set(indexes) for topic_id, indexes in has.items()}
 
     def given(self, answer: ShareGroupHeartbeatResponse) -> dict[str, set[int]] | None:
-        """The assignment in an answer, by topic name; None if there is none."""
+        """Return the assignment in an answer, by topic name; None if the answer has none."""
         if answer.assignment is None:
             return None
         return {
@@ -183,7 +184,7 @@ class ShareGroups(Groups):
         }
 
     def error(self, *arguments: Any, **fields: Any) -> tuple[ErrorCode, str]:
-        """Code and message of the error that `beat` raises."""
+        """Return code and message of the error that `beat` raises."""
         return raised(lambda: self.beat(*arguments, **fields))
 
     def described(self, group: str = "g") -> DescribedGroup:
@@ -195,7 +196,7 @@ class ShareGroups(Groups):
         return found
 
     def states(self, group: str = "g") -> tuple[dict[str, set[int]], dict[str, set[int]], set[str]]:
-        """Partitions that are initializing and initialized, and topics that are deleting, by name."""
+        """Return the initializing and the initialized partitions, and the topics that are being deleted, by name."""
         table = self.table(group).states
         assert table is not None
         return (
@@ -217,7 +218,7 @@ class ShareGroups(Groups):
         self.coordinator._jobs.run(never)
 
     def copy_of_tables(self) -> dict[str, Any]:
-        """What is written down of all share groups."""
+        """Return a copy of everything that is persisted about all share groups."""
         return {
             group_id: (
                 *(group.epoch, group.metadata_hash, group.assignment_epoch, group.assignment_ms),
@@ -230,7 +231,7 @@ class ShareGroups(Groups):
 
 
 def done(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """What a coroutine returns that waits for nothing."""
+    """Return the result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as end:

@@ -1,8 +1,11 @@
-"""A streams group on several nodes: members that come, go, crash, lag behind and lose answers, while its coordinator moves, nodes stop and
-start, topics grow and are deleted, the disk is full, and the broker is stopped, killed, or loses power in the middle of a heartbeat.
+"""A streams group on several nodes, under random events.
 
-Everything is asked of the handlers of the nodes, in an order that the seed alone decides, and time passes when it is told to. After every
-step the coordinator's table is compared with what members were told (`streams_model`), and each time it is loaded with what it was.
+Members come, go, crash, lag and lose answers, and the coordinator moves. Nodes stop and start, topics grow and are deleted, the
+disk is full. The broker is stopped, killed, or loses power during a heartbeat.
+
+The handlers of the nodes receive all requests, in an order that the seed alone decides; only the test moves time. After every
+step the coordinator's table is compared with the answers to members (`streams_model`), and after each load with its earlier
+content.
 """
 
 from __future__ import annotations
@@ -58,11 +61,11 @@ def application(epoch: int = 1) -> Any:
 
 
 class StreamsChaos:
-    """What lives of a broker are asked; members and the model outlive them.
+    """A random test over several runs of the broker; members and the model outlive them.
 
     Attributes:
-        seen: What has happened, by name.
-        cut: The disk as the power loss left it, once there was one in the middle of a heartbeat.
+        seen: Names of the events that happened.
+        cut: The disk as the power loss left it, if one happened during a heartbeat.
     """
 
     def __init__(self, seed: int) -> None:
@@ -84,14 +87,14 @@ class StreamsChaos:
         self.is_full = False
         self.cut: CrashFiles | None = None
         self.tables: list[dict[str, Any] | None] = [None]
-        """One of these is what the next load finds."""
+        """Tables of which the next load finds one."""
         self.broker: Broker
         self.files: CrashFiles
 
-    # A life
+    # A run of the broker
 
     async def live(self, broker: Broker, files: CrashFiles, steps: int) -> None:
-        """So many steps with a broker that has just started, or fewer if the power is lost in one of them."""
+        """Do `steps` steps with a broker that has just started, or fewer if one of them loses power."""
         self.broker, self.files, self.stopped, self.cut = broker, files, None, None
         if broker.services.topics.get("orders") is None:
             await self.create_topics()
@@ -104,7 +107,7 @@ class StreamsChaos:
         self.tables = [self.table()]
 
     def loaded(self) -> None:
-        """A coordinator has taken up the group: it is as it was written down, and sessions begin anew."""
+        """Check a group that a coordinator has just loaded: it is as persisted, and sessions start again."""
         found = self.table()
         assert found in self.tables, (found, self.tables)
         self.model.sessions_begin_anew(self.broker.clock.elapsed_ms())
@@ -182,7 +185,7 @@ class StreamsChaos:
             self.seen.add("left")
 
     async def crash(self) -> None:
-        """Nobody hears of it again."""
+        """Remove a member without a word."""
         if self.members:
             self.members.pop(self.rng.randrange(len(self.members)))
             self.seen.add("crashed")
@@ -202,7 +205,7 @@ class StreamsChaos:
         await pass_time(self.broker, self.rng.randrange(BEAT_MS))
 
     async def lose_answer(self) -> None:
-        """The member does not hear what it is told, and names what it knew before with its next heartbeat."""
+        """Lose an answer: the member's next heartbeat repeats what it knew before."""
         if self.members:
             self.seen.add("answer lost")
             await self.beat_of(self.rng.choice(self.members), is_lost=True)
@@ -239,7 +242,7 @@ class StreamsChaos:
             self.seen.add("went on")
 
     async def say_again(self) -> None:
-        """A heartbeat of long ago comes late, from a member that has gone on twice since: it is refused, and nothing has changed."""
+        """Send a member's old heartbeat, older than its last two epochs: it is refused, and nothing changes."""
         group = self.group
         members = {} if group is None else group.members
         late = [
@@ -255,7 +258,7 @@ class StreamsChaos:
             self.seen.add(E(answer.error_code).name)
 
     async def bring_other_topology(self) -> None:
-        """One that is newer than the group's is refused, and nothing has changed."""
+        """Send a topology that is newer than the group's: it is refused, and nothing changes."""
         group = self.group
         if group is None or group.topology is None:
             return
@@ -272,7 +275,7 @@ class StreamsChaos:
         return await InProcessClient(self.broker, node=asked).ask(message, version)
 
     def is_refusal(self, code: int) -> bool:
-        """There is no room, and so nothing is written."""
+        """Return whether an error means that the disk is full, so that nothing was written."""
         return self.is_full and code in (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR)
 
     @property
@@ -311,7 +314,7 @@ class StreamsChaos:
         self.stopped = node
 
     async def another_coordinator(self, name: str, act: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """The group is the same before and after."""
+        """Move the coordinator; the group is the same before and after."""
         self.tables, was = [self.table()], self.coordinator
         await act()
         await pass_time(self.broker, 0)
@@ -331,7 +334,7 @@ class StreamsChaos:
             self.seen.add("another node")
 
     async def fill_disk(self) -> None:
-        """There is no room for records of groups for a while."""
+        """Fill the disk for records of groups, for a while."""
 
         def refuse(operation: str, path: str, _: int) -> None:
             if operation == "append" and OFFSETS_TOPIC in path and path.endswith(".log"):
@@ -341,11 +344,11 @@ class StreamsChaos:
         for deed in self.rng.choices([self.enter, self.beat, self.everybody_beats, self.leave, self.wait], k=4):
             await self.settle(deed)
         self.files.refuse = None
-        await pass_time(self.broker, 1_000)  # Who was to be removed meanwhile is.
+        await pass_time(self.broker, 1_000)  # Now the members that were due are removed.
         self.is_full = False
 
     async def delete_internal(self) -> None:
-        """It is made anew with the next heartbeat."""
+        """Delete an internal topic; the next heartbeat creates it again."""
         name = self.rng.choice(INTERNAL)
         if self.broker.services.topics.get(name) is not None:
             request = DeleteTopicsRequest(topics=(DeleteTopicState(name=name),), timeout_ms=1_000)
@@ -368,7 +371,7 @@ class StreamsChaos:
         return len(topic.partitions)
 
     async def lose_power(self) -> None:
-        """In the middle of a heartbeat, whose answer nobody gets: the group is as it was before it, or after."""
+        """Lose power during a heartbeat, whose answer is lost: the group is as it was before it, or after."""
         if not self.members or self.group is None:
             return
         before = self.table()
@@ -396,7 +399,7 @@ class StreamsChaos:
     # The end
 
     async def finish(self) -> None:
-        """All members heartbeat until nothing changes any more: each task is with one of them, and as few move as can be."""
+        """Let all members heartbeat until nothing changes: one member has each task, and as few tasks as possible move."""
         if not self.members:
             await self.enter()
         await self.until_quiet()

@@ -52,7 +52,7 @@ def subtopology(
     changelogs: Iterable[TopicInfo] = (),
     together: Iterable[tuple[tuple[int, ...], tuple[int, ...]]] = (),
 ) -> Subtopology:
-    """`together`: which sources, and which repartition topics, are joined."""
+    """Return a subtopology; `together` says which sources, and which repartition topics, are joined."""
     return Subtopology(
         subtopology_id=key,
         source_topics=sources,
@@ -73,7 +73,7 @@ COUNTS = topology(
     subtopology("0", "orders", sinks=["words"]),
     subtopology("1", repartition=[info("words")], changelogs=[info("counts", configs={"cleanup.policy": "compact"})]),
 )
-"""Orders are counted: a repartition topic between two subtopologies, and a store."""
+"""A topology that counts orders: a repartition topic between two subtopologies, and a store."""
 
 
 def active(answer: StreamsGroupHeartbeatResponse) -> dict[str, set[int]] | None:
@@ -97,8 +97,9 @@ def ids_of(tasks: Tasks) -> tuple[TaskIds, ...]:
 
 
 class StreamsGroups(Groups):
-    """`Groups` over topics with these partition counts. Nobody waits for more members, and a target may follow the last at
-    once, unless told otherwise. Other keyword arguments are GroupSettings."""
+    """`Groups` over topics with these partition counts. By default a group does not wait for more members, and a target may
+    follow the last at once. Other keyword arguments are GroupSettings.
+    """
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class StreamsGroups(Groups):
         **partition_counts: int,
     ) -> None:
         self.works_at_once = True
-        """What a heartbeat leaves to be done is done when it is answered."""
+        """Whether the work that a heartbeat leaves is done as soon as it is answered."""
         self.settings = {
             "group_streams_assignment_interval_ms": 0,
             "group_streams_initial_rebalance_delay_ms": 0,
@@ -126,7 +127,7 @@ class StreamsGroups(Groups):
         )
 
     def restarted(self, **settings: Any) -> StreamsGroups:
-        """Another coordinator that finds what this one has written; those of the settings given are changed."""
+        """Return a new coordinator that finds what this one has written; the given settings replace the old ones."""
         return StreamsGroups(
             self.store,
             elapsed_ms=self.elapsed_ms,
@@ -136,7 +137,7 @@ class StreamsGroups(Groups):
         )
 
     def hear(self, *arguments: Any, **fields: Any) -> Heard:
-        """One heartbeat; see `hearing`."""
+        """Handle one heartbeat; see `hearing`."""
         heard = to_the_end(self.hearing(*arguments, **fields))
         if self.works_at_once:
             self.coordinator._jobs.run(never)
@@ -153,7 +154,7 @@ class StreamsGroups(Groups):
         client: str = "c",
         **fields: Any,
     ) -> Steps[Heard]:
-        """The pieces of one heartbeat; `owns` is what the member says it has active, None if it says nothing."""
+        """Return the pieces of one heartbeat; `owns` are the tasks reported as active, None if nothing is reported."""
         if owns is not None:
             fields |= {"active_tasks": ids_of(owns), "standby_tasks": ids_of(standbys or {}), "warmup_tasks": ()}
         request = StreamsGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **fields)
@@ -164,7 +165,7 @@ class StreamsGroups(Groups):
         return self.hear(*arguments, **fields).response
 
     def enter(self, member: str, **fields: Any) -> StreamsGroupHeartbeatResponse:
-        """The first heartbeat of a member, in a process of its own; its topology reads "orders" unless told otherwise."""
+        """Send the first heartbeat of a member, in a process of its own; by default its topology reads "orders"."""
         return self.hear_enter(member, **fields).response
 
     def hear_enter(self, member: str, **fields: Any) -> Heard:
@@ -182,7 +183,7 @@ class StreamsGroups(Groups):
         )
 
     def make_missing(self, heard: Heard) -> None:
-        """What the handler does with the internal topics that are missing."""
+        """Create the missing internal topics, as the handler does."""
         for one in heard.missing.values():
             self.create_topic(one.name, one.partitions)
 
@@ -215,12 +216,12 @@ class StreamsGroups(Groups):
 
 
 def table_of(groups: StreamsGroups, group: str = "g") -> dict[str, Any]:
-    """All that a group is, but for what begins anew with a load."""
+    """Return the state of a group, without the parts that a load resets."""
     return table_of_group(groups.table(group))
 
 
 def table_of_group(table: StreamsGroup) -> dict[str, Any]:
-    """The same of any coordinator's; later changes of the group do not change it."""
+    """Return the state of any coordinator's group; later changes of the group do not change it."""
     volatile = {
         *("sessions", "waits", "initial_delay", "refresh_at_ms", "topics_known_to", "assigned_at_ms", "is_assigning"),
         *("configured", "shutdown_by", "untold", "endpoint_epoch", "endpoints"),
@@ -229,14 +230,14 @@ def table_of_group(table: StreamsGroup) -> dict[str, Any]:
 
 
 def copied(value: Any) -> Any:
-    """A dict of its own, two levels deep; members, targets and topologies are values."""
+    """Return a copy of a dict, two levels deep; members, targets and topologies are values."""
     if isinstance(value, dict):
         return {key: Counter(one) if isinstance(one, Counter) else one for key, one in value.items()}
     return value
 
 
 def compacted(groups: StreamsGroups) -> StreamsGroups:
-    """Another coordinator, over what compaction leaves of the log."""
+    """Return a new coordinator, over what compaction leaves of the log."""
     store = MemoryStore(len(groups.store.partitions))
     for partition in range(len(store.partitions)):
         if table := groups.store.table(partition):
@@ -245,12 +246,13 @@ def compacted(groups: StreamsGroups) -> StreamsGroups:
 
 
 class StreamsMember:
-    """A client of the streams protocol: it gives up what it is no longer given, says so with its next heartbeat, and begins anew
-    when it is fenced.
+    """A client of the streams protocol.
+
+    It gives up revoked tasks, reports that with its next heartbeat, and joins again when it is fenced.
 
     Attributes:
-        has: (role, subtopology id, partition) of all that it works at right now; the roles are 0 (active) and 1 (standby).
-        slowness: How many heartbeats go by until it has given up what it must.
+        has: (role, subtopology id, partition) of all that it works on now; the roles are 0 (active) and 1 (standby).
+        slowness: Number of heartbeats before it has given up its revoked tasks.
     """
 
     def __init__(self, member_id: str, process_id: str, application: Topology) -> None:
@@ -265,7 +267,7 @@ class StreamsMember:
         self._has_lost_answer = False
 
     def act(self, groups: StreamsGroups, *, is_answer_lost: bool = False) -> None:
-        """One heartbeat; an answer may get lost on its way back."""
+        """Send one heartbeat; its answer may get lost."""
         fields: dict[str, Any] = {}
         if self.epoch == 0:
             fields = {
@@ -290,7 +292,7 @@ class StreamsMember:
         self.reconcile()
 
     def request(self, group: str) -> StreamsGroupHeartbeatRequest:
-        """Its next heartbeat, for whoever sends it on his own."""
+        """Return the member's next heartbeat, for a caller that sends it itself."""
         joins = self.epoch == 0
         return StreamsGroupHeartbeatRequest(
             group_id=group,
@@ -306,7 +308,7 @@ class StreamsMember:
         )
 
     def leave(self, groups: StreamsGroups) -> None:
-        """Say goodbye; what goes wrong does not matter any more."""
+        """Leave; errors are ignored."""
         with suppress(KafkaError):
             groups.beat(self.member_id, -1)
         self.abandon()
@@ -332,7 +334,7 @@ class StreamsMember:
             self._beats_to_go = self.slowness
 
     def reconcile(self) -> None:
-        """Take what is new only once all that must go is gone."""
+        """Take new tasks only after all revoked ones are given up."""
         if self.has <= self._given or not self._beats_to_go:
             self.has = set(self._given)
         else:

@@ -1,4 +1,4 @@
-"""What must be true of a streams group, whatever happens to it: told from what its members have heard, and from its table."""
+"""Invariants of a streams group, whatever happens to it: derived from its members' answers, and from its table."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ RoleTask = tuple[int, str, int]
 
 
 class StreamsModel:
-    """
+    """A model of a streams group, and its checks.
+
     Attributes:
-        told: Member id -> the epoch that it was answered last.
-        heard_ms: Member id -> since when its session has lasted.
-        gives_up_ms: Member id -> since when it has had to give up the tasks that it must, if it must.
+        told: Member id -> the epoch in the last answer.
+        heard_ms: Member id -> when its session began.
+        gives_up_ms: Member id -> when it was asked to give up tasks, if it must.
     """
 
     def __init__(self, standbys: int) -> None:
@@ -39,12 +40,12 @@ class StreamsModel:
     # What happens
 
     def forget(self, member_id: str) -> None:
-        """It was told that it is not in the group any more."""
+        """Note that an answer removed the member from the group."""
         self.told.pop(member_id, None)
         self.unheard(member_id)
 
     def unheard(self, member_id: str) -> None:
-        """Nobody knows what has become of its last heartbeat."""
+        """Note that the outcome of the member's last heartbeat is unknown."""
         self.heard_ms.pop(member_id, None)
         self.gives_up_ms.pop(member_id, None)
 
@@ -64,7 +65,7 @@ class StreamsModel:
         answer: StreamsGroupHeartbeatResponse,
         now_ms: int,
     ) -> None:
-        """An answer says what the table says, and goes on from the one before."""
+        """Check that an answer agrees with the table, and continues the answer before."""
         name = request.member_id
         member = group.members[name]
         assert answer.member_epoch == member.epoch
@@ -86,7 +87,7 @@ class StreamsModel:
             self.gives_up_ms.pop(name, None)
         elif before is None or (before.epoch, before.revoking) != (member.epoch, member.revoking):
             self.gives_up_ms[name] = now_ms
-        else:  # The heartbeat that told it to was one of which nobody heard: the power was lost in it.
+        else:  # The answer that asked for it was lost: the power was lost during that heartbeat.
             self.gives_up_ms.setdefault(name, self.loaded_ms)
         self.told[name] = answer.member_epoch
         self.heard_ms[name] = now_ms
@@ -96,7 +97,7 @@ class StreamsModel:
     def check(
         self, group: StreamsGroup | None, members: Iterable[StreamsMember], now_ms: int, *, is_exact: bool
     ) -> None:
-        """`is_exact`: members that are to be removed can be, so they are."""
+        """Check a group. `is_exact`: members that are due for removal have been removed."""
         if group is None:
             return
         before, self._epochs = self._epochs, (group.epoch, group.assignment_epoch)
@@ -107,7 +108,7 @@ class StreamsModel:
         self._check_sessions(group, now_ms, is_exact=is_exact)
 
     def _check_members(self, members: Iterable[StreamsMember], group: StreamsGroup) -> None:
-        """As far as each of them knows."""
+        """Check what the members believe they own."""
         taken: dict[Task, str] = {}
         of_process: dict[tuple[str, str, int], str] = {}
         for member in members:
@@ -171,7 +172,7 @@ class StreamsModel:
         assert counts == Counter(tasks), f"{counts} of {tasks}"
 
     def check_kept(self, before: Mapping[str, set[Task]], after: Mapping[str, set[Task]]) -> None:
-        """One has left: whoever stays has what he had."""
+        """Check that after one member has left, every other member keeps what it had."""
         for name, has in after.items():
             assert before[name] <= has, f"{name} had {before[name]}, and has {has}"
 

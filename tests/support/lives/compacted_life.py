@@ -1,14 +1,14 @@
-"""A compacted partition's life on a disk that may lose power, and what must hold whenever it is opened again.
+"""A compacted partition's history on a disk that may lose power, and what must hold whenever it is opened again.
 
-`CompactedLife` goes through passes, appends, retention; `Broker.check` compares what a disk has become with everything
+`CompactedLife` goes through passes, appends, retention; `Broker.check` compares the state of a disk with everything
 that was ever appended. What must hold, however the power was lost:
 
 - what was flushed is there, and a process that was only killed loses nothing at all; no offset is given twice;
-- a reader from any offset on ends up with the newest value of every key: none lost, none back that was removed;
+- a reader from any offset on ends up with the newest value of every key: none is lost, no removed value is back;
 - a read_committed reader never sees a record of an aborted transaction;
 - a producer's last batch, sent again, is answered with the offsets of the first time;
-- every index says what the log says, and no file of a half-done swap is left;
-- below the cleaner's checkpoint no key is there twice, and the next pass leaves a log that means the same.
+- every index agrees with the log, and no file of a half-done swap is left;
+- below the cleaner's checkpoint every key occurs at most once, and the next pass leaves a log that means the same.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Row = tuple[int, bytes | None, bytes | None]
 
 
 class Owed(NamedTuple):
-    """What a disk owes: records below `flushed` are there, none at or above `appended`, nor does the log start later."""
+    """Records that a disk owes: all below `flushed`, none at or above `appended`; the log starts no later than `log_start`."""
 
     flushed: int
     appended: int
@@ -52,7 +52,7 @@ class Owed(NamedTuple):
 
 @dataclass
 class Broker:
-    """One process on the disk: opens it as after a crash."""
+    """One process on the disk, which it opens as after a crash."""
 
     files: CrashFiles
     config: LogConfig
@@ -69,11 +69,11 @@ class Broker:
         return self.manager.logs[TP]
 
     def clean(self, between: Callable[[], object] = lambda: None, max_entries: int | None = None) -> None:
-        """The pass that is due, as the server runs it.
+        """Run the pass that is due, as the server does.
 
         Args:
-            between: Called once, in the midst of it.
-            max_entries: Of the map.
+            between: Called once, during the pass.
+            max_entries: Size of the map.
         """
         chosen = filthiest(self.cleaning, self.now_ms)
         for data_dir in self.cleaning.dirs_to_correct:
@@ -95,14 +95,14 @@ class Broker:
             self.cleaning.done_cleaning(chosen)
 
     def remove_deleted_files(self) -> None:
-        """What the housekeeper does once `file.delete.delay.ms` is over, with a sync now and then, as rolls bring some."""
+        """Remove files as the housekeeper does after `file.delete.delay.ms`, with an occasional sync, as log rolls cause."""
         for number, remove in enumerate(self.manager.due_deletions(self.manager.data_dirs[0], 10**15), start=1):
             remove()
             if number % 6 == 0:
                 self.files.sync_dir(self.log.directory)
 
     def key(self) -> Hashable:
-        """What memory holds beside the disk."""
+        """Return the state that is in memory and not on the disk."""
         log = self.log
         segments = tuple(
             (each.base_offset, each.size_bytes, tuple(each.txn_index.entries()), tuple(each.offset_index.entries()))
@@ -121,12 +121,12 @@ def records_of(found: RecordBatch) -> tuple[Row, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def _records_of(data: bytes) -> tuple[Row, ...]:
-    """A life has some twenty batches, each of which is looked into a thousand times."""
+    """Return the records of a batch. Cached: a test has some twenty batches, each of which is read a thousand times."""
     return tuple((each.offset, each.key, each.value) for each in RecordBatch(data).records())
 
 
 class History:
-    """Every batch that was appended, and what the log means from one offset to another."""
+    """Every batch that was appended, and the meaning of the log from one offset to another."""
 
     def __init__(self, found: Iterable[RecordBatch] = ()) -> None:
         self.batches = list(found)
@@ -136,7 +136,7 @@ class History:
         return self.batches[-1].next_offset if self.batches else 0
 
     def values(self, start: int, end: int) -> Values:
-        """What a read_committed reader from `start` on has for each key at `end`."""
+        """Return the value of each key at `end`, for a read_committed reader from `start` on."""
         found: Values = {}
         aborted = self._aborted(end)
         for each in self._below(end):
@@ -145,7 +145,7 @@ class History:
         return {key: value for key, value in found.items() if value is not None}
 
     def after_loss(self, log: Log, flushed: int) -> History:
-        """What is left when batches from `flushed` on may be lost, those of an earlier segment before those of a later."""
+        """Return what is left if batches from `flushed` on may be lost, those of an earlier segment before those of a later."""
         there = {each.base_offset for each in all_batches(log)}
         return History(each for each in self.batches if each.base_offset < flushed or each.base_offset in there)
 
@@ -159,7 +159,7 @@ class History:
         return min(open_since.values(), default=end)
 
     def last_batches(self, end: int) -> list[RecordBatch]:
-        """Each producer's last batch of records below `end`."""
+        """Return each producer's last batch of records below `end`."""
         return list(
             {each.producer_id: each for each in self._below(end) if each.has_producer and not each.is_control}.values()
         )
@@ -177,7 +177,7 @@ class History:
         return [each for each in self.batches if each.base_offset < end]
 
     def _aborted(self, end: int) -> set[int]:
-        """Base offsets of the batches whose transaction was aborted."""
+        """Return the base offsets of the batches whose transaction was aborted."""
         undecided: dict[int, list[int]] = {}
         aborted: set[int] = set()
         for each in self._below(end):
@@ -192,7 +192,7 @@ class History:
 
 
 def read_committed(log: Log, start: int) -> list[Row]:
-    """What a consumer gets from `start` on that fetches and skips as Kafka's clients do."""
+    """Return the records that a consumer reads from `start` on, fetching and skipping as Kafka's clients do."""
     end = log.last_stable_offset
     found = []
     offset = start
@@ -223,7 +223,7 @@ def view(records: list[Row]) -> Values:
 
 
 def check_sound(log: Log) -> None:
-    """The log contradicts itself nowhere."""
+    """Check that the log does not contradict itself."""
     end = -1
     for segment in log.segments:
         assert segment.base_offset >= end, "segments overlap"
@@ -249,7 +249,7 @@ def check_no_leftovers(files: CrashFiles, log: Log) -> None:
 
 
 def check_meaning(log: Log, history: History) -> None:
-    """Readers from anywhere end up with what was appended."""
+    """Check that readers from any offset end up with what was appended."""
     end = history.last_stable_offset(log.log_end_offset)
     assert log.last_stable_offset == max(end, log.log_start_offset)
     committed = history.committed_records(log.log_end_offset)
@@ -270,7 +270,7 @@ def check_producers(log: Log, history: History) -> None:
 
 
 def check_cleaned(log: Log, up_to: int) -> None:
-    """Each key at most once below the cleaner's checkpoint."""
+    """Check that each key occurs at most once below the cleaner's checkpoint."""
     assert up_to <= log.log_end_offset
     keys = [
         record.key
@@ -283,7 +283,7 @@ def check_cleaned(log: Log, up_to: int) -> None:
 
 
 def check(broker: Broker, owed: Owed, history: History) -> None:
-    """Raise AssertionError if a disk that was opened is not what it must be. Changes the disk."""
+    """Raise AssertionError if an opened disk is not as it must be. Changes the disk."""
     log = broker.log
     assert owed.flushed <= log.log_end_offset <= owed.appended, "records are lost or made up"
     assert log.log_start_offset <= owed.log_start, "more is gone than was to go"
@@ -305,7 +305,7 @@ def check(broker: Broker, owed: Owed, history: History) -> None:
 
 @dataclass
 class CompactedLife:
-    """See the module. Call it with a disk; `history` and `owed` then tell what was done."""
+    """The history of a compacted partition; see the module. Call it with a disk; then `history` and `owed` are filled."""
 
     config: LogConfig
     now_ms: int
@@ -330,7 +330,7 @@ class CompactedLife:
         return Owed(flushed, self._appended, self.log.log_start_offset)
 
     def append(self, *pairs: Pair, roll: bool = False, timestamp: int = 1_000, **fields: object) -> None:
-        """Append a batch; a producer's sequence number goes on by itself."""
+        """Append a batch; a producer's sequence number advances by itself."""
         producer_id = fields.get("producer_id")
         if isinstance(producer_id, int):
             state = self.log.producers.get(producer_id)
@@ -346,7 +346,7 @@ class CompactedLife:
             self.log.roll(1_000)
 
     def _append(self, made: bytearray, origin: AppendOrigin) -> None:
-        # A loss in the midst of the write may leave it whole, so it counts as appended from the beginning.
+        # A loss during the write may leave it whole, so it counts as appended from the beginning.
         expected = bytearray(made)
         expected[:8] = self.log.log_end_offset.to_bytes(8, "big")
         self.history.batches.append(RecordBatch(bytes(expected)))
@@ -355,7 +355,7 @@ class CompactedLife:
         self._acknowledged = self.log.log_end_offset
 
     def append_beyond(self, offset: int, made: bytearray) -> None:
-        """Put a batch at `offset` into the active segment, as brokers did that did not roll where offsets end to fit."""
+        """Put a batch at `offset` into the active segment, as old brokers did, which did not roll so that offsets fit."""
         made[:8] = offset.to_bytes(8, "big")
         found = RecordBatch(bytes(made))
         self.history.batches.append(found)
@@ -367,7 +367,7 @@ class CompactedLife:
         self.log.log_end_offset = self.history.end
 
     def flush(self) -> None:
-        """Make all appends durable, and have the checkpoint say so."""
+        """Make all appends durable, and write that to the checkpoint."""
         assert self.broker is not None
         self.log.flush(self.now_ms)
         self.broker.manager.checkpoint_recovery_points()

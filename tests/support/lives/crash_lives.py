@@ -1,4 +1,4 @@
-"""The lives of a compacted partition in which power is lost: what the disk has at first, and what is done to it."""
+"""Histories of a compacted partition during which power is lost: the initial disk, and the steps on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.logs.batches import ABORT, COMMIT, batch, marker
 Steps = Callable[[CompactedLife], None]
 
 FIRST_MS, SECOND_MS, THIRD_MS = 2_000, 100_000, 1_000_000
-"""When passes run. What one gives a delete horizon, the next one drops."""
+"""Times of the passes. Records that one gives a delete horizon are dropped by the next."""
 
 # Every batch but a segment's first has an index entry.
 COMPACTED = LogConfig(
@@ -31,9 +31,10 @@ FAR = RELATIVE_OFFSET_MAX + 1
 
 @dataclass(frozen=True)
 class Story:
-    """One life: `before` is done in peace, each on a start of its own, and is all on the disk; power may go in `steps`.
+    """One history: the steps of `before` run undisturbed, each on a start of its own, and are durable; power may be lost in
+    `steps`.
 
-    `segment_bytes` holds for `steps` and every start after it, so it decides what goes into one group.
+    `segment_bytes` holds for `steps` and every start after it, so it decides how segments are grouped.
     """
 
     before: tuple[tuple[int, Steps], ...]
@@ -62,7 +63,7 @@ class Story:
         changes_max: int = CHANGES_MAX,
         lost_at_most: int = 2,
     ) -> CrashSearch[Broker, Owed]:
-        """Lose power wherever it can be lost, and look what becomes of it.
+        """Lose power wherever it can be lost, and check the results.
 
         `skipped`, `changes_max` and `lost_at_most` are as in CrashFiles, the others as in CrashSearch.
         """
@@ -90,7 +91,7 @@ def create(life: CompactedLife) -> None:
 
 
 def fill(life: CompactedLife) -> None:
-    """Superseded values, a tombstone with a horizon, idempotent producers, a committed and an aborted transaction."""
+    """Write superseded values, a tombstone with a horizon, idempotent producers, a committed and an aborted transaction."""
     create(life)
     life.append(("c", "1"))
     life.append(("c", None), roll=True)
@@ -115,27 +116,27 @@ def clean(life: CompactedLife) -> None:
 
 
 def clean_while_appending(life: CompactedLife) -> None:
-    """A pass, and an append that nobody flushes in the midst of it."""
+    """Run a pass, and an append during it that is never flushed."""
     assert life.broker is not None
     life.broker.clean(between=lambda: life.append(("a", "4"), ("h", "1"), producer_id=1))
 
 
 def clean_what_is_not_flushed(life: CompactedLife) -> None:
-    """A second pass on top, over a segment that was just rolled; then the deleted files go."""
+    """Run a second pass over a segment that was just rolled; then remove the deleted files."""
     life.append(("a", "5"), ("d", None), producer_id=1)
     life.log.roll(1_000)
     clean(life)
 
 
 def clean_in_two_passes(life: CompactedLife) -> None:
-    """The map is full in the last segment, so another pass follows at once, with no roll and no flush in between."""
+    """Fill the map in the last segment, so that another pass follows at once, with no roll and no flush in between."""
     assert life.broker is not None
     life.broker.clean(max_entries=5)
     life.broker.clean()
 
 
 def supersede_all(life: CompactedLife) -> None:
-    """One more segment, with a newer value or a tombstone of nearly every key; the clean part is due again."""
+    """Write one more segment, with a newer value or a tombstone of nearly every key; the clean part is due again."""
     for key in ("a", "b", "e", "f", "g"):
         life.append((key, "9"), producer_id=1)
     life.append(("d", None), producer_id=3)
@@ -145,7 +146,7 @@ def supersede_all(life: CompactedLife) -> None:
 
 
 def map_that_ends_in_a_batch(life: CompactedLife) -> None:
-    """A pass whose map ends before a tombstone, which gets its horizon all the same, and its value stays."""
+    """Run a pass whose map ends before a tombstone, which still gets its horizon; its value stays."""
     assert life.broker is not None
     create(life)
     life.append(("a", "1"), roll=True)
@@ -162,7 +163,7 @@ def map_that_ends_in_a_batch(life: CompactedLife) -> None:
 
 
 def retain(life: CompactedLife) -> None:
-    """A pass, new values of some keys, then retention by time of all that is older."""
+    """Run a pass, write new values of some keys, then delete everything older by time."""
     assert life.broker is not None
     life.append(("a", "9"), roll=True, timestamp=THIRD_MS)
     life.append(("b", "9"), timestamp=THIRD_MS)
@@ -179,7 +180,7 @@ def stop(life: CompactedLife) -> None:
 
 
 def abort_and_roll(life: CompactedLife) -> None:
-    """An aborted transaction in a segment that a clean stop has seen, flushed once it is rolled."""
+    """Abort a transaction in a segment that a clean stop has seen, which is flushed once it is rolled."""
     assert life.broker is not None
     life.append(("a", "aborted"), producer_id=4, transactional=True)
     life.end_transaction(ABORT, 4, roll=True)
@@ -189,7 +190,7 @@ def abort_and_roll(life: CompactedLife) -> None:
 
 
 def overflow(life: CompactedLife) -> None:
-    """Segment 5 holds three stretches of offsets, 2^31 apart; a transaction of each of the last is aborted."""
+    """Create a segment 5 with three ranges of offsets, 2^31 apart; a transaction in each of the last two is aborted."""
     create(life)
     life.append(("a", "0"), ("b", "0"), ("c", "0"), ("d", "0"), producer_id=1)
     life.append(("e", "0"), roll=True)
@@ -206,7 +207,7 @@ def overflow(life: CompactedLife) -> None:
 
 
 def overflow_wholly(life: CompactedLife) -> None:
-    """Of segment 2, no batch fits."""
+    """Create a segment 2 in which the offset of no batch fits."""
     create(life)
     life.append(("a", "0"), ("b", "0"), roll=True)
     life.append_beyond(FAR + 5, batch(("a", "1")))
@@ -217,7 +218,7 @@ def overflow_wholly(life: CompactedLife) -> None:
 
 
 def nothing(_: CompactedLife) -> None:
-    """A start is enough."""
+    """Do nothing: a start is enough."""
 
 
 LIVES: dict[str, Story] = {

@@ -1,10 +1,10 @@
-"""Passes that fail and are tried again in the same process, which then loses power: at every file operation, in every way.
+"""Passes that fail and are repeated in the same process, which then loses power: at every file operation, in every way.
 
-    recovery    pass . . x                what the pass had left goes, if the disk allows that
+    recovery    pass . . x                leftovers of the pass are removed, if the disk allows that
                          |  pass . . .    the next one, with other groups
                          x  x  x x x x    power is lost before every operation from the failure on
 
-An operation that fails has done nothing. All kinds count: those that change the disk and those that only look.
+An operation that fails has done nothing. All kinds count: those that change the disk and those that only read.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from support.pipeline.install_lives import Staged, bring_group_in, staged
 
 
 class _OverError(Exception):
-    """There will be no second pass, and nothing else is to be looked at."""
+    """End of a run: no second pass follows, and the rest does not matter."""
 
 
 class EndedError(BaseException):
-    """What ends a thread without being an error, as KeyboardInterrupt does."""
+    """The error that ends a thread without being an Exception, as KeyboardInterrupt does."""
 
 
 FAILURES: dict[str, Callable[[], BaseException]] = {
@@ -47,40 +47,40 @@ class Failure:
     """An operation that fails."""
 
     at: int
-    """Its number, from 0."""
+    """Number of the operation, from 0."""
     name: str
-    """One of FAILURES."""
+    """The kind of failure, from FAILURES."""
     is_lasting: bool
-    """Whether all that follow fail too, until the pass has given up."""
+    """Whether all following operations fail as well, until the pass has given up."""
 
 
 @dataclass(frozen=True)
 class FailingStory:
-    """One life: `first` fails, `between` is done in peace, then comes `second`."""
+    """One history: `first` fails, `between` runs undisturbed, then `second` runs."""
 
     before: Sequence[tuple[int, Steps]]
-    """Each on a start of its own; all of it is on the disk."""
+    """Steps that run first, each on a start of its own; all of them are durable."""
     first: Steps = clean
     second: Steps = clean
     between: Steps = lambda _: None
     just_before: Steps = lambda _: None
-    """In the same process, in peace."""
+    """Steps in the same process, undisturbed."""
     only_second: bool = False
-    """Whether power is lost in `second` only: what is there before cannot be read."""
+    """Whether power is lost in `second` only: the earlier log cannot be read."""
     segment_bytes: int = 900
     now_ms: int = SECOND_MS
 
     def search(
         self, *, ordered: bool = False, one_in: int = 1, shift: int = 0, thinned_to: int = 1
     ) -> tuple[int, int, Counts]:
-        """Fail one operation in so many in every way, and lose power wherever it can be lost from there on.
+        """Fail one in `one_in` operations in every way, and lose power wherever it can be lost from there on.
 
         Args:
             ordered, thinned_to: As in CrashSearch.
-            shift: Which ones, where not all are tried.
+            shift: Which operations, if not all are tried.
 
         Returns:
-            How many failures there were, to how many different moments they led, and what the losses came to.
+            The number of failures, the number of different moments that they led to, and the figures of the losses.
         """
         files, history = self.prepare()
         files.lost_at_most = 2
@@ -97,7 +97,7 @@ class FailingStory:
         known: set[Hashable] = set()
         count = 0
         for failure in self._failures(files, one_in, shift):
-            history.batches[:] = batches  # every life appends the same ones
+            history.batches[:] = batches  # every run appends the same ones
             failing = _FailingLife(self, failure, known)
             life = CompactedLife(config, self.now_ms, failing, history)
             count += 1
@@ -109,7 +109,7 @@ class FailingStory:
         return Story(tuple(self.before), self.first).prepare()
 
     def _failures(self, files: CrashFiles, one_in: int, shift: int) -> Iterator[Failure | None]:
-        """Those to be tried, after one life in which only what is wrong from the beginning fails."""
+        """Yield the failures to be tried; first None, for a run in which only the initial damage fails."""
         yield None
         counting = _FailingLife(self, None, set())
         CompactedLife(replace(COMPACTED, segment_bytes=self.segment_bytes), self.now_ms, counting)(files.copy())
@@ -124,17 +124,17 @@ class FailingStory:
 
 @dataclass
 class _FailingLife:
-    """The steps of a life with one failure."""
+    """The steps of a history with one failure."""
 
     story: FailingStory
     failure: Failure | None
     known: set[Hashable]
-    """Moments at which other lives went on. What they come to need not be looked at again."""
+    """Moments that other runs have reached. Their continuations need not be searched again."""
     seen: int = 0
-    """Operations of `first`."""
+    """Number of operations in `first`."""
     _has_failed: bool = field(default=False, init=False)
     _look: Callable[[], None] | None = field(default=None, init=False)
-    """The search's, for the time from the failure on."""
+    """The search's callback, for the time from the failure on."""
 
     def live(self, life: CompactedLife, files: CrashFiles) -> None:
         self._look, files.before_step = files.before_step, None
@@ -169,7 +169,7 @@ class _FailingLife:
             if moment not in self.known:
                 self.known.add(moment)
                 files.before_step = look
-                with suppress(SyncError):  # of the first, which no later one may pass over: the life ends there
+                with suppress(SyncError):  # of the first, which no later one may ignore: the run ends there
                     self.story.second(life)
                 return
         elif self.story.only_second:
@@ -178,7 +178,7 @@ class _FailingLife:
 
 
 def several_groups(life: CompactedLife) -> None:
-    """Five segments of two keys, the last of which supersedes some of the first, and one that is not closed."""
+    """Write five segments of two keys, the last of which supersedes some of the first, and one that stays open."""
     create(life)
     for pair in ("ab", "cd", "ef", "gh"):
         life.append(*((key, "1") for key in pair), *((2 * key, "1") for key in pair), roll=True)
@@ -188,7 +188,7 @@ def several_groups(life: CompactedLife) -> None:
 
 
 def damage(life: CompactedLife) -> None:
-    """In what is clean, a record of the first segment no longer says how long it is; new values come behind."""
+    """Damage the length of a record in the first, clean segment; append new values at the end."""
     life.reconfigure(segment_bytes=190)
     clean(life)
     assert len(life.log.segments) > 4, "several groups"
@@ -205,7 +205,7 @@ def damage(life: CompactedLife) -> None:
 
 
 def delete_what_is_damaged(life: CompactedLife) -> None:
-    """What is to be done where a segment cannot be read: DeleteRecords past it, and the round's retention."""
+    """Delete a segment that cannot be read: DeleteRecords past it, then the round's retention."""
     assert life.broker is not None
     following = life.log.segments.higher(life.log.segments.first.base_offset)
     assert following is not None
@@ -217,21 +217,21 @@ def delete_what_is_damaged(life: CompactedLife) -> None:
 
 
 def overflow_on_disk(life: CompactedLife) -> None:
-    """No start has seen the segment that overflows, so it is the pass that splits it."""
+    """Write a segment that overflows and that no start has seen, so that the pass splits it."""
     overflow_wholly(life)
     assert life.broker is not None
     life.broker.files.sync_all()
 
 
 def clean_at_last(life: CompactedLife) -> None:
-    """A pass, and another one if all that the first did was to split segments."""
+    """Run a pass, and another one if the first only split segments."""
     with suppress(CleaningAbortedError):
         clean(life)
     clean(life)
 
 
 def regroup(segment_bytes: int) -> Steps:
-    """Have other groups from now on."""
+    """Return a step that changes the grouping from now on."""
     return lambda life: life.reconfigure(segment_bytes=segment_bytes)
 
 
@@ -241,7 +241,7 @@ def to_install() -> Staged:
 
 
 def install(life: CompactedLife) -> None:
-    """All groups of a plan, as a server brings them in."""
+    """Install all groups of a plan, as a server does."""
     plan = to_install().plan
     for group in range(len(plan.groups)):
         bases = [plan.sources[number].base_offset for number in plan.groups[group]]

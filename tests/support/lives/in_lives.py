@@ -1,4 +1,4 @@
-"""A broker of several lives inside a test's own Trio run, on files that the test chooses."""
+"""A broker that restarts inside a test's own Trio run, on files that the test chooses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def lives_in(
 
 
 async def ask(lives: Lives, *requests: Callable[[RawClient], Any]) -> list[Any]:
-    """What these answer, over one connection."""
+    """Return the results of these requests, over one connection."""
 
     def talk() -> list[Any]:
         listener = lives.nodes[0].listeners[0]

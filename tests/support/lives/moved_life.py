@@ -28,7 +28,7 @@ START_OFFSET = 2
 
 
 def started(files: CrashFiles, notes: list[str] | None = None) -> LogManager:
-    """What a start of the broker does with data directories."""
+    """Start data directories as the broker does."""
     told: list[str] = [] if notes is None else notes
     manager = LogManager(files, DIRS, rng=random.Random(0), note=told.append)
     assign(files, look(files, DIRS), TOPICS, told.append).carry_out(files, random.Random(1), told.append)
@@ -37,7 +37,7 @@ def started(files: CrashFiles, notes: list[str] | None = None) -> LogManager:
 
 
 def made(files: CrashFiles | None = None) -> tuple[LogManager, Log]:
-    """A log in /d: two sealed segments with a transaction that was aborted, and an active one with three batches."""
+    """Create a log in /d: two sealed segments with an aborted transaction, and an active one with three batches."""
     manager = started(files or CrashFiles())
     (log,) = manager.create([A], topic_id=TOPIC_ID, config=CONFIG, now_ms=0, elapsed_ms=0)
     producer = Producer(log, 7, transactional=True)
@@ -59,13 +59,13 @@ def caught_up(move: Relocation, allowed_bytes: int = 1 << 20) -> None:
 
 
 def partition_dirs(files: CrashFiles) -> list[str]:
-    """Every directory in the data directories."""
+    """Return every directory in the data directories."""
     return [f"{each}/{name}" for each in DIRS for name in files.list(each) if files.is_dir(paths.join(each, name))]
 
 
 @dataclass(frozen=True)
 class MovedLife:
-    """A move with appends at every stage, each of them flushed or none."""
+    """A move with appends at every stage; either each of them is flushed or none."""
 
     flushes: bool
 
@@ -79,7 +79,7 @@ class MovedLife:
         later_thinned_to: int = 1,
         skipped: Callable[[str], bool] | None = None,
     ) -> CrashSearch[LogManager, int]:
-        """Lose power wherever it can be lost, and look what becomes of it; arguments as of CrashSearch and CrashFiles."""
+        """Lose power wherever it can be lost, and check the results; arguments as of CrashSearch and CrashFiles."""
         start = CrashFiles()
         manager, log = made(start)
         log.advance_log_start(START_OFFSET)
@@ -93,7 +93,7 @@ class MovedLife:
 
         def append_next(log: Log, value: str) -> None:
             real = log.log_end_offset
-            written[0] = real  # an append is one write, which is there or not
+            written[0] = real  # an append is one write, which is complete or missing
             append(log, ("m", value))
             written[0] = log.log_end_offset
             if self.flushes:

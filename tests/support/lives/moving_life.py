@@ -1,7 +1,7 @@
-"""A life of a server with two nodes and two data directories: partitions move between these, and to the other node.
+"""A history of a server with two nodes and two data directories: partitions move between these, and to the other node.
 
-Records are produced at each stage of a move, DeleteRecords comes in the midst of one, a topic is deleted under one and made
-anew, and a reassignment takes its time under a throttle. Whatever happens, the next start finds one whole log of each partition,
+Records are produced at each stage of a move, and DeleteRecords arrives during one. A topic is deleted under a move and created
+again, and a reassignment is slowed by a throttle. Whatever happens, the next start finds one whole log of each partition,
 with what was answered.
 """
 
@@ -43,7 +43,7 @@ OPTIONS = {
     "follower_replication_throttled_rate": "100",
 }
 MOVED_BY_MS = 120_000
-"""After so long whatever was under way has come to its end."""
+"""After this time every move has ended."""
 
 
 def replicas(name: str) -> Key:
@@ -51,10 +51,10 @@ def replicas(name: str) -> Key:
 
 
 class MovingLife(Life):
-    """What this script does besides. Whoever leads a partition is asked."""
+    """The additional requests of this script. The leader of the partition receives each."""
 
     def _at(self, name: str) -> bool:
-        """Ask the leader of a topic's partition from now on; False if there is none."""
+        """Send requests to the leader of a topic's partition from now on; return False if the topic does not exist."""
         there = self.broker.services.topics.get(name)
         if there is None:
             return False
@@ -68,7 +68,7 @@ class MovingLife(Life):
         return self._at(name) and await super().delete_records(name, up_to, gone)
 
     async def move(self, name: str) -> bool:
-        """To the other data directory; it goes on when this is answered."""
+        """Move to the other data directory; the move continues after the answer."""
         if not self._at(name):
             return False
         here = self.broker.services.logs.logs[TopicPartition(name, 0)].data_dir
@@ -78,13 +78,13 @@ class MovingLife(Life):
         return bool(answer.results[0].partitions[0].error_code == ErrorCode.NONE)
 
     async def throttle(self, name: str) -> None:
-        """Have all new replicas of a topic take their time."""
+        """Throttle all new replicas of a topic."""
         change = AlterableConfig(name="follower.replication.throttled.replicas", config_operation=0, value="*")
         resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=name, configs=(change,))
         await self.client.ask(IncrementalAlterConfigsRequest(resources=(resource,)), 1)
 
     async def reassign(self, name: str) -> bool:
-        """To the other node."""
+        """Move to the other node."""
         if not self._at(name):
             return False
         (present,) = self.broker.services.topics.partition(name, 0).replicas
@@ -97,7 +97,7 @@ class MovingLife(Life):
 
 
 async def first_day(life: MovingLife) -> None:
-    """A move to the other directory and back, with records at each stage."""
+    """Move to the other directory and back, with records at each stage."""
     await life.create("a", 1, segment_ms=1_000)
     has_first = await life.produce("a", 1, "1")
     await life.produce("a", 1, "2", at_ms=5_000)  # in another segment
@@ -106,7 +106,7 @@ async def first_day(life: MovingLife) -> None:
     await trio.testing.wait_all_tasks_blocked()
     await life.produce("a", 1, "4", at_ms=5_000)
     await life.move("a")
-    if has_first:  # otherwise its offset is another's
+    if has_first:  # otherwise the offset belongs to another record
         await life.delete_records("a", 1, {record("a", 1, "1"): None})
     await life.produce("a", 1, "5", at_ms=11_000)
     await pass_time(life.broker, 6_000)
@@ -114,7 +114,7 @@ async def first_day(life: MovingLife) -> None:
 
 
 async def second_day(life: MovingLife) -> None:
-    """A move in the midst of a reassignment, and one of a topic that is deleted under it."""
+    """Move during a reassignment, and move a topic that is deleted during the move."""
     if not await life.create("b", 1):
         return
     await life.produce("b", 1, "1")
@@ -136,7 +136,7 @@ DAYS = (first_day, second_day)
 
 
 async def live(files: CrashFiles, ledger: Ledger) -> None:
-    """Each day is a start and a stop of its own."""
+    """Run each day as a start and a stop of its own."""
     for day in DAYS:
         files.new_process()
         async with running(files, 2, **OPTIONS) as (broker, client):
@@ -145,20 +145,20 @@ async def live(files: CrashFiles, ledger: Ledger) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """What a restarted server holds when everything has come to its end."""
+    """The state of a restarted server after every move has ended."""
 
     topics: Mapping[str, int]
     """max.message.bytes by name."""
     records: Mapping[str, tuple[str, ...]]
     replicas: Mapping[str, tuple[int, ...]]
     directories: tuple[str, ...]
-    """Of partitions, whole or in the making, and of what should have gone."""
+    """Directories of partitions, whole or unfinished, and of those that should have been deleted."""
     under_way: int
-    """Moves and reassignments."""
+    """Number of moves and reassignments."""
 
 
 def restart_and_look(files: CrashFiles) -> Found:
-    """Start on this disk, wait for the end of what was under way, look, and stop."""
+    """Start on this disk, wait until every move has ended, look, and stop."""
 
     async def work() -> Found:
         async with running(files, 2, **OPTIONS) as (broker, _):
@@ -185,14 +185,14 @@ def restart_and_look(files: CrashFiles) -> Found:
 
 
 def check(found: Found, owed: Owed) -> None:
-    """Raise AssertionError if something is lost, made up, there twice, or never comes to its end."""
+    """Raise AssertionError if something is lost, invented or duplicated, or if a move never ends."""
 
     def may_be(key: Key, value: Hashable) -> None:
         allowed = owed.get(key, NOTHING)
         assert value in allowed, f"{key} is {value!r}, may be {sorted(map(str, allowed))}"
 
     assert not found.under_way, f"{found.under_way} moves or reassignments never end"
-    # Of a topic that was deleted on a disk that took nothing more, a start leaves all alone that it finds.
+    # After a topic's deletion on a disk that accepted nothing more, a start leaves everything that it finds.
     served = [
         name
         for name in found.directories

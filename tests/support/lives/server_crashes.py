@@ -1,7 +1,7 @@
-"""Everything that can happen to the disk in a life of the server: power lost, process killed, an operation refused.
+"""Crashes of a server's disk in a test: power lost, process killed, an operation refused.
 
 life       x x x x x x x   before every file operation: the disks that a power loss may leave, and the one that a
-                           killed process leaves; or the operation is refused and the life goes on
+                           killed process leaves; or the operation is refused and the server continues
 restart                    on each of those: what is found must be what was answered
 """
 
@@ -22,14 +22,14 @@ from support.lives import moving_life, server_life, share_life
 from support.lives.server_life import Ledger, Owed
 
 FLUSHED = {"log_flush_interval_messages": "1"}
-"""Every append is on disk before it is answered."""
+"""Every append is durable before it is answered."""
 LOST_AT_MOST = 2
-"""Of many unsynced directory operations."""
+"""Limit when many directory operations are unsynced."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """A life, and what is to be found after it."""
+    """A history of the server, and the check of what a restart finds."""
 
     live: Callable[[CrashFiles, Ledger], Awaitable[None]]
     restart_and_look: Callable[[CrashFiles], Any]
@@ -41,7 +41,7 @@ DAYS = Script(
     lambda files: server_life.restart_and_look(files, **FLUSHED),
     server_life.check,
 )
-"""Two days of everything, in one data directory."""
+"""Two days with all kinds of changes, in one data directory."""
 MOVES = Script(moving_life.live, moving_life.restart_and_look, moving_life.check)
 """Two days of moves between two data directories, and of a reassignment."""
 SHARES = Script(share_life.live, share_life.restart_and_look, share_life.check)
@@ -50,7 +50,7 @@ SHARES = Script(share_life.live, share_life.restart_and_look, share_life.check)
 
 @dataclass
 class _Search(CrashSearch[Any, tuple[int, bool]]):
-    """Loses power before one operation in `moments_thinned_to`."""
+    """A search that loses power before one operation in `moments_thinned_to`."""
 
     moments_thinned_to: int = 1
     moments: int = 0
@@ -73,12 +73,12 @@ def power_losses(
     part: int = 0,
     parts: int = 1,
 ) -> Counts:
-    """Lose power before each operation of the life, and kill the process there.
+    """Lose power before each operation of the history, and kill the process there.
 
     Args:
-        thinned_to: Of the disks that a power loss may leave, one in so many is started on.
-        moments_thinned_to: The power is lost before one operation in so many.
-        killed_thinned_to: The process is killed before one operation in so many.
+        thinned_to: Start on one in this number of the disks that a power loss may leave.
+        moments_thinned_to: Lose power before one in this number of operations.
+        killed_thinned_to: Kill the process before one in this number of operations.
         losses, recover_thinned_to, later_thinned_to, part, parts: See `CrashSearch`.
     """
     ledger = Ledger()
@@ -118,7 +118,7 @@ def power_losses(
 
 @dataclass
 class Refusals:
-    """What refusing operations came to."""
+    """The results of refused operations."""
 
     lives: int = 0
     disks: int = 0
@@ -131,7 +131,7 @@ class Refusals:
 
 @cache
 def operations_of(script: Script) -> tuple[tuple[str, str], ...]:
-    """The file operations of a life that nothing happens to: name and path."""
+    """Return the file operations of an undisturbed history: name and path."""
     files = CrashFiles()
     run_in_order(partial(script.live, files, Ledger()))
     return tuple(files.operations)
@@ -147,15 +147,15 @@ def refusals(
     thinned_to: int = 1,
     changes_max: int = CHANGES_MAX,
 ) -> Refusals:
-    """Refuse one operation of the life after the other, and go on.
+    """Refuse one operation of the history after the other, and continue.
 
-    Afterwards the life is stopped as ever, killed, or the power goes; each time the restart must find what was answered.
+    Afterwards the server is stopped cleanly, killed, or loses power; each time the restart must find what was answered.
 
     Args:
         code: The errno.
         first, step: Which operations: every `step`-th, from this one on.
         for_good: From that operation on, the disk refuses everything.
-        thinned_to: Of the disks that a power loss may leave, one in so many is started on.
+        thinned_to: Start on one in this number of the disks that a power loss may leave.
         changes_max: See `CrashFiles`.
     """
     refused = Refusals()
@@ -185,7 +185,7 @@ def refusals(
 
 
 def _life_with(script: Script, files: CrashFiles, ledger: Ledger) -> CrashFiles:
-    """A life, whose starts the disk may make impossible."""
+    """Run a history, whose starts the disk may make impossible."""
     try:
         run_in_order(partial(script.live, files, ledger))
     except Exception as error:

@@ -1,7 +1,7 @@
-"""A life of the whole server, what it has answered, and what therefore must be found after any restart.
+"""A history of the whole server, its answers, and what any restart must find because of them.
 
-Everything that somebody was told has a key in the ledger, with the values that may be found for it: the one answered,
-and besides what was asked for since and has not been answered, or not well.
+Every answered change has a key in the ledger, with the values that a restart may find for it: the one answered,
+and those requested since that were refused or not answered.
 """
 
 from __future__ import annotations
@@ -67,23 +67,23 @@ Owed = Mapping[Key, Values]
 
 NOTHING: Values = frozenset({None})
 TIMEOUT_MS = 5_000
-"""Of transactions: shorter than the sessions of the members."""
+"""The timeout of transactions: shorter than the sessions of the members."""
 
 
 class Ledger:
-    """What may be found, by key; a key that is not there stands for nothing."""
+    """The values that a restart may find, by key; a missing key stands for no value."""
 
     def __init__(self) -> None:
         self.owed: Owed = MappingProxyType({})
         self.told = 0
-        """How many requests were answered well."""
+        """Number of requests that succeeded."""
 
     def ask(self, changes: Mapping[Key, Hashable]) -> None:
-        """Somebody asks for this."""
+        """Note that these changes are requested."""
         self._put({key: self.owed.get(key, NOTHING) | {value} for key, value in changes.items()})
 
     def told_of(self, changes: Mapping[Key, Hashable]) -> None:
-        """It was answered."""
+        """Note that these changes were answered with success."""
         self.told += 1
         self._put({key: frozenset({value}) for key, value in changes.items()})
 
@@ -92,7 +92,7 @@ class Ledger:
 
 
 def topic(name: str) -> Key:
-    """Which topic of that name there is: (its incarnation, its max.message.bytes)."""
+    """Return the key of a topic's state: (its incarnation, its max.message.bytes)."""
     return "topic", name
 
 
@@ -101,25 +101,25 @@ def record(name: str, incarnation: int, value: str) -> Key:
 
 
 def offset(group: str, name: str, incarnation: int) -> Key:
-    """What a group has committed in the only partition."""
+    """Return the key of the offset that a group has committed in the only partition."""
     return "offset", group, name, incarnation
 
 
 def transaction(number: int) -> Key:
-    """True: committed."""
+    """Return the key of a transaction's outcome; True: committed."""
     return "transaction", number
 
 
 @dataclass
 class Life:
-    """What a script does with a broker."""
+    """A broker, and the requests that a script sends to it."""
 
     broker: Broker
     client: InProcessClient
     ledger: Ledger
 
     async def do(self, request: Callable[[], Awaitable[bool]], changes: Mapping[Key, Hashable]) -> bool:
-        """Make a request that, if it is answered well, has made these changes."""
+        """Make a request that makes these changes if it succeeds."""
         self.ledger.ask(changes)
         if not await request():
             return False
@@ -203,7 +203,7 @@ class Life:
         return await self.do(ask, {offset(group, name, incarnation): at})
 
     async def join_classic(self, group: str) -> tuple[str, int] | None:
-        """Join as the only member and give oneself an assignment: (member id, generation)."""
+        """Join as the only member and assign the partitions to it: (member id, generation)."""
         joining = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=300_000,
@@ -231,7 +231,7 @@ class Life:
         return None
 
     async def heartbeat(self, group: str, member_id: str, epoch: int, *topics: str) -> int | None:
-        """A member of a consumer group joins (0) or leaves (-1): its epoch."""
+        """Join a consumer group with a member (0), or leave (-1); return its epoch."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=group,
             member_id=member_id,
@@ -257,12 +257,12 @@ class Life:
 
 @dataclass
 class Transactions:
-    """A transactional producer; gives up at the first answer that is not well, as one that crashed would."""
+    """A transactional producer that gives up at the first error, as one that crashed."""
 
     life: Life
     transactional_id: str
     is_new: bool = True
-    """Speaks transaction version 2."""
+    """Whether it uses transaction version 2."""
     producer_id: int = -1
     epoch: int = -1
     _sequences: dict[str, int] = field(default_factory=dict)
@@ -280,7 +280,7 @@ class Transactions:
     async def run(
         self, number: int, records: Mapping[str, int], *, commit: bool, group: str | None = None, at: int = 0
     ) -> bool:
-        """One transaction: a record in each of these topics (name -> incarnation), and an offset of a group in `a`."""
+        """Run one transaction: a record in each of these topics (name -> incarnation), and an offset of a group in `a`."""
         made: dict[Key, Hashable] = {
             record(name, incarnation, f"txn-{number}"): True for name, incarnation in records.items()
         }
@@ -366,7 +366,7 @@ class Transactions:
 
 
 async def first_day(life: Life) -> None:
-    """Everything that a server writes down, once."""
+    """Write everything that a server persists, once."""
     await life.create("a", 1, segment_ms=1_000)
     await life.create("b", 1)
     await life.produce("a", 1, "plain-1")
@@ -384,14 +384,14 @@ async def first_day(life: Life) -> None:
     producer = Transactions(life, "new")
     if await producer.begin():
         await producer.run(1, {"a": 1, "b": 1}, commit=True, group="transactional", at=11)
-        await trio.testing.wait_all_tasks_blocked()  # else the next one would have to be tried again
+        await trio.testing.wait_all_tasks_blocked()  # else the next one would have to be repeated
         await producer.run(2, {"a": 1, "b": 1}, commit=False, group="transactional", at=22)
         await trio.testing.wait_all_tasks_blocked()
     await pass_time(life.broker, 6_000)  # checkpoints, closed segments, files to remove
 
 
 async def second_day(life: Life) -> None:
-    """Changes to what is there; the last transaction is left open."""
+    """Change what exists; the last transaction is left open."""
     await life.alter(ConfigResourceType.TOPIC, "a", "max.message.bytes", "1234", topic("a"))
     await life.alter(ConfigResourceType.BROKER, "", "message.max.bytes", "54321", ("message.max.bytes",))
     producer = Transactions(life, "old", is_new=False)
@@ -420,24 +420,24 @@ DAYS = (first_day, second_day)
 
 
 async def live(files: CrashFiles, ledger: Ledger, **options: str) -> None:
-    """Each day is a start and a stop of its own."""
+    """Run each day as a start and a stop of its own."""
     for day in DAYS:
         files.new_process()
         async with running(files, **options) as (broker, client):
             await day(Life(broker, client, ledger))
 
 
-# What is found
+# What a restart finds
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a restarted server says, and holds."""
+    """The answers and the data of a restarted server."""
 
     topics: Mapping[str, int]
     """max.message.bytes by name."""
     records: Mapping[str, tuple[str, ...]]
-    """What a reader of committed records gets, by topic."""
+    """Records that a read_committed consumer reads, by topic."""
     offsets: Mapping[tuple[str, str], int]
     classic_members: Mapping[str, int]
     """Generation of groups with a member and its assignment."""
@@ -451,7 +451,7 @@ GROUPS = ("simple", "classic", "consumer", "transactional")
 
 
 async def look(broker: Broker, client: InProcessClient) -> Found:
-    """Look at everything, after what was under way has come to its end."""
+    """Look at everything, after unfinished work has ended."""
     await trio.testing.wait_all_tasks_blocked()
     topics = {name: int(entry.configs["max.message.bytes"]) for name, entry in broker.services.cluster.catalog.topics.items()
               if not name.startswith("__")}  # fmt: skip
@@ -494,7 +494,7 @@ async def look(broker: Broker, client: InProcessClient) -> Found:
 
 
 def committed_values(log: Log) -> tuple[str, ...]:
-    """The values of all committed records of a log, in their order."""
+    """Return the values of all committed records of a log, in their order."""
     found: list[tuple[int, str]] = []
     open_by_producer: dict[int, list[tuple[int, str]]] = {}
     for segment in log.segments:
@@ -514,7 +514,7 @@ def committed_values(log: Log) -> tuple[str, ...]:
 
 
 def check(found: Found, owed: Owed) -> None:
-    """Raise AssertionError if the server has lost or made up anything."""
+    """Raise AssertionError if the server has lost or invented anything."""
 
     def may_be(key: Key, value: Hashable) -> None:
         allowed = owed.get(key, NOTHING)
@@ -558,7 +558,7 @@ def _check_records(
 
 
 def _check_transactions(found: Found, owed: Owed, incarnations: Mapping[str, int]) -> None:
-    """All of a transaction is there, or nothing."""
+    """Check that all of a transaction is there, or nothing."""
     for number, at in ((1, 11), (3, 33)):
         seen = {name: f"txn-{number}" in values for name, values in found.records.items() if incarnations[name] == 1}
         assert len(set(seen.values())) <= 1, f"transaction {number} is there in parts: {seen}"

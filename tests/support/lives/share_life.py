@@ -1,6 +1,7 @@
-"""A life of a server whose states of share partitions are begun, written, pruned and forgotten, a few records a segment.
+"""A history of a server whose states of share partitions are initialized, written, pruned and deleted.
 
-Whatever happens, the next start finds each state as it was answered last, or as somebody asked for since.
+Segments of their log have a few records. Whatever happens, the next start finds each state as answered last, or as requested
+since.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ACKNOWLEDGED = 2
 
 
 def state(group_id: str) -> Key:
-    """Of the only partition: (where it begins, what became of which record), of what has been told."""
+    """Return the key of a state of the only partition: (its start offset, the delivery states of its records)."""
     return "state", group_id
 
 
@@ -51,7 +52,7 @@ class ShareLife(Life):
         return await self.done(lambda: states.initialize(self.key(group_id), 0, 0), {state(group_id): (0, ())})
 
     async def write(self, group_id: str, at: int) -> bool:
-        """All before `at` is over, and so is the record there."""
+        """Write a state in which every record up to `at` is finished."""
         states, batches = self.broker.services.coordinators.share_states, (ShareStateBatch(at, at, ACKNOWLEDGED, 1),)
 
         async def request() -> None:
@@ -77,7 +78,7 @@ class ShareLife(Life):
 
 
 async def first_day(life: ShareLife) -> None:
-    """Written until most is superfluous, which goes; and on."""
+    """Write until most of the log is superfluous and pruned; then continue."""
     await life.create("t", 1)
     for group_id in GROUPS:
         await life.begin(group_id)
@@ -89,7 +90,7 @@ async def first_day(life: ShareLife) -> None:
 
 
 async def second_day(life: ShareLife) -> None:
-    """Gone on with; one is forgotten, the other with its topic."""
+    """Continue with the states; delete one by request, and one with its topic."""
     for at in range(8, 12):
         await life.write("g", at)
     await life.forget("h")
@@ -109,7 +110,7 @@ DAYS = (first_day, second_day, third_day)
 async def live(
     files: CrashFiles, ledger: Ledger, days: Sequence[Callable[[ShareLife], Awaitable[None]]] = DAYS
 ) -> None:
-    """Each day is a start and a stop of its own."""
+    """Run each day as a start and a stop of its own."""
     for day in days:
         files.new_process()
         async with running(files, **OPTIONS) as (broker, client):
@@ -118,14 +119,14 @@ async def live(
 
 @dataclass(frozen=True)
 class Found:
-    """What a restarted server holds."""
+    """The data of a restarted server."""
 
     states: Mapping[str, Hashable]
-    """By group."""
+    """States by group."""
     has_topic: bool
     are_served: bool
     start_offset: int
-    """Of their log, when what is superfluous has gone."""
+    """Start offset of the states' log, after it has been pruned."""
 
 
 def restart_and_look(files: CrashFiles) -> Found:
@@ -150,7 +151,7 @@ def restart_and_look(files: CrashFiles) -> Found:
 
 
 def check(found: Found, owed: Owed) -> None:
-    """Raise AssertionError if a state is lost or made up, or one outlives its topic."""
+    """Raise AssertionError if a state is lost or invented, or outlives its topic."""
     assert found.are_served, "a partition of states cannot be loaded"
     for group_id in GROUPS:
         value, allowed = found.states.get(group_id), owed.get(state(group_id), NOTHING)

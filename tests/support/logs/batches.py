@@ -1,4 +1,4 @@
-"""Record batches in one line, for every test that needs some in a log, a request or a file."""
+"""Record batches in single calls, for every test that needs some in a log, a request or a file."""
 
 import struct
 import zlib
@@ -106,7 +106,7 @@ def broken(data: BytesLike, at: int, *, flip: int = 0xFF) -> bytearray:
 
 
 def resealed(data: BytesLike, *, count: int | None = None) -> bytearray:
-    """Return a copy whose length and CRC, and record count if given, say what is there now: a liar's batch, but a whole one."""
+    """Return a copy whose length and CRC, and record count if given, match the content: a false batch, but a complete one."""
     copy = bytearray(data)
     copy[8:12] = (len(copy) - LOG_OVERHEAD_BYTES).to_bytes(4, "big")
     if count is not None:

@@ -1,6 +1,6 @@
-"""The same log twice, the real one and the model, and all that happens to them besides cleaning.
+"""A real log and its model, and all that happens to them apart from cleaning.
 
-Each public method is a step of a history (see `cleaner_history`). A step that makes no sense where the log stands does
+Each public method is a step of a history (see `cleaner_history`). A step that makes no sense in the log's state does
 nothing, so that any step may be left out of a history and the rest still runs.
 """
 
@@ -26,14 +26,15 @@ PairOfBytes = tuple[bytes | None, bytes | None]
 
 
 class LogPair:
-    """See the module."""
+    """A real log and its model; see the module."""
 
     def __init__(
         self, *, expiration_ms: int = 86_400_000, holes: Sequence[tuple[int, ...]] = (), **config: Any
     ) -> None:
-        """
+        """Open the log and its model.
+
         Args:
-            holes: Segments that are there from the start: each one's base offset, then those of its batches, which
+            holes: Segments that exist from the start: each one's base offset, then those of its batches, which
                 have one record each.
         """
         files = CrashFiles()
@@ -54,7 +55,7 @@ class LogPair:
         self.epochs: dict[int, int] = {}
         self.sequences: dict[int, int] = {3: SEQUENCE_WRAPS_SOON}
         self.coordinators: set[int] = set()
-        """Producers whose sequence numbers nobody minds."""
+        """Producers whose sequence numbers are not checked."""
 
     @property
     def files(self) -> CrashFiles:
@@ -75,12 +76,12 @@ class LogPair:
         headers: tuple[tuple[str, bytes | None], ...] = (),
         from_sequence_0: bool = False,
     ) -> None:
-        """A batch. Its records are as old as `ages_ms` says, in turn; None is a record without a timestamp.
+        """Write a batch. Its records are as old as `ages_ms` says, in turn; None is a record without a timestamp.
 
         Args:
             times: How often the records are repeated, each time with other keys.
-            transactional: While a producer's transaction is open it writes inside in any case.
-            from_sequence_0: As a group coordinator does at each start.
+            transactional: Ignored while a producer's transaction is open: then it writes inside the transaction.
+            from_sequence_0: Begin at sequence 0, as a group coordinator does at each start.
         """
         if times > 1:
             pairs = [(key and key + b"%d" % again, value) for again in range(times) for key, value in pairs]
@@ -119,7 +120,7 @@ class LogPair:
         )
 
     def send_again(self, producer: int) -> None:
-        """The producer's last batch once more: it must be recognised."""
+        """Send the producer's last batch again: the log must recognise it."""
         known = self.model.producers.get(producer)
         if known is None or known.last_data_offset is None or known.epoch != self.epochs.get(producer, 0):
             return
@@ -138,7 +139,7 @@ class LogPair:
         assert (info.duplicate, info.base_offset, info.last_offset) == (True, known.last_base, known.last_data_offset)
 
     def end_txn(self, producer: int, kind: int = COMMIT, *, bump: bool = False) -> None:
-        """The marker of an open transaction; with `bump` in the epoch after the data's, as since EndTxn 5."""
+        """Write the marker of an open transaction; with `bump` in the epoch after the data's, as since EndTxn 5."""
         if producer in self.model.open_txns:
             self._write_marker(producer, kind, bump)
 
@@ -160,11 +161,11 @@ class LogPair:
         )
 
     def lone_marker(self, producer: int, kind: int = COMMIT) -> None:
-        """A marker to a partition that the transaction has not reached."""
+        """Write a marker to a partition that the transaction has not reached."""
         self._write_marker(producer, kind, False)
 
     def init_producer(self, producer: int) -> None:
-        """InitProducerId: a new epoch; an open transaction is aborted in it, and the producer goes on in the next."""
+        """Handle InitProducerId: a new epoch; an open transaction is aborted in it, and the producer continues in the next."""
         self.end_txn(producer, ABORT, bump=True)
         self.epochs[producer] = self.epochs.get(producer, 0) + 1
 
@@ -198,7 +199,7 @@ class LogPair:
         self.log.config = self.model.config = replace(self.model.config, **config)
 
     def fit_groups(self, count: int, what: str, *, spare: int = 0) -> None:
-        """Set the limit of a group to what the oldest segments have together, in their logs or in an index."""
+        """Set the limit of a group to the combined size of the oldest segments, of their logs or of an index."""
         oldest = list(self.log.segments)[:count]
         if what == "log":
             self.configure(segment_bytes=max(120, sum(segment.size_bytes for segment in oldest) + spare))
@@ -213,7 +214,7 @@ class LogPair:
         self.model.delete_records(offset)
 
     def retain(self) -> None:
-        """A round of retention; what it deleted does not come back with a loss of power."""
+        """Run a round of retention; what it deleted does not come back after a loss of power."""
         self.log.delete_old_segments(self.now_ms, self.now_ms)
         self.files.sync_dir(self.log.directory)
         self.model.delete_old_segments(self.now_ms)
@@ -230,14 +231,14 @@ class LogPair:
         self.leader_epoch += 1
 
     def kill(self, *, knows_recovery_point: bool = True) -> None:
-        """The process dies and starts again; the system lives on, and what was written stays."""
+        """Kill the process and start again; the system survives, so all written data stays."""
         recovery_point = self.log.recovery_point if knows_recovery_point else 0
         self.log = reopen(self.log, clean=False, now_ms=self.now_ms, recovery_point=recovery_point)
         self.model.recover(self.now_ms, recovery_point)
         self.leader_epoch += 1
 
     def lose_power(self, disk: int = 0) -> None:
-        """The machine dies: what was not synced may be gone, more or less of it on one `disk` or the other."""
+        """Lose power: data that was not synced may be lost, more or less of it, depending on the `disk` number."""
         recovery_point = self.log.recovery_point
         *_, files = islice(self.files.after_crash(ordered=True), disk + 1)
         snapshots = readable_snapshots(files, self.log.directory)
@@ -248,7 +249,7 @@ class LogPair:
         self.leader_epoch += 1
 
     def _forget_what_is_lost(self, recovery_point: int) -> None:
-        """Of all that was not flushed the disk has what it has."""
+        """Remove from the model the unflushed data that the disk does not have."""
         model = self.model
         left = {
             segment.base_offset: {batch.base_offset for batch in batches_of(segment)} for segment in self.log.segments
@@ -256,7 +257,7 @@ class LogPair:
         for segment in model.segments:
             here = left.get(segment.base, set())
             lost = [batch for batch in segment.batches if batch.base not in here]
-            # A log that ends below its start is begun anew.
+            # A log that ends below its start is created again.
             assert all(batch.last >= recovery_point or batch.last < model.log_start for batch in lost)
             segment.batches = [batch for batch in segment.batches if batch.base in here]
         model.segments = [segment for segment in model.segments if segment.base in left] or [

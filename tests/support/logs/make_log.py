@@ -41,7 +41,7 @@ def make_log(
     producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
     **config: Any,
 ) -> Log:
-    """Open the log of `tp`, a new one unless `files` has it; compacted unless the config says otherwise."""
+    """Open the log of `tp`, a new one unless `files` has it; by default it is compacted."""
     files = CrashFiles() if files is None else files
     directory = f"{data_dir}/{tp}"
     files.make_dir(directory)
@@ -58,10 +58,10 @@ def make_log(
 def reopen(
     log: Log, *, clean: bool = True, now_ms: int = 0, recovery_point: int = 0, files: Files | None = None
 ) -> Log:
-    """Stop and start: the log as a new process finds it.
+    """Stop and start: return the log as a new process finds it.
 
     Args:
-        recovery_point: As the checkpoint has it; after a clean stop it does not matter.
+        recovery_point: The value in the checkpoint; after a clean stop it does not matter.
         files: The disk that a power loss has left.
     """
     if clean:
@@ -80,18 +80,18 @@ def reopen(
 
 
 def config_values(config: LogConfig) -> dict[str, Any]:
-    """All options of a log, as `make_log` takes them."""
+    """Return all options of a log, as `make_log` accepts them."""
     return {option.attribute: getattr(config, option.attribute) for option in TOPIC_OPTIONS.values()}
 
 
 def remove_deleted(log: Log, elapsed_ms: int) -> None:
-    """Remove the files whose `file.delete.delay.ms` is over, as the broker's job does."""
+    """Remove the files whose `file.delete.delay.ms` has passed, as the broker's job does."""
     for path in log.deleted_files.take_due(elapsed_ms):
         log.files.remove(path)
 
 
 def append(log: Log, *pairs: Pair, now_ms: int | None = None, roll: bool = False, **batch_fields: Any) -> int:
-    """Append one batch, as `support.logs.batches.batch` makes it; returns its base offset. Then roll, if asked to."""
+    """Append one batch, as `support.logs.batches.batch` makes it, then roll if requested; return its base offset."""
     made = batch(*pairs, **batch_fields)
     if now_ms is None:
         now_ms = RecordBatch(made).max_timestamp
@@ -102,7 +102,7 @@ def append(log: Log, *pairs: Pair, now_ms: int | None = None, roll: bool = False
 
 
 def append_marker(log: Log, kind: int, producer_id: int, *, producer_epoch: int = 0, timestamp: int = 1_000) -> int:
-    """End a producer's transaction; `kind` is ABORT or COMMIT. Returns the marker's offset."""
+    """End a producer's transaction; `kind` is ABORT or COMMIT. Return the marker's offset."""
     made = marker(kind, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=timestamp)
     return log.append(memoryview(made), now_ms=timestamp, origin=AppendOrigin.COORDINATOR).base_offset
 
@@ -119,7 +119,7 @@ class Producer:
         self._transactional = transactional
 
     def batch(self, *pairs: Pair) -> bytearray:
-        """The next batch as the producer would send it, which does not count as sent."""
+        """Return the next batch as the producer would send it; it does not count as sent."""
         return batch(
             *pairs,
             timestamp=self.now_ms,
@@ -130,22 +130,22 @@ class Producer:
         )
 
     def write(self, *keys: str | Pair) -> int:
-        """Append one batch; a bare key's value is the key. Returns the base offset."""
+        """Append one batch; a bare key's value is the key. Return the base offset."""
         made = self.batch(*[(key, key) if isinstance(key, str) else key for key in keys])
         self.sequence += len(keys)
         return self.log.append(memoryview(made), now_ms=self.now_ms).base_offset
 
     def commit(self) -> int:
-        """End the transaction; returns the marker's offset."""
+        """Commit the transaction; return the marker's offset."""
         return append_marker(self.log, COMMIT, self.producer_id, producer_epoch=self.epoch, timestamp=self.now_ms)
 
     def abort(self) -> int:
-        """End the transaction; returns the marker's offset."""
+        """Abort the transaction; return the marker's offset."""
         return append_marker(self.log, ABORT, self.producer_id, producer_epoch=self.epoch, timestamp=self.now_ms)
 
 
 def log_with_holes(*segments: tuple[int, list[bytearray]], files: Files | None = None, **config: Any) -> Log:
-    """A log of given segments, as (base offset, batches); between offsets there may be gaps of any width."""
+    """Return a log of given segments, as (base offset, batches); offsets may have gaps of any width."""
     files = CrashFiles() if files is None else files
     directory = f"/data/{TP}"
     files.make_dir(directory)
@@ -167,13 +167,13 @@ def clean(
     io_buffer_bytes: int = 1 << 19,
     checkpoint: Callable[[int], None] = lambda _: None,
 ) -> tuple[int, CleanStats]:
-    """One pass from `first_dirty_offset` on, due or not; returns the next first dirty offset and the statistics.
+    """Run one pass from `first_dirty_offset` on, due or not; return the next first dirty offset and the statistics.
 
     Args:
-        max_entries: Size of the map in keys; more than the log can have unless given.
+        max_entries: Size of the map in keys; by default more than the log can have.
         upper_offset: A segment's base at which the pass ends, if below the bounds that the log itself sets.
     """
-    # With a limit the map's table is as tight as it can be: as many slots as keys.
+    # With a limit the map's table is as small as possible: as many slots as keys.
     slots = 1 << 20 if max_entries is None else max(2, max_entries)
     cleaner = Cleaner(dedupe_buffer_bytes=slots * BYTES_PER_SLOT, load_factor=1.0, io_buffer_bytes=io_buffer_bytes)
     if max_entries is not None:
@@ -191,20 +191,20 @@ def clean(
 
 
 def all_batches(log: Log) -> list[RecordBatch]:
-    """Every batch of the log, in order."""
+    """Return every batch of the log, in order."""
     return [found for segment in log.segments for found in batches(segment.log_file.read_at(0, segment.size_bytes))]
 
 
 def data_records(found: Iterable[RecordBatch]) -> list[Record]:
-    """The records of those batches, markers left out."""
+    """Return the records of those batches, without markers."""
     return [record for each in found if not each.is_control for record in each.records()]
 
 
 def contents(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of every data record of the log."""
+    """Return (offset, key, value) of every data record of the log."""
     return [(record.offset, record.key, record.value) for record in data_records(all_batches(log))]
 
 
 def latest_values(log: Log) -> dict[bytes | None, bytes | None]:
-    """What a reader of the whole log ends up with for each key; None after a tombstone."""
+    """Return the last value of each key, as a reader of the whole log sees it; None after a tombstone."""
     return {key: value for _, key, value in contents(log)}

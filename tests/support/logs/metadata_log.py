@@ -10,7 +10,7 @@ from ottla.protocol.wire import Parts, codec
 
 
 def value(record: Any, version: int | None = None, kind: int | None = None, frame: int = 1) -> bytes:
-    """The bytes of a metadata record."""
+    """Return the bytes of a metadata record."""
     found, known = next((k, t) for k, t in RECORD_TYPES.items() if t.record is type(record))
     version = known.version_max if version is None else version
     parts: Parts = [bytearray()]

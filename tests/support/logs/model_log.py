@@ -1,8 +1,8 @@
-"""A log said in the plainest way: lists of batches in lists of segments. No files, no bytes; sizes are told, not made.
+"""A plain model of a log: lists of batches in lists of segments. It has no files and no bytes; the real log supplies the sizes.
 
-What the cleaner does to it stands in `cleaner_model`; this is everything else that changes what a clean pass finds:
-appends and rolls, producers and their snapshots, DeleteRecords, retention, stops and starts. Written from the rules of
-Apache Kafka 4.3.1. Nothing here is fast, and everything is looked up anew each time.
+`cleaner_model` has the effects of the cleaner; this module has everything else that changes what a clean pass finds:
+appends and rolls, producers and their snapshots, DeleteRecords, retention, stops and starts. It follows the rules of
+Apache Kafka 4.3.1. Nothing here is fast, and everything is computed again each time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple
 from ottla.storage.topics.config import LogConfig
 
 COMMIT, ABORT, EMPTIED = 1, 0, -1
-"""Kinds of marker; an emptied one does not say any more which kind it was."""
+"""Kinds of marker; an emptied marker no longer says which kind it was."""
 
 OFFSETS_MAX = 2**31 - 1
-"""Offsets of a segment, relative to its base, have 31 bits."""
+"""The largest offset of a segment, relative to its base: such offsets have 31 bits."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -68,13 +68,13 @@ class ModelTxn(NamedTuple):
 class ModelSegment:
     base: int
     changed: int = 0
-    """When bytes were last written to it: the modification time of its file."""
+    """Time of the last write: the modification time of its file."""
     created: int = 0
-    """When this process made or opened it."""
+    """Time at which this process created or opened it."""
     batches: list[ModelBatch] = field(default_factory=list)
     aborted: list[ModelTxn] = field(default_factory=list)
     first_write: int = 1
-    """How many batches were written at once at its start; a start forgets it. The cleaner writes by its buffers."""
+    """Number of batches in the first write; a start forgets it. The cleaner's writes follow its buffers."""
 
     @property
     def size_bytes(self) -> int:
@@ -110,7 +110,7 @@ class ModelLog:
         self.log_end = 0
         self.producers: dict[int, ModelProducer] = {}
         self.snapshots: dict[int, dict[int, ModelProducer]] = {}
-        """The producers as of an offset, as they stand on disk."""
+        """Producers as of an offset, as the snapshots on disk have them."""
 
     # Writing
 
@@ -130,7 +130,7 @@ class ModelLog:
         size_bytes: int = 0,
         is_index_full: bool = False,
     ) -> None:
-        """Write a batch; without `timestamps` all of its records are of `now`."""
+        """Write a batch; without `timestamps` all of its records have the time `now`."""
         base, times = self.log_end, list(timestamps) or [now] * len(pairs)
         base_timestamp = times[0]
         is_stamped = self.config.message_timestamp_type == "LogAppendTime"
@@ -214,7 +214,7 @@ class ModelLog:
             self.snapshots.setdefault(self.log_end, dict(self.producers))
 
     def _learn_epoch(self, batch: ModelBatch) -> None:
-        """An emptied marker tells no more than its producer's epoch, if that is news."""
+        """Learn the producer's epoch from an emptied marker, which has no other information."""
         known = self.producers.get(batch.producer_id, ModelProducer(-1))
         if known.epoch < batch.epoch and known.txn_first is None:
             timestamp = max(known.timestamp, batch.max_timestamp)
@@ -223,7 +223,7 @@ class ModelLog:
             )
 
     def _learn(self, batch: ModelBatch) -> ModelTxn | None:
-        """Note what a batch tells of its producer; returns the aborted transaction that it ends, if it does."""
+        """Note what a batch says about its producer; return the aborted transaction that it ends, if any."""
         if batch.producer_id < 0:
             return None
         if batch.is_control and not batch.records:
@@ -260,7 +260,7 @@ class ModelLog:
 
     @property
     def open_txns(self) -> dict[int, int]:
-        """Producer id -> first offset of its open transaction."""
+        """Return producer id -> first offset of its open transaction."""
         return {pid: each.txn_first for pid, each in self.producers.items() if each.txn_first is not None}
 
     @property
@@ -268,12 +268,12 @@ class ModelLog:
         return max(self.log_start, min(self.open_txns.values(), default=self.log_end))
 
     def segments_from(self, offset: int, up_to: int) -> list[ModelSegment]:
-        """From the segment that `offset` lies in, or the first one, to the last with a base below `up_to`."""
+        """Return the segments from the one that contains `offset`, or the first one, to the last with a base below `up_to`."""
         start = max((each.base for each in self.segments if each.base <= offset), default=0)
         return [each for each in self.segments if start <= each.base < up_to]
 
     def committed_values(self) -> dict[bytes | None, bytes | None]:
-        """What a read_committed reader ends up with for each key; tombstones leave None."""
+        """Return the last value of each key for a read_committed reader; tombstones leave None."""
         values: dict[bytes | None, bytes | None] = {}
         for batch in self.batches:
             aborted = any(
@@ -290,11 +290,11 @@ class ModelLog:
         self.log_start = max(self.log_start, offset)
 
     def delete_old_segments(self, now: int) -> None:
-        """What the log start, and with policy delete size and age, let go; each rule takes segments from the front."""
+        """Delete segments below the log start and, with policy delete, by size and age; each rule deletes from the front."""
         ends = [each.base for each in self.segments[1:]] + [self.log_end]
         rest = list(zip(self.segments, ends, strict=True))
         if not rest[-1][0].batches:
-            rest.pop()  # an empty active segment never goes
+            rest.pop()  # an empty active segment is never deleted
         while rest and rest[0][0] is not self.segments[-1] and rest[0][1] <= self.log_start:
             rest.pop(0)
         if self.config.is_delete:
@@ -327,16 +327,16 @@ class ModelLog:
     # Stopping and starting
 
     def restart(self, now: int) -> None:
-        """A clean stop and a start: the producers are taken from the snapshot that the stop wrote."""
+        """Stop cleanly and start: the producers are loaded from the snapshot that the stop wrote."""
         if self.log_end > self.log_start:
             self.snapshots.setdefault(self.log_end, dict(self.producers))
         self._reopen(now)
         self._load_producers(self.log_end, self.log_start, now)
 
     def recover(self, now: int, recovery_point: int) -> None:
-        """A start after a kill: all from the segment with the recovery point on is read again.
+        """Start after a kill: everything from the segment with the recovery point on is read again.
 
-        An aborted transaction then begins with the first batch that is left of it, and is forgotten without any.
+        An aborted transaction then begins with its first remaining batch, and is forgotten if none remains.
         """
         base = max((each.base for each in self.segments if each.base <= recovery_point), default=self.segments[0].base)
         self._load_producers(base, min(self.log_start, base), now)
@@ -348,7 +348,7 @@ class ModelLog:
         self._reopen(now)
 
     def _reopen(self, now: int) -> None:
-        """What every start does: remove the snapshots of no segment, but for the newest beyond them."""
+        """Do the work of every start: remove the snapshots without a segment, except the newest one beyond the segments."""
         for segment in self.segments:
             segment.created = now
             segment.first_write = 1
@@ -360,7 +360,7 @@ class ModelLog:
             del self.snapshots[at]
 
     def _load_producers(self, up_to: int, log_start: int, now: int) -> None:
-        """From the newest snapshot above the log start, or from there, on through the batches."""
+        """Load producers from the newest snapshot above the log start, or from the log start, then read the batches."""
         self.snapshots = {at: known for at, known in self.snapshots.items() if log_start < at <= up_to}
         newest = max(self.snapshots, default=log_start)
         self.producers = self._without_idle(self.snapshots.get(newest, {}), now)
@@ -372,7 +372,7 @@ class ModelLog:
 
 
 def emptied(batch: ModelBatch) -> ModelBatch:
-    """The bare header that stays of a batch without its records; an empty batch stays as it is."""
+    """Return the bare header that remains of a batch without its records; an empty batch stays as it is."""
     if not batch.records:
         return batch
     marker = EMPTIED if batch.is_control else None

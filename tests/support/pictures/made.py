@@ -1,4 +1,4 @@
-"""Pictures that no log has been taken for, and drawings taken apart."""
+"""Pictures that belong to no log, and parsed drawings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def picture(*spec: tuple[str, int, int], start: int = 0, **fields: Any) -> LogPicture:
-    """A log of segments: (part, offsets, bytes) each."""
+    """Return the picture of a log with segments (part, offsets, bytes)."""
     bars, offset = [], start
     for part, count, size_bytes in spec:
         bars.append(Bar(part=Part(part), base_offset=offset, end_offset=offset + count, size_bytes=size_bytes))
@@ -54,7 +54,7 @@ LOG = (("clean", 1000, 20_000), ("dirty", 1000, 100_000), ("dirty", 2000, 90_000
 
 
 def running(phase: Phase, **fields: Any) -> RunningPass:
-    """A pass over `LOG`, by the end of its map or at the second of two groups."""
+    """Return a pass over `LOG`, at the end of its map or at the second of two groups."""
     made = RunningPass(
         phase=phase,
         begun_at_ms=0,
@@ -86,12 +86,12 @@ class Box(NamedTuple):
 
 
 def parsed(drawing: str) -> ElementTree.Element:
-    """The drawing, which is well-formed."""
+    """Return the drawing, parsed; it is well-formed."""
     return ElementTree.fromstring(drawing)
 
 
 def boxes(drawing: str, *kinds: str) -> list[Box]:
-    """Its rectangles of these classes, in order."""
+    """Return its rectangles of these classes, in order."""
     return [box for box in _boxes(parsed(drawing)) if box.kind in kinds]
 
 
@@ -108,11 +108,11 @@ def percent(text: str | None) -> float:
 
 
 def texts(drawing: str) -> list[str]:
-    """What is written in it."""
+    """Return the texts of a drawing."""
     return ["".join(each.itertext()) for each in parsed(drawing).iter(f"{SVG}text")]
 
 
 def parts(found: Sequence[Box]) -> list[str]:
-    """The parts of bars, neighbours of one part once."""
+    """Return the parts of bars; neighbours of the same part count once."""
     names = [box.kind.removeprefix("bar ") for box in found]
     return [name for name, before in zip(names, [None, *names], strict=False) if name != before]

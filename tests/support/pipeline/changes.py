@@ -1,4 +1,4 @@
-"""Batches of a change feed as Spark's Kafka connector gives them, made of plain tuples."""
+"""Batches of a change feed as Spark's Kafka connector produces them, made of plain tuples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ START = datetime.datetime(2026, 11, 25)
 
 
 class Change(NamedTuple):
-    """value: a JSON object, bytes as they are, or None for a deletion."""
+    """value: a JSON object, bytes, or None for a deletion."""
 
     partition: int
     offset: int
@@ -27,7 +27,10 @@ class Change(NamedTuple):
 
 
 def batch(session: SparkSession, changes: Iterable[Change]) -> DataFrame:
-    """Timestamps are the offsets, in seconds, where a change has none. Of literals: a batch costs no Python worker."""
+    """Return a batch, made of literals so that no Python worker starts.
+
+    The timestamp of a change is by default its offset in seconds.
+    """
     rows = ", ".join(_row(each) for each in changes)
     return session.sql(f"SELECT * FROM VALUES {rows} AS ({COLUMNS})" if rows else f"SELECT {NOTHING} LIMIT 0")
 

@@ -1,8 +1,8 @@
-"""Histories in which every clean pass is done twice more, on copies of the disk: by the server and by the pipeline.
+"""Histories in which every clean pass runs twice more, on copies of the disk: by the server and by the pipeline.
 
 At each `clean` of a history the disk is copied and the copy brought to a clean stop. One copy of that is cleaned by the
-server with a map that does not fill, another by a plan and the pipeline's stages. The files of both must be the same,
-byte for byte. Then the history goes on, with a pass as it would have been, which the model judges.
+server with a map that does not fill, another by a plan and the pipeline's stages. The files of both must be equal,
+byte for byte. Then the history continues with its own pass, which the model checks.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ StagedFiles = dict[str, tuple[bytes, int]]
 
 
 def run_locally(plan: CompactionPlan, files: CrashFiles) -> Sequence[GroupResult]:
-    """The pipeline's stages, in this process."""
+    """Run the pipeline's stages in this process."""
     return compact_locally(plan, source_files=files, files=files, buckets=3)
 
 
 class CompactionPair(Pair):
-    """See the module."""
+    """A pair of logs whose passes also run in the pipeline; see the module."""
 
     compact: Run = staticmethod(run_locally)
-    """How the pipeline runs."""
+    """The function that runs the pipeline."""
 
     def clean(self, *, seal: bool = False, **arguments: Any) -> None:
         if seal:
             self.roll()
         if self.model.config.is_compact:
             self.compare(self.checkpoint)
-            # No pass leaves a checkpoint so far up; but Apache Kafka's tools, or people, may.
+            # No pass leaves a checkpoint this high; but Apache Kafka's tools, or people, may.
             self.compare((self.model.first_dirty(self.checkpoint) + self.model.log_end) // 2)
         super().clean(**arguments)
 
     def compare(self, checkpoint: int | None) -> None:
-        """Clean copies of the disk, clean up to `checkpoint` so far, in both ways."""
+        """Clean copies of the disk, whose checkpoint is `checkpoint`, in both ways."""
         disk = self._stopped_disk(checkpoint)
         store = Store(DATA_DIR, disk)
         with open_log(store, TP, now_ms=self.now_ms, producer_expiration_ms=self.log.producers.expiration_ms) as stored:
-            # The secret is that of the server's pass, though another must give the same.
+            # The secret is that of the server's pass, though another must give the same result.
             plan = make_plan(
                 stored, data_dir=DATA_DIR, checkpoint=stored.cleaner_checkpoint, now_ms=self.now_ms, secret=SECRET
             )
@@ -113,7 +113,7 @@ class CompactionPair(Pair):
             self.met[f"gone: {reason}"] += count > 0
 
     def _stopped_disk(self, checkpoint: int | None) -> CrashFiles:
-        """A copy of the disk as a clean stop of a server leaves it, with the files that are the server's."""
+        """Return a copy of the disk as a clean stop of a server leaves it, with the server's files."""
         disk = self.files.copy()
         log = reopen(self.log, clean=False, now_ms=self.now_ms, files=disk)
         log.close(self.now_ms)
@@ -123,7 +123,7 @@ class CompactionPair(Pair):
             for option in TOPIC_OPTIONS.values()
             if (value := getattr(config, option.attribute)) != option.default
         }
-        # Segments are smaller here than anyone may ask for.
+        # Segments are smaller here than the limit for options.
         texts |= {"internal.segment.bytes": str(config.segment_bytes)}
         texts.pop("segment.bytes", None)
         entry = TopicEntry(TP.topic, bytes(range(16)), (PartitionEntry((0,), 0),), texts)
@@ -140,7 +140,7 @@ def has_echoes(plan: CompactionPlan, files: CrashFiles) -> bool:
 
 
 def files_of(files: Any, found: Sequence[str]) -> StagedFiles:
-    """The content and the age of these files, by their names."""
+    """Return content and modification time of these files, by their names."""
     contents = {}
     for path in found:
         file = files.open(path)

@@ -1,4 +1,4 @@
-"""An object store in memory, behind PyArrow's interface: it counts what it is asked, and fails, stalls or changes when told to."""
+"""An object store in memory with PyArrow's interface. It counts requests, and fails, stalls or changes on request."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileSystemHandler, Fi
 
 
 class CountingStore(FileSystemHandler):  # type: ignore[misc]  # PyArrow has no types
-    """Objects by their paths; directories are what names have before a slash. Uploads are there once they are closed.
+    """Objects by their paths; directories are the prefixes of names before a slash. An upload exists once it is closed.
 
     Attributes:
-        asked: How often, by kind: `open`, `read`, `info`, `list`, `delete`; `write` as an upload begins, `written` before it is there, and
-            `answered` behind that.
-        bytes_read: By all ranges.
-        before: Called before each request with (kind, path); raises what is to go wrong.
-        type_name: `gcs` lists as PyArrow does there: no folders, and an error without a number where there is nothing.
+        asked: Number of requests by kind: `open`, `read`, `info`, `list`, `delete`; `write` when an upload begins, `written`
+            before the object exists, and `answered` after that.
+        bytes_read: Total of all ranges.
+        before: Called before each request with (kind, path); raises the error that the test wants.
+        type_name: With `gcs` it lists as PyArrow does there: no folders, and an error without a number if nothing exists.
     """
 
     type_name = "counting"
@@ -41,7 +41,7 @@ class CountingStore(FileSystemHandler):  # type: ignore[misc]  # PyArrow has no 
             self.objects[path] = data, self._clock_ns
 
     def load(self, directory: Path, prefix: str) -> None:
-        """All files below a directory."""
+        """Load all files below a directory."""
         for each in sorted(directory.rglob("*")):
             if each.is_file():
                 self.put(f"{prefix}/{each.relative_to(directory)}", each.read_bytes())
@@ -55,7 +55,7 @@ class CountingStore(FileSystemHandler):  # type: ignore[misc]  # PyArrow has no 
             self.asked[kind] += 1
         self.before(kind, path)
 
-    # What PyArrow asks
+    # PyArrow's requests
 
     def get_type_name(self) -> str:
         return self.type_name
@@ -128,7 +128,7 @@ class CountingStore(FileSystemHandler):  # type: ignore[misc]  # PyArrow has no 
 
 
 class _Reader:
-    """What one open sees: each read goes to the object that has the name by then, as ranges of a store do."""
+    """An open object: each read returns data of the object that has the name at that time, as ranges of a store do."""
 
     def __init__(self, store: CountingStore, path: str) -> None:
         self._store = store
@@ -167,7 +167,7 @@ class _Reader:
 
 
 class _Writer:
-    """The object is there once it is closed, and not before: as uploads of several parts are."""
+    """An upload: the object exists once this is closed, and not before, as with uploads in several parts."""
 
     def __init__(self, store: CountingStore, path: str) -> None:
         self._store = store
@@ -199,7 +199,7 @@ class _Writer:
 
 
 class OpenerOf:
-    """Opens one store under every s3 address. Not for other processes."""
+    """A function that opens one store under every s3 address. Not for other processes."""
 
     def __init__(self, store: CountingStore) -> None:
         self.filesystem: FileSystem = PyFileSystem(store)
@@ -209,7 +209,7 @@ class OpenerOf:
 
 
 def raising(error: Exception, *, kinds: Sequence[str], times: int) -> Callable[[str, str], None]:
-    """A `before` that raises so often, then no more."""
+    """Return a `before` that raises the first `times` times."""
     left = [times]
 
     def before(kind: str, _path: str) -> None:
@@ -221,7 +221,7 @@ def raising(error: Exception, *, kinds: Sequence[str], times: int) -> Callable[[
 
 
 def stalling(seconds: float, *, kinds: Sequence[str], times: int) -> Callable[[str, str], None]:
-    """A `before` that says nothing for so long, so often."""
+    """Return a `before` that waits `seconds`, the first `times` times."""
     left = [times]
 
     def before(kind: str, _path: str) -> None:

@@ -1,4 +1,4 @@
-"""A small compacted log with everything in it, a copy from before, and a table of damage to plant in the former."""
+"""A small compacted log with all kinds of records, a copy from before compaction, and a table of damage to apply to it."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ LZ4 = 3
 
 
 def written_log(files: CrashFiles) -> Log:
-    """Three sealed segments with everything in them, and an active one.
+    """Write three sealed segments with all kinds of records, and an active one.
 
     0   a b z | c d (lz4, with headers) | p of producer 7        compacted: z | d | p
-    6   x, ABORT | y, COMMIT | a, c deleted | q deleted                        (empty), ABORT | y, COMMIT | a, c deleted | q deleted
-    13  b f | k of producer 7 | h                                              all of it
+    6   x, ABORT | y, COMMIT | a, c deleted | q deleted                    (empty), ABORT | y, COMMIT | a, c deleted | q deleted
+    13  b f | k of producer 7 | h                                          all of it
     17  g
     """
     log = make_log(files, index_interval_bytes=0, segment_bytes=100_000, delete_retention_ms=86_400_000)
@@ -67,7 +67,7 @@ def written_log(files: CrashFiles) -> Log:
 
 
 class Disk:
-    """The log, compacted, and a copy from before; and hands that do damage to the former."""
+    """The log, compacted, and a copy from before, with methods that damage the compacted log."""
 
     def __init__(self) -> None:
         self.files = CrashFiles()
@@ -76,7 +76,7 @@ class Disk:
         for path, data in list(self.files.snapshot().items()):
             if path.startswith(AFTER + "/"):
                 self.write(path.replace(AFTER, BEFORE, 1), data)
-        log.config = replace(log.config, segment_bytes=300)  # so that there are several groups
+        log.config = replace(log.config, segment_bytes=300)  # so that the log has several groups
         end, _ = clean(log, now_ms=20_000)
         log.close(20_000)
         checkpoint = OffsetCheckpoint(self.files, f"{AFTER}/{paths.CLEANER_CHECKPOINT}")
@@ -101,10 +101,10 @@ class Disk:
         return max(base for base in bases if base <= offset)
 
     def change(self, offset: int, change: Change) -> None:
-        """Put other batches in the place of the one that holds `offset`."""
+        """Put other batches in place of the one that holds `offset`."""
         path = self.path(self.segment_of(offset))
         data = changed(self.read(path), offset, change)
-        # The indexes are made anew: what is planted is in the log alone.
+        # The indexes are built again: the damage is in the log alone.
         for kind in (paths.INDEX, paths.TIME_INDEX):
             self.files.remove(self.path(self.segment_of(offset), kind))
         self.write(path, data)
@@ -115,7 +115,7 @@ class Disk:
         self.write(path, bytes(data))
 
     def verify(self) -> tuple[VerifyReport, VerifyReport]:
-        """Alone, and against the copy."""
+        """Verify the log alone, and against the copy."""
         store = Store(AFTER, self.files)
         alone = scope_alone(store, TP, NOW_MS, CONFIG)
         against = scope_against(store, Store(BEFORE, self.files), TP, NOW_MS, CONFIG)
@@ -123,7 +123,7 @@ class Disk:
 
 
 def from_before(offset: int) -> Callable[[Disk], None]:
-    """The batch of the originals comes back whole."""
+    """Return a change that brings back the whole original batch."""
 
     def plant(disk: Disk) -> None:
         for path, data in disk.files.snapshot().items():
@@ -170,12 +170,12 @@ class Case(NamedTuple):
     rule: str
     offset: int
     alone: bool = True
-    """Whether the log shows it by itself."""
+    """Whether the damage is visible without the copy."""
     key: bytes | None = None
 
 
 CASES = (
-    # What is no log.
+    # Bytes that are not a log.
     Case("a flipped bit", bytes_at(13, paths.LOG, 75, b"\xff"), "a batch has the CRC", 13),
     Case("a segment cut short", cut(13), "a segment is whole batches", 16),
     Case("another record format", bytes_at(13, paths.LOG, 16, b"\1"), "a segment is whole batches", 13),
@@ -196,11 +196,11 @@ CASES = (
     Case("an offset index that points elsewhere", bytes_at(13, paths.INDEX, -1, b"\x51"), "offset index entries", 16),
     Case("a time index that is late", bytes_at(13, paths.TIME_INDEX, -5, b"\xff"), "time index entries", 14),
     Case("a transaction index of another producer", bytes_at(6, paths.TXN_INDEX, 9, b"\3"), "the transaction index", 7),
-    # What compaction promises, as far as the log itself shows it.
+    # The promises of compaction that the log itself shows.
     Case("a superseded value left", from_before(13 - 12), "a superseded record is gone", 0, key=b"a"),
     Case("data of an aborted transaction left", from_before(6), "data of aborted transactions", 6, key=b"x"),
     Case("a transaction without its marker", at(9, gone), "data of a transaction has its marker", 8),
-    # What the copy from before shows.
+    # Damage that only the copy from before shows.
     Case("a newest value lost", at(14, without(14)), "a key's newest record", 14, False, b"f"),
     Case("a batch lost", at(5, gone), "a key's newest record", 5, False, b"p"),
     Case("a segment lost", remove(13), "a key's newest record", 13, False, b"b"),
@@ -251,7 +251,7 @@ CASES = (
 
 
 def found_as_expected(case: Case) -> list[str]:
-    """Plant it and verify; what is not as the case says."""
+    """Apply the damage and verify; return every difference from the case."""
     disk = Disk()
     case.plant(disk)
     alone, against = disk.verify()

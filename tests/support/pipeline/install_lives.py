@@ -1,4 +1,4 @@
-"""A compacted partition whose server has stopped, with a plan and its result beside it: what installs are tried on."""
+"""A compacted partition of a stopped server, with a plan and its result: the starting point of installs."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from support.lives.crash_lives import (
 from support.logs.make_log import SECRET
 
 SEGMENT_BYTES = 900
-"""For grouping: two or three of the segments that lives make go into one group."""
+"""The segment size for grouping: two or three of the written segments go into one group."""
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A disk on which everything is ready to be installed, and what was ever appended there."""
+    """A disk on which everything is ready to be installed, and all records that were ever appended."""
 
     files: CrashFiles
     plan: CompactionPlan
@@ -66,7 +66,7 @@ class Staged:
         return self.files.copy()
 
     def segments(self, files: CrashFiles) -> dict[str, bytes]:
-        """Path -> bytes of the segments that the plan is about."""
+        """Return path -> bytes of the plan's segments."""
         upper = f"{self.plan.directory}/{self.plan.upper_offset:020}"
         return {
             path: data
@@ -76,7 +76,7 @@ class Staged:
 
 
 def staged(*steps: Steps, segment_bytes: int = SEGMENT_BYTES, clean_stop: bool = True) -> Staged:
-    """Go through a life (`fill` unless told otherwise), stop, plan and compact."""
+    """Go through a history (default: `fill`), stop, plan and compact."""
     files, history = CrashFiles(), History()
     files.make_dir(DATA_DIR)
     entry = TopicEntry(TP.topic, TOPIC_ID, (PartitionEntry((0,), 0),), {"cleanup.policy": "compact"})
@@ -108,12 +108,12 @@ INSTALLS: dict[str, Callable[[], Staged]] = {
 
 
 def run_offline(life: Staged, files: CrashFiles) -> None:
-    """Install with no server about."""
+    """Install without a server."""
     assert install(life.plan, files, now_ms=SECOND_MS, keep_originals=False).is_complete
 
 
 def run_online(life: Staged, files: CrashFiles) -> None:
-    """What server and driver do to the disk in an install through a server, from its start to the end of the leftovers."""
+    """Do the file operations of server and driver in an install through a server, from its start to the end of the cleanup."""
     broker, plan = Broker(files, life.config, SECOND_MS), life.plan
     pending = pending_groups(plan, files)
     for group, state in choose(pending, None, plan, files).items():
@@ -130,7 +130,7 @@ def run_online(life: Staged, files: CrashFiles) -> None:
 
 
 def bring_group_in(log: Log, directory: str, bases: Sequence[int]) -> None:
-    """As `CleaningLeases.install`, in one thread."""
+    """Install a group as `CleaningLeases.install` does, in one thread."""
     old = [segment for segment in log.segments if segment.base_offset in bases]
     following = log.segments.higher(old[-1].base_offset)
     assert following is not None
@@ -159,7 +159,7 @@ def search(
 ) -> Counts:
     """Lose power before every operation of an install. Then a server starts, or not, and the install is called again.
 
-    An install through a server (`how` is one of `RUNS`) begins with the start of one, each time.
+    An install through a server (`how` is one of `RUNS`) begins with a server's start, each time.
 
     The log must mean the same whenever it is opened, and the second install must leave what an undisturbed one leaves.
     """

@@ -1,4 +1,4 @@
-"""Batches as a log must not have them: changes that whoever verifies has to find."""
+"""Damaged batches: changes that verification has to find."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ottla.protocol.records import ATTRIBUTES_POSITION, CRC_POSITION, HEADER_BYT
 from ottla.protocol.records import batches as batches_of
 
 Change = Callable[[RecordBatch], Sequence[bytes]]
-"""Other batches in the place of one."""
+"""A function that returns the replacement of a batch."""
 
 
 def changed(data: bytes, offset: int, change: Change) -> bytes:
-    """A log file with other batches in the place of the one that holds `offset`."""
+    """Return a log file with other batches in place of the one that holds `offset`."""
     found = bytearray()
     for each in batches_of(data):
         for part in change(each) if each.base_offset <= offset <= each.last_offset else [bytes(each.view)]:
@@ -25,7 +25,7 @@ def changed(data: bytes, offset: int, change: Change) -> bytes:
 
 
 def header(**fields: int) -> Change:
-    """The batch with other header fields, under a right CRC."""
+    """Return a change to other header fields, with a correct CRC."""
 
     def change(batch: RecordBatch) -> Sequence[bytes]:
         known: dict[str, Any] = {
@@ -36,7 +36,7 @@ def header(**fields: int) -> Change:
             )
         }
         known |= fields
-        made = seal_batch(bytes(batch.view[HEADER_BYTES:]), **known | {"attributes": 0})  # packed already
+        made = seal_batch(bytes(batch.view[HEADER_BYTES:]), **known | {"attributes": 0})  # compressed already
         made[ATTRIBUTES_POSITION : ATTRIBUTES_POSITION + 2] = known["attributes"].to_bytes(2)
         made[CRC_POSITION:ATTRIBUTES_POSITION] = crc32c(made[ATTRIBUTES_POSITION:]).to_bytes(4)
         return [bytes(made)]
@@ -45,7 +45,7 @@ def header(**fields: int) -> Change:
 
 
 def records(change_record: Callable[[Record], Record | None], **fields: Any) -> Change:
-    """The batch with other records; those that become None are left out."""
+    """Return a change of the records; those that become None are left out."""
 
     def change(batch: RecordBatch) -> Sequence[bytes]:
         kept = [changed for each in batch.records() if (changed := change_record(each)) is not None]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a third less CPU time for jobs so short
-    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"  # a tenth less for a JVM that starts
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a third less CPU time for such short jobs
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"  # a tenth less for the start of a JVM
 )
 FRUGAL = {
     "spark.sql.adaptive.enabled": "false",
@@ -12,4 +12,4 @@ FRUGAL = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-"""Of a slice: a third less CPU time for jobs of a few rows, whose results are the same. Full runs are as a user's session is."""
+"""Settings of a short run: a third less CPU time for small jobs, with the same results. Full runs use a user's settings."""

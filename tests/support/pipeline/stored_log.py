@@ -1,4 +1,4 @@
-"""The server's log as the pipeline would open it, once the server has stopped cleanly."""
+"""The server's log as the pipeline opens it, after the server has stopped cleanly."""
 
 from __future__ import annotations
 

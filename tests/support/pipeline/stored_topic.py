@@ -1,4 +1,4 @@
-"""A topic's data directory on a real disk, as a server leaves it that was stopped: for commands that open it by path."""
+"""A topic's data directory on a real disk, as a stopped server leaves it: for commands that open it by path."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def stored_topic(
     more: Sequence[tuple[str, str]] = (),
     **configs: str,
 ) -> Path:
-    """Two partitions; returns the data directory.
+    """Write two partitions; return the data directory.
 
     Partition 0: `a` to `c` in the first sealed segment, `a` again, `b` deleted and `x` aborted in the second, `d` and `a`
     a third time in the active one. Partition 1: `a` twice, then `more`.
 
     Args:
-        topic_id: 16 bytes, which `partition.metadata` has. None: there is no such file.
+        topic_id: 16 bytes, for `partition.metadata`. None: without that file.
         more: Keys and values.
     """
     data_dir = directory / "data"
@@ -61,7 +61,7 @@ def stored_topic(
 
 
 def _stop(data_dir: Path, logs: Sequence[Log], texts: Mapping[str, str], topic_id: bytes = TOPIC_ID) -> None:
-    """Leave what a server leaves that has stopped."""
+    """Write the files that a stopped server leaves."""
     files = OsFiles()
     for log in logs:
         log.close(1_000)
@@ -74,7 +74,7 @@ def _stop(data_dir: Path, logs: Sequence[Log], texts: Mapping[str, str], topic_i
 
 
 def many_segments(directory: Path, count: int) -> Path:
-    """One partition of so many segments, two records each, with half as many keys as records; returns the data directory."""
+    """Write one partition of `count` segments, two records each, half as many keys as records; return its data directory."""
     data_dir = directory / "data"
     log = _log(data_dir, 0)
     for number in range(count - 1):
@@ -85,7 +85,7 @@ def many_segments(directory: Path, count: int) -> Path:
 
 
 def copied(data_dir: Path) -> Path:
-    """A copy of it from now."""
+    """Return a copy of its present state."""
     copy = data_dir.with_name("before")
     shutil.copytree(data_dir, copy)
     return copy

@@ -19,9 +19,9 @@ BEFORE_DIR = "/before"
 
 
 class VerifiedPair(CompactionPair):
-    """Each plan's result is verified by the plan; each pass of the server alone, and against a copy.
+    """A pair of logs. Each plan's result is verified by the plan; each pass of the server alone, and against a copy.
 
-    The latter not once the power has taken a marker: what was compacted as committed may then be aborted.
+    The check against a copy stops once a power loss has removed a marker: data compacted as committed may then be aborted.
     """
 
     has_lost_markers = False
@@ -50,7 +50,7 @@ class VerifiedPair(CompactionPair):
         if before is None:
             return
         disk = self._stopped_disk(self.checkpoint)
-        # A server that starts again brings the originals to other epochs and producers, as a kill in the pass does.
+        # A server that starts again gives the originals other epochs and producers, as a kill during the pass does.
         for path, data in before.snapshot().items():
             if path.startswith(DATA_DIR + "/"):
                 copy_file(disk, path.replace(DATA_DIR, BEFORE_DIR, 1), data, before.mtime_ms(path))

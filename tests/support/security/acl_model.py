@@ -1,4 +1,4 @@
-"""StandardAuthorizer's rules once more, in plain loops over a list: what the authorizer's answers are compared with."""
+"""A plain copy of StandardAuthorizer's rules, in loops over a list: the reference for the authorizer's answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates for tests, made once a run, and files of them."""
+"""Certificates for tests, made once per run, and files of them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 def now_ms() -> int:
-    """OpenSSL looks at the wall clock, so certificates have to hold today."""
+    """Return the wall time: OpenSSL uses it, so certificates must be valid today."""
     return time.time_ns() // 1_000_000
 
 
 @cache
 def authority(name: str = "one") -> Authority:
-    """A test that asks for one is left out where the package for it is missing."""
+    """Return a certificate authority. Skips the test if the required package is missing."""
     pytest.importorskip("cryptography")
     return Authority(now_ms(), name)
 
@@ -45,12 +45,12 @@ def expired() -> Identity:
 
 @cache
 def stranger() -> Identity:
-    """Signed by somebody whom nobody trusts."""
+    """Return a certificate that an untrusted authority has signed."""
     return authority("two").issue("alice", organization="Ottla, Inc.")
 
 
 def inline(identity: Identity, **others: str) -> dict[str, str]:
-    """Broker options of a TLS listener with this key; `_` in the names of others stands for the point."""
+    """Return broker options of a TLS listener with this key; `_` in the names of others stands for the point."""
     return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.key": identity.key,
@@ -61,7 +61,7 @@ def inline(identity: Identity, **others: str) -> dict[str, str]:
 
 
 def client_security(directory: Path, identity: Identity | None = None, trusted: str | None = None) -> Security:
-    """Of a client that trusts the authority, and shows `identity` to whoever asks."""
+    """Return the security of a client that trusts the authority and presents `identity`."""
     context = ssl.create_default_context(cadata=trusted or authority().certificate)
     if identity is not None:
         path = written(directory / "client.pem", identity)
@@ -70,6 +70,6 @@ def client_security(directory: Path, identity: Identity | None = None, trusted: 
 
 
 def written(path: Path, identity: Identity) -> Path:
-    """Key and certificate in one file."""
+    """Write key and certificate into one file."""
     path.write_text(identity.key + identity.certificate)
     return path

@@ -1,4 +1,4 @@
-"""Who signs tokens for tests, and the server that has his public keys."""
+"""The issuer of tokens for tests, and an HTTP server with its public keys."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ _KEYS: dict[str, Any] = {}
 
 
 def key(name: str) -> Any:
-    """The private key of this name, made once a run."""
+    """Return the private key of this name, made once per run."""
     if name not in _KEYS:
         _KEYS[name] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     return _KEYS[name]
 
 
 def jwks_text(*names: str) -> str:
-    """The public keys of these names."""
+    """Return the public keys of these names."""
     rows = [json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key(name).public_key())) | {"kid": name} for name in names]
     return json.dumps({"keys": rows})
 
 
 def token(by: str = "k1", **claims: Any) -> str:
-    """GOOD with other claims, signed by a key; None takes one away."""
+    """Return GOOD with other claims, signed by a key; None removes a claim."""
     said = {name: value for name, value in (GOOD | claims).items() if value is not None}
     return str(jwt.encode(said, key(by), "RS256", headers={"kid": by}))
 
 
 class KeyServer:
-    """An HTTP server on loopback that says what a test wants."""
+    """An HTTP server on loopback that answers as a test asks."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        """Paths, in order."""
+        """Requested paths, in order."""
         self.answer: Callable[[BaseHTTPRequestHandler], None] = self.keys("k1")
         self.over = threading.Event()
-        """Set at the end: who dawdles waits for it."""
+        """Set at the end; slow answers wait for it."""
         self.url = ""
 
     def keys(self, *names: str) -> Callable[[BaseHTTPRequestHandler], None]:
-        """Answers these."""
+        """Return a handler that answers with these keys."""
         return self.says(jwks_text(*names).encode())
 
     def says(self, body: bytes, code: int = 200, **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:
-        """Answers this."""
+        """Return a handler that answers with this body."""
 
         def answer(handler: BaseHTTPRequestHandler) -> None:
             handler.send_response(code)
@@ -67,7 +67,7 @@ class KeyServer:
         return answer
 
     def raw(self, *pieces: bytes, without_end: bytes = b"") -> Callable[[BaseHTTPRequestHandler], None]:
-        """Writes these bytes, then the last ones over and over, slowly if it is one."""
+        """Return a handler that writes these bytes, then repeats the last ones, slowly if it is one byte."""
 
         def answer(handler: BaseHTTPRequestHandler) -> None:
             for piece in pieces:
@@ -80,13 +80,13 @@ class KeyServer:
         return answer
 
     def silence(self, handler: BaseHTTPRequestHandler) -> None:
-        """Says nothing until the end."""
+        """Answer nothing until the end."""
         self.over.wait()
 
 
 @contextmanager
 def key_server(tls: ssl.SSLContext | None = None) -> Iterator[KeyServer]:
-    """One while the block runs, over https with a context."""
+    """Run a key server during the block, over https with a context."""
     server = KeyServer()
 
     class Handler(BaseHTTPRequestHandler):

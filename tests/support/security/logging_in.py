@@ -1,4 +1,4 @@
-"""Clients that log in, request by request, against a broker whose one listener wants that."""
+"""Clients that log in, request by request, to a broker whose one listener requires it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECURED = {
 
 
 def secured(data_dir: Any = None, /, **overrides: str) -> ottla.Broker:
-    """A broker with such a listener; `_` in names stands for the point."""
+    """Return a broker with such a listener; `_` in names stands for the point."""
     return ottla.Broker(
         data_dir, overrides=SECURED | {name.replace("_", "."): value for name, value in overrides.items()}
     )
@@ -48,6 +48,6 @@ def plain(name: str = "alice", password: str = ALICES, authorization_id: str = "
 
 
 def log_in(client: Client, token: bytes | None = None) -> SaslAuthenticateResponse:
-    """By PLAIN; the answer, good or bad."""
+    """Log in with PLAIN; return the answer, whether success or error."""
     assert shake_hands(client).error_code == ErrorCode.NONE
     return authenticate(client, plain() if token is None else token)

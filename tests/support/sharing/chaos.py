@@ -1,8 +1,10 @@
-"""A share group on several nodes: members that come, go and crash, and leaders that move, while records are acquired, acknowledged, released
-and renewed, locks end, states are pruned, and the broker is stopped, killed, or loses power.
+"""A share group on several nodes, under random events.
 
-Everything is asked of the handlers of the nodes, in an order that the seed alone decides, and time passes when it is told to. What
-members are told goes into a `Ledger`, which is compared with the share coordinator's tables after every step.
+Members come, go and crash, and leaders move, while records are acquired, acknowledged, released and renewed. Locks end, states
+are pruned, and the broker is stopped, killed, or loses power.
+
+The handlers of the nodes receive all requests, in an order that the seed alone decides; only the test moves time. The answers
+to members go into a `Ledger`, which is compared with the share coordinator's tables after every step.
 """
 
 from __future__ import annotations
@@ -37,19 +39,19 @@ KINDS = (ACCEPT, ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT)
 
 
 class Chaos(ChaosBroker):
-    """What one life of the broker is asked; members and the ledger outlive it."""
+    """A random test over several runs of the broker; members and the ledger outlive them."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.members: list[Member] = []
         self.names = 0
         self._answers: list[Callable[[], None]] = []
-        """To be taken after what a step is about: parked fetches that it woke."""
+        """Callbacks that take the answers of parked fetches that a step completed, after its own answer."""
 
-    # A life
+    # A run of the broker
 
     async def live(self, broker: Broker, files: CrashFiles, steps: int) -> None:
-        """So many steps with a broker that has just started."""
+        """Do `steps` steps with a broker that has just started."""
         self.is_lost = False
         self.files, self.broker, self.elapsed_ms = files, broker, broker.clock.elapsed_ms()
         self.ledger.taken_back()
@@ -142,7 +144,7 @@ class Chaos(ChaosBroker):
             await self.beat_of(member, -1)
 
     async def crash(self) -> None:
-        """Nobody hears of it again, but for its connections."""
+        """Remove a member without a word, and drop its connections."""
         if self.members:
             self.seen.add("crash")
             member = self.members.pop(self.rng.randrange(len(self.members)))
@@ -156,7 +158,7 @@ class Chaos(ChaosBroker):
             self.ended(connection)
 
     def ended(self, connection: Connection) -> None:
-        """Its member keeps what it has of other nodes. Once no member has a session all share partitions are begun anew."""
+        """End a connection. Its member keeps records of other nodes; without any session all share partitions are reset."""
         for partition in connection.places:
             if self.leader(TOPIC, partition) == connection.node:
                 self.ledger.taken_back(partition, connection.member.name)
@@ -166,7 +168,7 @@ class Chaos(ChaosBroker):
     # Records
 
     def connection(self) -> Connection | None:
-        """One over which nothing is on its way, to a node that leads what a member was assigned."""
+        """Return a connection without an outstanding request, to a node that leads an assigned partition of its member."""
         if not self.members:
             return None
         member = self.rng.choice(self.members)
@@ -234,10 +236,10 @@ class Chaos(ChaosBroker):
                     self.seen.add("delivered")
                     self.ledger.delivered(member.name, index, one.first_offset, one.last_offset, one.delivery_count)
 
-    # What members say
+    # Acknowledgements of members
 
     def says(self, connection: Connection) -> dict[int, Says]:
-        """Something of what a member has, of the partitions that it fetches there."""
+        """Return acknowledgements for some of the member's records, in partitions that it fetches there."""
         found: dict[int, Says] = {}
         for partition in sorted(connection.places):
             if self.leader(TOPIC, partition) != connection.node:
@@ -269,18 +271,18 @@ class Chaos(ChaosBroker):
                 self.answered(connection.member, row.partition_index, says[row.partition_index], row.error_code)
 
     def answered(self, member: Member, partition: int, says: Says, error: int) -> None:
-        """Nobody can have taken from a member what the ledger says that it has."""
+        """Check that an error only concerns records that the ledger allows to be taken from the member."""
         if error:
             if self.is_lost:
                 self.seen.add("lost")
                 self.ledger.unheard(partition, says)
                 return
             told = f"{member.name} says {says} of {partition}: {E(error)!r}"
-            # Who waits for room may lose what it has meanwhile: its locks end.
+            # While a request waits for room, its member's locks may end.
             has_lost = not says.keys() <= set(self.ledger.holds(member.name, partition))
             assert self.is_full and error == (E.INVALID_RECORD_STATE if has_lost else E.COORDINATOR_NOT_AVAILABLE), told
             self.seen.add("refused")
-            return  # and nothing has become of it
+            return  # and the acknowledgement had no effect
         ledger = self.ledger
         for what, kinds, act in (
             ("accepted", (ACCEPT, REJECT), ledger.over),
@@ -297,7 +299,7 @@ class Chaos(ChaosBroker):
             await self.end(connection)
 
     async def end(self, connection: Connection) -> None:
-        """With the last word of its member."""
+        """End a session with its member's last acknowledgements."""
         if not connection.epoch or connection.parked is not None:
             await self.lose([connection])
             return
@@ -306,7 +308,7 @@ class Chaos(ChaosBroker):
         self.ended(connection)
 
     async def restart_node(self) -> None:
-        """What it leads goes to others, and back."""
+        """Restart a node: the partitions that it leads move to other nodes, and back."""
         node = self.rng.randrange(NODES)
         led = {partition for partition in range(PARTITIONS) if self.leader(TOPIC, partition) == node}
         await self.lose([one for member in self.members for one in member.connections.values() if one.node == node])
@@ -317,14 +319,14 @@ class Chaos(ChaosBroker):
         self.seen.add("node restarted")
 
     async def fill_disk(self) -> None:
-        """The log of states takes nothing for a while."""
+        """Refuse writes to the log of states for a while."""
         deeds = [self.fetch, self.acknowledge, self.acknowledge, self.wait, self.end_session, self.crash]
         with self.full_disk():
             for deed in self.rng.choices(deeds, k=4):
                 await self.settle(deed)
 
     async def switch_off(self) -> None:
-        """Share groups are not served for a moment: all sessions are over, and nobody has anything."""
+        """Switch share groups off briefly: all sessions end, and no member keeps a record."""
         await self.lose([one for member in self.members for one in member.connections.values() if one.parked])
         for level, kind in ((0, UpgradeType.SAFE_DOWNGRADE), (1, UpgradeType.UPGRADE)):
             update = FeatureUpdateKey(feature=SHARE_GROUPS, max_version_level=level, upgrade_type=kind)
@@ -335,7 +337,7 @@ class Chaos(ChaosBroker):
         self.ledger.taken_back()
 
     async def finish(self) -> None:
-        """All members are gone; another one takes what is left, and nothing is."""
+        """Remove all members; another one takes all remaining records, and then none is left."""
         while self.members:
             await self.crash()
         await pass_time(self.broker, LOCK_MS)

@@ -1,4 +1,4 @@
-"""The broker of a `Chaos`: how it is asked, and what is done to it whatever members do."""
+"""The broker of a `Chaos`: requests to it, and changes to it that do not depend on members."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ OPTIONS = {
 
 
 class ChaosBroker:
-    """A topic on several nodes, and a share group's ledger of it. Both outlive the broker."""
+    """A topic on several nodes, and the ledger of its share group. Both outlive the broker."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.ledger = Ledger(PARTITIONS)
         self.seen: set[str] = set()
-        """What has happened, by name."""
+        """Names of the events that happened."""
         self.broker: Broker
         self.files: CrashFiles
         self.is_full = self.is_lost = False
         self.elapsed_ms = 0
 
-    # Asking
+    # Requests
 
     async def ask(self, message: Any, version: int, node: int, client: Staying | None = None) -> Any:
         answer = await InProcessClient(self.broker, client, node=node).ask(message, version)
@@ -85,7 +85,7 @@ class ChaosBroker:
     # What happens
 
     async def begin(self) -> None:
-        """The topic, and a group that begins with its first record."""
+        """Create the topic, and a group that begins with its first record."""
         topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=NODES)
         await self.ask(CreateTopicsRequest(topics=(topic,), timeout_ms=1_000), 7, 0)
         change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
@@ -99,7 +99,7 @@ class ChaosBroker:
             index=partition, records=batch(*(("k", "v") for _ in range(count)), timestamp=NOW_MS)
         )
         data = TopicProduceData(name=TOPIC, partition_data=(rows,))
-        self.ledger.produced(partition, count)  # before a parked fetch has them
+        self.ledger.produced(partition, count)  # before a parked fetch returns them
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=(data,))
         answer = await self.ask(request, 12, self.leader(TOPIC, partition))
         assert not answer.responses[0].partition_responses[0].error_code
@@ -117,7 +117,7 @@ class ChaosBroker:
 
     @contextmanager
     def full_disk(self) -> Iterator[None]:
-        """There is no room for states of share partitions."""
+        """Refuse writes of share partitions' states, as a full disk does."""
 
         def refuse(operation: str, path: str, _: int) -> None:
             if operation == "append" and SHARE_STATE_TOPIC in path and path.endswith(".log"):
@@ -130,7 +130,7 @@ class ChaosBroker:
             self.files.refuse, self.is_full = None, False
 
     def lose_states(self) -> None:
-        """Whatever is written of share partitions cannot be brought to the disk, until the next start."""
+        """Fail every sync of share partitions' states, until the next start."""
 
         def refuse(operation: str, path: str, _: int) -> None:
             if operation == "sync" and SHARE_STATE_TOPIC in path and path.endswith(".log"):

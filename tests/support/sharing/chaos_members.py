@@ -1,4 +1,4 @@
-"""Members of a share group as a `Chaos` has them, and what they send."""
+"""Members of a share group in a `Chaos`, and their requests."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Says: TypeAlias = dict[int, int]
 
 @dataclass
 class Connection:
-    """Of a member to a node, with its share session.
+    """A connection of a member to a node, with its share session.
 
     Attributes:
-        epoch: Of the session's next request; 0, there is none.
-        places: The partitions in it.
-        parked: While a fetch waits for its answer.
+        epoch: The epoch of the session's next request; 0: without a session.
+        places: The partitions in the session.
+        parked: Set while a fetch waits for its answer.
     """
 
     member: Member
@@ -46,7 +46,7 @@ class Member:
     epoch: int = 0
     assigned: frozenset[int] = frozenset()
     connections: dict[int, Connection] = field(default_factory=dict)
-    """By node."""
+    """Connections by node."""
 
 
 def fetch_request(
@@ -61,7 +61,7 @@ def fetch_request(
     batch_size: int,
     mode: int,
 ) -> fetching.ShareFetchRequest:
-    """The next of a session, which has these partitions from then on."""
+    """Return the next fetch of a session, which has these partitions from then on."""
     known = connection.places if connection.epoch else frozenset[int]()
     rows = tuple(
         fetching.FetchPartition(
@@ -112,7 +112,7 @@ def acknowledge_request(
 
 
 def _batches(says: Says) -> list[tuple[int, int, tuple[int, ...]]]:
-    """First and last offset, and the types, of offsets in a row."""
+    """Return first offset, last offset and types for each run of consecutive offsets."""
     found: list[tuple[int, int, tuple[int, ...]]] = []
     for offset, kind in sorted(says.items()):
         if found and found[-1][1] == offset - 1:

@@ -1,7 +1,8 @@
-"""What may become of the records of a share group, by what its members were told: a model that knows no coordinator.
+"""A model of the records of a share group, derived from its members' answers without a coordinator.
 
-A record is with one member at a time, until that says what became of it, its lock ends, its session ends, or the share partition is begun
-anew; once somebody was told that it is over nobody gets it again; and all others come again, until they were delivered often enough.
+One member at a time has a record, until it acknowledges the record, the lock ends, its session ends, or the share partition is
+reset. Once an answer said that a record is finished, it is not delivered again; all others are delivered again, up to the
+limit of deliveries.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ class Held:
 
 @dataclass(slots=True)
 class Fate:
-    """Of one record.
+    """The state of one record.
 
     Attributes:
-        is_over: Somebody was told so.
-        may_be_over: Or it may be, without anybody having been told.
-        count: How often it has been delivered, as was told last.
-        written_count: The same, as was written down for certain.
+        is_over: Finished, and an answer said so.
+        may_be_over: Perhaps finished, without an answer.
+        count: Number of deliveries, as the last answer had it.
+        written_count: Number of deliveries that is certainly persisted.
     """
 
     is_over: bool = False
@@ -41,7 +42,7 @@ class Fate:
 
 
 class Ledger:
-    """Of a group, over the partitions of one topic."""
+    """The records of a group, over the partitions of one topic."""
 
     def __init__(self, partitions: int) -> None:
         self.fates: list[list[Fate]] = [[] for _ in range(partitions)]
@@ -51,11 +52,11 @@ class Ledger:
         self.fates[partition] += (Fate() for _ in range(count))
 
     def gone(self, partition: int, before: int) -> None:
-        """The log has them no more."""
+        """Note that the log no longer has the records below `before`."""
         for fate in self.fates[partition][:before]:
             fate.is_over, fate.held = True, None
 
-    # What members are told
+    # Answers to members
 
     def delivered(self, member: str, partition: int, first: int, last: int, count: int) -> None:
         for offset in range(first, last + 1):
@@ -67,18 +68,18 @@ class Ledger:
             fate.count, fate.held = count, Held(member, self.now_ms + LOCK_MS)
 
     def holds(self, member: str, partition: int) -> list[int]:
-        """The offsets that a member has, and nobody can have taken from it."""
+        """Return the offsets of records that a member has and that cannot have been taken from it."""
         found = enumerate(self.fates[partition])
         return [offset for offset, fate in found if fate.held is not None and fate.held.member == member]
 
     def over(self, partition: int, offsets: Iterable[int]) -> None:
-        """Accepted or rejected, and that was answered."""
+        """Note records whose acceptance or rejection was answered."""
         for offset in offsets:
             fate = self.fates[partition][offset]
             fate.is_over, fate.held = True, None
 
     def released(self, partition: int, offsets: Iterable[int]) -> None:
-        """Given back, and that was answered."""
+        """Note records whose release was answered."""
         for offset in offsets:
             fate = self.fates[partition][offset]
             fate.held, fate.written_count = None, fate.count
@@ -91,14 +92,14 @@ class Ledger:
             held.until_ms = self.now_ms + LOCK_MS
 
     def unheard(self, partition: int, offsets: Iterable[int]) -> None:
-        """They may be over: nobody was told."""
+        """Note records that may be finished, without an answer."""
         for offset in offsets:
             self.fates[partition][offset].may_be_over = True
 
-    # What ends without a word
+    # Ends without an answer
 
     def taken_back(self, partition: int | None = None, member: str | None = None) -> None:
-        """Whoever has records, or a member, has them no more; they may have been written down as released."""
+        """Take the records of all members, or of one, away; they may have been persisted as released."""
         for each in self.fates if partition is None else [self.fates[partition]]:
             for fate in each:
                 if fate.held is not None and member in (None, fate.held.member):
@@ -118,7 +119,11 @@ class Ledger:
     # What has to hold
 
     def check(self, partition: int, state: ShareState, log_start_offset: int) -> None:
-        """What the share coordinator has written down: what is over there may be, and what is over is so there."""
+        """Compare with the share coordinator's persisted state.
+
+        A record that is finished there must be finished, or perhaps finished, here. The reverse holds for records that are
+        finished here.
+        """
         terminal = (one for one in state.batches if one.delivery_state in _TERMINAL)
         over = {offset for one in terminal for offset in range(one.first_offset, one.last_offset + 1)}
         for offset, fate in enumerate(self.fates[partition]):
@@ -129,7 +134,7 @@ class Ledger:
                 assert not fate.is_over, f"to come again: {where}"
 
     def left(self) -> list[tuple[int, int]]:
-        """Partition and offset of all that has to come once more."""
+        """Return partition and offset of all records that must be delivered once more."""
         return [
             (partition, offset)
             for partition, fates in enumerate(self.fates)

@@ -14,13 +14,13 @@ from support.broker.conversation import records_of
 from support.broker.raw_client import RawClient
 
 Says = dict[int, list[tuple[int, int, list[int]]]]
-"""By partition: first offset, last offset, types."""
+"""First offset, last offset and types, by partition."""
 
 
 def initialize_share(
     client: RawClient, group: str, topic_id: bytes, partitions: int = 1, start_offset: int = 0, state_epoch: int = 0
 ) -> None:
-    """What the group coordinator does when a member subscribes: a state for each partition."""
+    """Initialize a state for each partition, as the group coordinator does when a member subscribes."""
     key = SharePartitionKey(group, topic_id, 0).text
     client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=(key,)))
     rows = tuple(
@@ -67,25 +67,25 @@ class Member:
         return fetching.ShareFetchRequest(topics=topics, forgotten_topics_data=gone, **given)
 
     def ask(self, *partitions: int, **options: Any) -> Any:
-        """The answer to a fetch; the session goes on with it unless it was refused."""
+        """Return the answer to a fetch; the session continues with it unless it was refused."""
         answer = self.client.ask(self.request(*partitions, **options), self.version)
         if answer.error_code == 0:
             self.epoch += 1
         return answer
 
     def fetch(self, *partitions: int, **options: Any) -> dict[int, Any]:
-        """The rows of the answer, by partition."""
+        """Return the rows of the answer, by partition."""
         answer = self.ask(*partitions, **options)
         assert answer.error_code == 0, answer
         return {row.partition_index: row for topic in answer.responses for row in topic.partitions}
 
     def got(self, *partitions: int, **options: Any) -> list[tuple[int, int, int]]:
-        """First offset, last offset and delivery count of all that it acquired, of partition 0."""
+        """Return first offset, last offset and delivery count of the acquired records of partition 0."""
         rows = self.fetch(*partitions, **options)
         return acquired(rows[0]) if 0 in rows else []
 
     def acknowledge(self, says: Says, **options: Any) -> Any:
-        """The answer to ShareAcknowledge."""
+        """Return the answer to ShareAcknowledge."""
         rows = tuple(
             acknowledging.AcknowledgePartition(
                 partition_index=each,
@@ -108,7 +108,7 @@ class Member:
         return answer
 
     def said(self, says: Says, **options: Any) -> dict[int, int]:
-        """By partition, the errors of what it said of records."""
+        """Acknowledge records; return the errors, by partition."""
         answer = self.acknowledge(says, **options)
         assert answer.error_code == 0, answer
         return {row.partition_index: row.error_code for topic in answer.responses for row in topic.partitions}
@@ -119,5 +119,5 @@ def acquired(row: Any) -> list[tuple[int, int, int]]:
 
 
 def offsets_of(row: Any) -> list[int]:
-    """Of the records that came with it."""
+    """Return the offsets of the records in a row."""
     return [offset for offset, _, _ in records_of(row)]

@@ -1,11 +1,11 @@
-"""A share partition record by record, in a dictionary: slow, and as the rules of KIP-932 are told.
+"""A model of a share partition, record by record in a dictionary: slow, and close to the text of KIP-932.
 
-The real one keeps runs of records that have everything in common; both are asked the same at every step.
+The real one keeps runs of equal records; both receive the same requests at every step.
 
 The model differs from Apache Kafka 4.3.1 on purpose where Apache Kafka hangs:
-- the start of the gap only grows, and the start offset passes whatever is over, not only what lies before the gap's start;
-- what was available and is missing from the log is archived by an update, which the start offset passes;
-- a full window lets go of what is over at its start, however it came to be over.
+- the start of the gap only grows, and the start offset passes all finished records, not only those before the gap's start;
+- records that were available and are missing from the log are archived by an update, which the start offset passes;
+- a full window drops finished records at its start, however they were finished.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Model:
     # Acquiring
 
     def missing(self, wish: AcquireWish, fetch_offset: int, fetched: Sequence[OffsetRange]) -> dict[int, State]:
-        """What becomes of records before an acquisition, since the log has them no more."""
+        """Return the new states of records that the log no longer has, before an acquisition."""
         if wish.max_records <= 0 or not fetched or fetched[-1].last < self.start:
             return {}
         first = fetched[0].first
@@ -106,7 +106,7 @@ class Model:
         now_ms: int,
         aborted: Sequence[OffsetRange],
     ) -> list[Acquired]:
-        """What a member gets; `missing` comes before."""
+        """Return the records that a member acquires; call `missing` first."""
         if wish.max_records <= 0 or not fetched or fetched[-1].last < self.start:
             return []
         last = fetched[-1].last
@@ -244,10 +244,10 @@ class Model:
             left += mine
         return left
 
-    # What becomes of records
+    # Acknowledgements
 
     def acknowledge(self, member: str, said: Sequence[tuple[int, int, Sequence[int]]]) -> ErrorCode | dict[int, State]:
-        """The new states, or why there are none; ACQUIRED is a lock that begins anew."""
+        """Return the new states, or an error; ACQUIRED is a lock that starts again."""
         found: dict[int, State] = {}
         for first, last, types in said:
             if last < self.start:
@@ -298,7 +298,7 @@ class Model:
             self.advance()
 
     def advance(self) -> None:
-        """The start goes to the first record that is not over, or the first of the gap that is not in flight."""
+        """Move the start to the first record that is not finished, or the first of the gap that is not in flight."""
         if not self.batches:
             return
         start = self.start

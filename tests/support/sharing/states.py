@@ -17,7 +17,7 @@ TOPIC, OTHER = bytes(range(16)), bytes(range(1, 17))
 
 
 class PrunedStore(MemoryStore):
-    """One whose partitions can be made to begin later."""
+    """A store whose partitions can be made to begin later."""
 
     def __init__(self, power: Power | None = None) -> None:
         super().__init__(PARTITIONS)
@@ -39,7 +39,7 @@ class PrunedStore(MemoryStore):
 
 
 class States:
-    """Loaded from what is in `store`, if that is another's."""
+    """A share coordinator in memory; it loads what `store` contains, if that belongs to another one."""
 
     def __init__(self, store: PrunedStore | None = None, *, updates: int = 3, prune_interval_ms: int = 10_000) -> None:
         self.store = store or PrunedStore()
@@ -61,7 +61,7 @@ class States:
         self.store.starts[partition] = offset
 
     def load(self) -> None:
-        """As after a start: the log says everything."""
+        """Load as after a start: the log has everything."""
         self.coordinator.open(PARTITIONS)
         for shard in tuple(self.coordinator.shards):
             shard.next_offset = self.store.start_offset(shard.partition)

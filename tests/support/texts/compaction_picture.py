@@ -1,6 +1,6 @@
-"""`docs/pictures/compaction.svg`: what docs/compaction-explained.md does to a log, drawn from a broker to which it was done.
+"""`docs/pictures/compaction.svg`: the compaction of docs/compaction-explained.md, drawn from a real broker's log.
 
-cd tests && python -m support.texts.compaction_picture      draws it anew
+cd tests && python -m support.texts.compaction_picture      draws it again
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COLOURS = {"order-1": "#cfe3ff", "order-2": "#ffe2b8", "order-3": "#e3d4fb", "or
 
 @dataclass(frozen=True)
 class Stage:
-    """A log at one moment: `first_dirty` is where its head begins."""
+    """A log at one moment; its head begins at `first_dirty`."""
 
     title: str
     records: tuple[tuple[int, str, str | None], ...]
@@ -42,7 +42,7 @@ class Stage:
 
 
 def stages() -> Iterator[Stage]:
-    """The log of the page, three times."""
+    """Yield the log of the page, three times."""
     with ottla.Broker() as broker:
         broker.create_topic("orders", partitions=1, configs={"cleanup.policy": "compact"})
         broker.produce_all("orders", FIRST)
@@ -69,7 +69,7 @@ def _stage(broker: ottla.Broker, title: str) -> Stage:
 
 
 def picture() -> str:
-    """The whole SVG."""
+    """Return the whole SVG."""
     shown = list(stages())
     columns = max(stage.end for stage in shown)
     width, height = 2 * LEFT + columns * CELL + 90, TOP + len(shown) * ROW + 6
@@ -117,7 +117,7 @@ def _row(stage: Stage, at: int) -> Iterator[str]:
 
 
 def described() -> str:
-    """The picture in words, for who cannot see it."""
+    """Return the picture in words, for readers who cannot see it."""
     return " ".join(_sentences())
 
 

@@ -1,6 +1,6 @@
 """`docs/configuration.md`, made from the declarations of all options and from the profiles.
 
-cd tests && python -m support.texts.configuration_page      writes it anew
+cd tests && python -m support.texts.configuration_page      rewrites it
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WHERE = {UpdateMode.READ_ONLY: "start", UpdateMode.PER_BROKER: "anywhere", Updat
 
 
 def page() -> str:
-    """The whole text."""
+    """Return the whole text."""
     return "\n".join([INTRODUCTION, *_profiles(), *_topics(), *_groups(), *_broker()])
 
 

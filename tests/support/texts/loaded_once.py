@@ -1,7 +1,7 @@
-"""What pytest in pytest must find loaded.
+"""Modules that must be loaded before pytest runs in pytest.
 
-It forgets the modules that an inner run has loaded. A second import gives other classes of the same names, and extension modules
-take none.
+pytest unloads the modules that an inner run has loaded. A second import creates other classes of the same names, and extension
+modules do not support it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CLIENTS = ("aiokafka", "confluent_kafka", "kafka")
 
 @functools.cache
 def load_clients_and_tls() -> None:
-    """Once a process, before the fixture `pytester` notes which modules are to stay."""
+    """Load the modules once per process, before the fixture `pytester` notes which modules stay."""
     for name in CLIENTS:
         importlib.import_module(name)
     importlib.import_module("ottla.server.testing.run")

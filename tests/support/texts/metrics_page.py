@@ -1,6 +1,6 @@
-"""`docs/metrics.md`, made from a broker that was made to have all of its metrics.
+"""`docs/metrics.md`, made from a broker that has all of its metrics.
 
-cd tests && python -m support.texts.metrics_page      writes it anew
+cd tests && python -m support.texts.metrics_page      rewrites it
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ QUOTAS = {
 
 
 def page() -> str:
-    """The whole text."""
+    """Return the whole text."""
     return "\n".join([INTRODUCTION, *_tables(), ""])
 
 
@@ -101,11 +101,11 @@ def _row(sample: Sample) -> str:
 
 
 def every_sample() -> list[Sample]:
-    """Those of a broker where somebody has logged in, and is throttled."""
+    """Return the samples of a broker with a throttled user."""
     with ottla.Broker(users={"alice": "secret"}, quotas=QUOTAS) as broker:
         broker.create_topic("orders", partitions=1)
         broker.records("orders")
-        broker.produce("orders", "paid")  # last: it is throttled
+        broker.produce("orders", "paid")  # last, because it is throttled
 
         async def taken() -> list[Sample]:
             inner, its = broker.inner, broker.inner.services

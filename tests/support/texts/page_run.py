@@ -1,4 +1,4 @@
-"""One page's blocks, run as a reader runs them: from top to bottom, in a directory that was empty."""
+"""A page's blocks, run as a reader runs them: from top to bottom, in an empty directory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OF_CLIENTS = ("security.protocol", "sasl.", "ssl.")
 
 
 def run_blocks(page: str, blocks: Iterable[Block], pytester: pytest.Pytester, **names: object) -> None:
-    """Run those that can be run, in their order; `names` are there for Python's."""
+    """Run the blocks that can be run, in their order; `names` exist in Python's namespace."""
     with PageRun(page, pytester, **names) as run:
         for block in blocks:
             if block.not_run is None:
@@ -52,7 +52,7 @@ def run_blocks(page: str, blocks: Iterable[Block], pytester: pytest.Pytester, **
 
 
 class PageRun:
-    """Runs blocks; ports 9090 to 9099 of the text are ten that are free here. A context: what was started ends with it."""
+    """A runner of blocks, a context whose end stops every process. Ports 9090 to 9099 of the text are replaced."""
 
     def __init__(self, name: str, pytester: pytest.Pytester, **names: object) -> None:
         self._name = name
@@ -72,7 +72,7 @@ class PageRun:
         self._end_brokers()
 
     def run(self, block: Block) -> None:
-        """Run or read it, as its first line says."""
+        """Run or parse the block, as its first line says."""
         text = PORT.sub(lambda port: str(self._base + int(port[1])), block.text)
         if "spark" in self._namespace and block.language == "python":  # its processes are elsewhere
             text = text.replace('"./', f'"{self._pytester.path}/')
@@ -157,7 +157,7 @@ class PageRun:
         self._printed += done.stdout
 
     def _spark(self, line: str) -> None:
-        """In this process, on the session that there is."""
+        """Run a line in this process, on the existing session."""
         from ottla.pipeline.cli import main
 
         out = io.StringIO()
@@ -167,7 +167,7 @@ class PageRun:
         assert code == 0, f"{line}\nended with {code}:\n{self._printed}"
 
     def _have_broker(self) -> None:
-        """One for pages that show none being started."""
+        """Start a broker for pages that do not show how to start one."""
         if self._server is None and self._broker is None:
             listener, admin = (f"127.0.0.1:{self._base + last}" for last in (2, 9))
             self._broker = ottla.Broker(listener=listener, admin=admin).start()
@@ -178,7 +178,7 @@ class PageRun:
         for option, last in (
             ("--listener", 2),
             ("--admin", 9),
-        ):  # free ports, which the page's further lines are to know
+        ):  # free ports, which the page's later lines must know
             if option in words and "--nodes" not in words and words[(at := words.index(option) + 1)].endswith(":0"):
                 words[at] = words[at][:-1] + str(self._base + last)
         given = " ".join(words)
@@ -253,7 +253,7 @@ READERS: dict[str, Callable[[str], object]] = {
 
 
 def _assert_shown(shown: str, printed: str) -> None:
-    """Blanks at the ends of lines aside, and … for anything."""
+    """Compare without blanks at the ends of lines; … stands for anything."""
     pieces = [re.escape(piece) for piece in "\n".join(map(str.rstrip, shown.strip().splitlines())).split("…")]
     found = "\n".join(map(str.rstrip, printed.strip().splitlines()))
     assert re.search(rf"(?m:^){'.*?'.join(pieces)}(?m:$)", found, re.DOTALL), f"shown:\n{shown}\nprinted:\n{printed}"
@@ -268,7 +268,7 @@ def _whole_lines(text: str) -> list[str]:
 
 
 def _ten_free_ports() -> int:
-    """The first of ten in a row, below those that the system gives out."""
+    """Return the first of ten free ports in a row, below those that the system assigns."""
     while True:
         base = random.randrange(20_000, 31_990, 10)
         with contextlib.ExitStack() as held, contextlib.suppress(OSError):

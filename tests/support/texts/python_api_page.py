@@ -1,7 +1,8 @@
-"""`docs/python-api.md`, made from the signatures and docstrings of the public names: the source is read; of defaults that have a
-name the value is looked up.
+"""`docs/python-api.md`, made from the signatures and docstrings of the public names.
 
-cd tests && python -m support.texts.python_api_page      writes it anew
+The source is parsed; defaults that have a name are looked up.
+
+cd tests && python -m support.texts.python_api_page      rewrites it
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ GROUPS = {
     "Faults": ("Faulting",),
     "Access and quotas": ("Guarded", "Limiting"),
 }
-"""The classes that `ottla.Broker` is made of, under what people look for."""
+"""The classes that `ottla.Broker` consists of, under the words that readers look for."""
 BESIDE = (
     ("`broker.clock`", "BrokerClock"),
     ("`broker.fault(…)`", "Fault"),
@@ -52,7 +53,7 @@ SECTION = re.compile(r"^(Args|Returns|Raises|Yields):\s*(.*)$")
 
 
 def page() -> str:
-    """The whole text."""
+    """Return the whole text."""
     return "\n".join([INTRODUCTION, *_broker(), *_values(), *_pipeline()])
 
 
@@ -111,7 +112,7 @@ def _values() -> Iterator[str]:
 
 
 def _returned(classes: dict[str, ast.ClassDef]) -> set[str]:
-    """Dataclasses that the methods' annotations name, and those that these are made of."""
+    """Return the dataclasses that the methods' annotations name, and those that they contain."""
     methods = [node for each in _classes("server/embedded").values() for node in _public(each)]
     wanted = {word for node in methods if node.returns for word in re.findall(r"\w+", ast.unparse(node.returns))}
     found: set[str] = set()
@@ -180,7 +181,10 @@ def _public(node: ast.ClassDef) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def _operation(method: ast.Assign) -> ast.AsyncFunctionDef | None:
-    """What `name = OperationMethod(lambda: operations.module.function)` has for a method: the function, by that name and without the broker."""
+    """Return the function behind `name = OperationMethod(lambda: operations.module.function)`.
+
+    It has that name, and no broker argument.
+    """
     found = ASKED.fullmatch(ast.unparse(method))
     if found is None:
         return None
@@ -220,7 +224,7 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> str:
 
 
 def _shown(function: Callable[..., Any], name: str) -> str:
-    """As `help()` shows it: `embedded.options.takes_arguments` puts the arguments there."""
+    """Return the signature as `help()` shows it, with the arguments that `embedded.options.takes_arguments` adds."""
     (node,) = ast.parse(f"def {function.__name__}{inspect.signature(function)}: ...").body
     assert isinstance(node, ast.FunctionDef)
     for each in ast.walk(node):
@@ -237,7 +241,7 @@ def _doc(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def _prose(doc: str) -> Iterator[str]:
-    """Paragraphs as they are, code in them as text, and the sections of arguments and errors as lists."""
+    """Yield paragraphs as they are, code in them as text, and the sections of arguments and errors as lists."""
     for paragraph in re.split(r"\n\s*\n", doc):
         lines = paragraph.splitlines()
         begun = SECTION.match(lines[0].strip()) if lines else None
@@ -270,7 +274,7 @@ def _line(doc: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Nothing in it but code is markup."""
+    """Escape everything except code, so that it is not markup."""
     parts = text.split("`")
     parts[::2] = [re.sub(r"([*<_\[\]])", r"\\\1", part) for part in parts[::2]]
     return "`".join(parts)

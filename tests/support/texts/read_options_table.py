@@ -1,6 +1,6 @@
-"""The table of the format's options in docs/spark.md, as the code has them.
+"""The table of the format's options in docs/spark.md, made from the code.
 
-cd tests && python -m support.texts.read_options_table      writes it anew
+cd tests && python -m support.texts.read_options_table      rewrites it
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BEGIN, END = "<!-- options: made by support.texts.read_options_table -->\n", "<!
 
 
 def table() -> str:
-    """Rows of Markdown."""
+    """Return rows of Markdown."""
     rows = ["| option | value | default | |", "|---|---|---|---|"]
     for name, option in OPTIONS.items():
         of = f" ({option.of} only)" if option.of else ""
@@ -25,13 +25,13 @@ def table() -> str:
 
 
 def _as_code(form: str) -> str:
-    """JSON in backticks: braces are nobody's Markdown, but quotes become others."""
+    """Put JSON in backticks: braces are harmless in Markdown, but quotes would be replaced."""
     begin = form.find("{")
     return form if begin < 0 else f"{form[:begin]}`{form[begin:]}`"
 
 
 def page() -> str:
-    """The page with the table of now."""
+    """Return the page with the up-to-date table."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     return before + BEGIN + "\n" + table() + "\n" + END + rest.partition(END)[2]

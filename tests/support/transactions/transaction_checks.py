@@ -1,4 +1,4 @@
-"""What holds of every life of transactions, judged by what was written: the transaction log and the markers."""
+"""Invariants of transactions, checked on the transaction log and the markers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ COMPLETED_BY = {
 
 
 def check_written(transactions: Transactions, ids: list[str]) -> None:
-    """Decisions are final, each partition of a decided transaction that there is has exactly the marker of the
-    decision (twice, where a restart came between marker and the end), and epochs never go back.
+    """Check what was written: decisions are final, and epochs never decrease.
 
-    To be called when no transaction is left in between.
+    Each existing partition of a decided transaction has exactly the marker of the decision (twice, if a restart came between
+    the marker and the end). To be called when no transaction is unfinished.
     """
     expected: set[tuple[object, ...]] = set()
     for transactional_id in ids:

@@ -1,11 +1,11 @@
-"""A transactional producer made of raw requests: what it sends, and in which version, is the test's choice.
+"""A transactional producer made of raw requests; the test chooses what it sends, and in which version.
 
     producer = TransactionalClient(client, "t-1", version=2)
     producer.begin()
     producer.produce("orders", ("k", "v"))
     producer.end(commit=True)
 
-It counts sequences and follows the epochs that the broker gives it, as clients do; it tries nothing else twice.
+It counts sequences and follows the broker's epochs, as clients do; it retries nothing else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OLD, NEW = (11, 4, 4), (12, 5, 5)
 
 
 class TransactionalClient:
-    """One producer. `version` is the transaction version that it speaks: 0 adds partitions by request."""
+    """One producer. `version` is its transaction version: 0 adds partitions by request."""
 
     def __init__(self, client: RawClient, transactional_id: str, *, version: int, timeout_ms: int = 60_000) -> None:
         self.client = client
@@ -46,11 +46,11 @@ class TransactionalClient:
         self.sequences: Counter[tuple[str, int]] = Counter()
 
     def begin(self) -> None:
-        """InitProducerId, which fences whoever was before; asked again where that had a transaction open."""
+        """Send InitProducerId, which fences the earlier producer; send it again if that had an open transaction."""
         request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms)
         answer = self.client.ask(request, 4)
         if answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            # The open transaction of whoever was before is aborted now.
+            # The open transaction of the earlier producer is aborted now.
             answer = self.client.ask(request, 4)
         assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code)
         self._follow(answer.producer_id, answer.producer_epoch)
@@ -61,7 +61,7 @@ class TransactionalClient:
             self.sequences.clear()
 
     def add(self, topic: str, *partitions: int) -> ErrorCode:
-        """AddPartitionsToTxn."""
+        """Send AddPartitionsToTxn."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
@@ -73,7 +73,7 @@ class TransactionalClient:
         return ErrorCode(row.results_by_partition[0].partition_error_code)
 
     def add_group(self, group_id: str) -> ErrorCode:
-        """AddOffsetsToTxn."""
+        """Send AddOffsetsToTxn."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -83,7 +83,7 @@ class TransactionalClient:
         return ErrorCode(self.client.ask(request, 3).error_code)
 
     def records(self, *pairs: Pair, at: tuple[str, int], **options: Any) -> memoryview:
-        """The next batch of this producer for a partition; its sequences count as sent."""
+        """Return the producer's next batch for a partition; its sequences count as sent."""
         fields = {
             "producer_id": self.producer_id,
             "producer_epoch": self.epoch,
@@ -96,7 +96,7 @@ class TransactionalClient:
         return memoryview(batch(*pairs, **fields))
 
     def request(self, batches: dict[tuple[str, int], memoryview], **fields: Any) -> ProduceRequest:
-        """A Produce of one batch for each (topic, partition)."""
+        """Return a Produce with one batch for each (topic, partition)."""
         topics: dict[str, list[PartitionProduceData]] = {}
         for (topic, index), records in batches.items():
             topics.setdefault(topic, []).append(PartitionProduceData(index=index, records=records))
@@ -115,7 +115,7 @@ class TransactionalClient:
     def send(
         self, topic: str, *pairs: Pair, partition: int = 0, version: int | None = None, **options: Any
     ) -> PartitionProduceResponse:
-        """Produce one batch, whatever the transaction knows of the partition."""
+        """Produce one batch, whether or not the transaction knows the partition."""
         at = topic, partition
         request = self.request({at: self.records(*pairs, at=at, **options)})
         answer = self.client.ask(request, version or self.produce_version)
@@ -123,7 +123,7 @@ class TransactionalClient:
         return row
 
     def produce(self, topic: str, *pairs: Pair, partition: int = 0) -> PartitionProduceResponse:
-        """Produce one batch as a good client does, which must be taken."""
+        """Produce one batch as a correct client does; it must succeed."""
         if not self.is_new:
             assert self.add(topic, partition) == ErrorCode.NONE
         row = self.send(topic, *pairs, partition=partition)
@@ -131,7 +131,7 @@ class TransactionalClient:
         return row
 
     def end(self, *, commit: bool) -> None:
-        """EndTxn, which must be taken."""
+        """Send EndTxn, which must succeed."""
         code = self.try_to_end(commit=commit)
         assert code == ErrorCode.NONE, code
 

@@ -46,7 +46,7 @@ class PowerLossError(BaseException):
 
 
 class Power:
-    """Lets `steps` writes through and no more; None: all. The next ones raise `error`."""
+    """A limit on writes: `steps` of them succeed (None: all), the next ones raise `error`."""
 
     def __init__(self, steps: int | None = None, error: type[BaseException] = PowerLossError) -> None:
         self.steps = steps
@@ -60,14 +60,14 @@ class Power:
 
 
 class Markers:
-    """Where markers are written: all data partitions."""
+    """The markers that were written: those of all data partitions."""
 
     def __init__(self, power: Power) -> None:
         self.written: list[tuple[TopicPartition, Marker]] = []
         self.refusing: set[TopicPartition] = set()
-        """Partitions that no node leads."""
+        """Partitions without a leader."""
         self.broken: set[TopicPartition] = set()
-        """Partitions whose log has a fault of ours."""
+        """Partitions whose log has a fault of Ottla's own."""
         self.deleted: set[TopicPartition] = set()
         self.power = power
 
@@ -97,7 +97,7 @@ class Markers:
 
 
 class Flushes:
-    """What waits for a flush: nothing, unless the test turns it on; then everything, until the test lets it go on."""
+    """Flushes. By default none waits; once the test enables it, all wait until the test completes them."""
 
     def __init__(self) -> None:
         self.is_asked_for = False
@@ -110,7 +110,7 @@ class Flushes:
             then((), now_ms)
 
     def done(self, now_ms: int, *, failed: Collection[TopicPartition] = ()) -> None:
-        """The flush that was asked for first ends."""
+        """Complete the oldest flush."""
         partitions, then = self.waiting.pop(0)
         then([one for one in partitions if one in failed], now_ms)
 
@@ -129,7 +129,7 @@ class TransactionStore(MemoryStore):
         return super().append(partition, records, now_ms, producer=producer)
 
     def history(self, transactional_id: str) -> list[TransactionMetadata | None]:
-        """What was ever written down about an id; None for a tombstone."""
+        """Return all states that were written about an id; None for a tombstone."""
         return [one.metadata for one in self._all() if one.transactional_id == transactional_id]
 
     def _all(self) -> Iterator[TransactionRecord]:
@@ -141,7 +141,9 @@ class TransactionStore(MemoryStore):
 
 
 class Transactions:
-    """A coordinator over a store in memory, at a time that only `advance` moves, and `set_wall` as to the wall time. A restart is another one over the same store and markers.
+    """A coordinator over a store in memory, at a time that only `advance` moves; `set_wall` moves the wall time.
+
+    A restart is a new one over the same store and markers.
 
     Args:
         version: The finalized transaction.version.
@@ -165,7 +167,7 @@ class Transactions:
         self.markers: Markers = after.markers if after else Markers(power)
         self.producer_ids: Iterator[int] = after.producer_ids if after else count(1000)
         self.is_over: IsOver = never
-        """Whether the coordinator's turn is over, in the midst of what is due; `between` comes then, and in the end."""
+        """Whether the coordinator's time slice is over, while due work is left. Then, and at the end, `between` is called."""
         self.between: Callable[[], None] = lambda: None
         self.flushes = Flushes()
         self.store.power = self.markers.power = power
@@ -183,22 +185,22 @@ class Transactions:
             self.coordinator.run_due(self.now_ms)
 
     def load_all(self) -> None:
-        """Read all partitions of the store; what is left to be done of that has not begun."""
+        """Read all partitions of the store; the work that is due then has not begun."""
         self.coordinator.open(len(self.store.partitions))
         for partition in range(len(self.store.partitions)):
             self._load(partition)
 
     @property
     def now_ms(self) -> int:
-        """The wall time."""
+        """Return the wall time."""
         return self.elapsed_ms + self._wall_ahead_ms
 
     def set_wall(self, by_ms: int) -> None:
-        """Somebody sets the wall clock ahead, or with a negative number back."""
+        """Set the wall clock ahead, or with a negative number back."""
         self._wall_ahead_ms += by_ms
 
     def load(self, partition: int) -> None:
-        """Read a partition, and do what is to be done then."""
+        """Read a partition, and do the work that is due then."""
         self._load(partition)
         self.coordinator.run_due(self.now_ms)
 
@@ -213,7 +215,7 @@ class Transactions:
 
     @property
     def client_version(self) -> int:
-        """The transaction version that clients speak: 2 where the cluster does, 0 else, as in the wire versions."""
+        """Return the transaction version of clients: 2 if the cluster uses 2, else 0, as in the wire versions."""
         return 2 if self.version == 2 else 0
 
     def init(self, transactional_id: str, timeout_ms: int = TIMEOUT_MS, expected: Producer | None = None) -> Producer:
@@ -222,7 +224,7 @@ class Transactions:
         )
 
     def init_until_done(self, transactional_id: str, expected: Producer | None = None) -> Producer:
-        """As clients do: ask again after CONCURRENT_TRANSACTIONS."""
+        """Initialize a producer as clients do: repeat after CONCURRENT_TRANSACTIONS."""
         for _ in range(10):
             try:
                 return self.init(transactional_id, expected=expected)
@@ -280,7 +282,7 @@ class Transactions:
 
 
 def code_of(request: Callable[[], object]) -> ErrorCode:
-    """What a request is answered with."""
+    """Return the error code of a request's answer."""
     try:
         request()
     except KafkaError as error:

@@ -26,7 +26,7 @@ def commit_in_transaction(
     metadata: str | None = "",
     version: int = 3,
 ) -> dict[Place, ErrorCode]:
-    """TxnOffsetCommit, whose transaction the coordinator knows; returns what was refused."""
+    """Send TxnOffsetCommit, whose transaction the coordinator knows; return the refused partitions."""
     request = TxnOffsetCommitRequest(
         transactional_id="x",
         group_id=group,
@@ -55,7 +55,7 @@ def commit_in_transaction(
 
 
 def end_transaction(groups: Groups, *, commit: bool, producer: int = ALICE, group: str = "g") -> None:
-    """Write the transaction's marker, and tell."""
+    """Write the transaction's marker, and notify the coordinator."""
     shard = groups.coordinator.partition_for(group)
     marker = build_marker(
         producer_id=producer, producer_epoch=0, coordinator_epoch=0, commit=commit, now_ms=groups.now_ms

@@ -1,4 +1,4 @@
-"""The commands over the admin listener, each against a broker: what they do, and what they print."""
+"""Commands over the admin listener, each against a broker: their effects, and their output."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from support.commands.ended import ended
 QUIET = dict.fromkeys(
     ("log.cleaner.backoff.ms", "log.retention.check.interval.ms", "log.initial.task.delay.ms"), 3_600_000
 )
-"""Nothing is cleaned unless a test has it done."""
+"""Options under which nothing is cleaned unless a test starts it."""
 
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ottla.Broker]:
-    """Two nodes, and `orders` with a superseded record and a tombstone."""
+    """Run two nodes, and `orders` with a superseded record and a tombstone."""
     with ottla.Broker(tmp_path / "data", nodes=2, admin=0, overrides=QUIET) as broker:
         monkeypatch.setenv("OTTLA_ADMIN", str(broker.admin))
         monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
@@ -41,7 +41,7 @@ def ran(line: str) -> Ran:
 
 
 def said(line: str) -> str:
-    """What a command that does what it should prints."""
+    """Return the output of a command that must succeed."""
     done = ran(line)
     assert (done.code, done.err) == (0, "")
     return done.out
@@ -90,7 +90,7 @@ def test_compact_may_roll_first_and_wait() -> None:
     assert rows(said("compact orders --wait"))[1] == ["orders-0", "3", "3"]
     said("produce orders x --key a")
     late = ran("compact orders --wait --timeout 0 --json")
-    assert late.code == 0  # what is in the active segment is not waited for
+    assert late.code == 0  # records of the active segment are not waited for
 
 
 @pytest.mark.usefixtures("running")
@@ -138,7 +138,7 @@ def test_faults_are_declared_listed_waited_for_and_removed() -> None:
     )
     assert said("faults add --disk slow --delay 2s") == "fault 3: disk slow, 2 s each\n"
     first, second, third = rows(said("faults list"))[1:]
-    # How often a slow disk has struck is the broker's business: it looks after its files all the time.
+    # The broker decides how often a slow disk strikes: it uses its files all the time.
     assert (first[:3], second[:3], third[0], third[2]) == (["1", "0", "all"], ["2", "0", "1"], "3", "all")
     assert ran("faults wait 1 --timeout 0").code == 1
     assert [each["fault_id"] for each in told("faults list")] == [1, 2, 3]
@@ -147,7 +147,7 @@ def test_faults_are_declared_listed_waited_for_and_removed() -> None:
     assert told("faults list") == []
 
 
-# Nodes and lives
+# Nodes and runs
 
 
 @pytest.mark.usefixtures("running")
@@ -269,7 +269,7 @@ def test_status_is_watched_until_nobody_does() -> None:
     assert process.returncode == 0
 
 
-# What is wrong
+# Errors
 
 REFUSED = {
     "explain": (2, "the following arguments are required: TOPIC"),

@@ -1,4 +1,4 @@
-"""What commands say when the admin listener is not there, is no admin listener, or refuses."""
+"""Commands' errors when the admin listener is missing, is a different server, or refuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def admin(address: str | None = None, token_file: str | None = None, **environme
     return Admin(Namespace(admin=address, admin_token_file=token_file), environment)
 
 
-# Where it is
+# The listener's address
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_where_nobody_answers_the_line_says_how_to_start_one() -> None:
     )
 
 
-# What answers
+# The server's answer
 
 ANSWERS = {
     "nothing": b"",
@@ -76,7 +76,7 @@ ANSWERS = {
 
 @contextmanager
 def answering(data: bytes, requests: list[bytes] | None = None) -> Iterator[str]:
-    """The address of a listener that answers one request with `data`, and closes. The request is added to `requests`."""
+    """Yield the address of a listener that answers one request with `data`, and closes. It adds the request to `requests`."""
 
     def answer() -> None:
         connection, _ = listening.accept()

@@ -1,4 +1,4 @@
-"""`ottla seed` and `ottla cases`, and what `ottla serve` begins with."""
+"""`ottla seed` and `ottla cases`, and the initial content of `ottla serve`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def running(tmp_path: Path) -> Iterator[ottla.Broker]:
 
 @pytest.fixture
 def ask(running: ottla.Broker, capsys: pytest.CaptureFixture[str]) -> Ask:
-    """Exit code, standard output and standard error of a command line."""
+    """Return a function for exit code, standard output and standard error of a command line."""
 
     def ask(*words: str) -> tuple[int, str, str]:
         code = main([*words, "--admin", str(running.admin)])

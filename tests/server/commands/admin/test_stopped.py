@@ -1,4 +1,4 @@
-"""Compaction of a data directory without a broker: the same as with one, and refused where one runs."""
+"""Compaction of a data directory without a broker: the same as with one, and refused if a broker uses it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AT_REST = {"log.cleaner.backoff.ms": str(10**12)}
 
 
 def fill(data_dir: Path, *, crash: bool = False, **configs: Any) -> None:
-    """A hundred records of ten keys, in the active segment of a directory in which no broker runs any more."""
+    """Write a hundred records of ten keys to the active segment of a directory that no broker uses any more."""
     with ottla.Broker(data_dir, overrides=AT_REST) as broker:
         broker.create_topic("orders", configs={"cleanup.policy": "compact", **configs})
         broker.create_topic("plain", configs={"cleanup.policy": "delete"})
@@ -126,7 +126,7 @@ def test_a_damaged_segment_is_told_of_in_one_line(tmp_path: Path) -> None:
 
 
 class InterruptedFiles(OsFiles):
-    """Somebody presses Ctrl-C at one of the operations that change names."""
+    """A disk on which Ctrl-C interrupts one of the operations that change names."""
 
     def __init__(self, at: int) -> None:
         self._left = at

@@ -1,4 +1,4 @@
-"""Where a container serves as far as nobody says so."""
+"""Listeners of a container without further options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.storage.topics.options import ConfigError
 
 
 def told(given: dict[str, str], protocol: str = "PLAINTEXT") -> tuple[str, str]:
-    """Listeners and advertised listeners."""
+    """Return listeners and advertised listeners."""
     values = image_defaults(Properties(), given, protocol, 1).values
     return values["listeners"], values["advertised.listeners"]
 
@@ -81,7 +81,7 @@ def test_nodes_that_a_file_speaks_of_keep_their_addresses_and_port_0_is_free_for
 def test_what_is_no_address_or_no_id_is_refused_by_its_name() -> None:
     with pytest.raises(ConfigError, match="Invalid value nonsense for configuration listeners"):
         told({"listeners": "nonsense"})
-    # Of ids the configuration says what they may be.
+    # The configuration says which ids are allowed.
     assert image_defaults(Properties(), {"node.id": "x"}, "PLAINTEXT", 3).node_values == {}
 
 

@@ -1,4 +1,4 @@
-"""What `docker run IMAGE …` runs, and what it says once it serves."""
+"""The program that `docker run IMAGE …` runs, and its output once it serves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from support.sizes import FULL
         (["help"], ["help"]),
         (["serve", "--tls"], ["serve", "--tls"]),
         (["topics", "list"], ["topics", "list"]),
-        (["reset"], ["reset"]),  # a program of that name is in most images, too
+        (["reset"], ["reset"]),  # most images have a program of that name as well
         (["ottla", "dev"], ["dev"]),
         (["dev"], ["serve", "--profile", "dev", "--hello", "--admin", "localhost:9099"]),
         (["dev", "--admin=7"], ["serve", "--profile", "dev", "--hello", "--admin=7"]),
@@ -57,7 +57,7 @@ def command(*words: str) -> list[str]:
 
 
 def environment(variables: dict[str, str]) -> dict[str, str]:
-    """With `variables`, and without the one of our tests, which the image would warn of."""
+    """Return the environment with `variables`, and without the tests' own one, of which the image would warn."""
     return {name: value for name, value in os.environ.items() if name != "OTTLA_TESTS"} | variables
 
 
@@ -74,7 +74,7 @@ def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def serving(words: Sequence[str] = (), **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A running one, and its second line of output; the first says where."""
+    """Run an image; yield the process and its second line of output. The first has the address."""
     process = subprocess.Popen(
         command(*words), env=environment(variables), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
@@ -90,7 +90,7 @@ def serving(words: Sequence[str] = (), **variables: str) -> Iterator[tuple[subpr
 
 def test_other_programs_and_commands_have_their_own_exit_code_and_output() -> None:
     assert run("sh", "-c", "exit 3").returncode == 3
-    # A writer whose reader has gone is ended by the signal, as in any shell.
+    # The signal ends a writer whose reader has gone, as in any shell.
     assert run("sh", "-c", "(yes; echo $? >&2) | head -n 1").stderr == f"{128 + signal.SIGPIPE}\n"
     assert run("--version").stdout == run_command("--version").out
     if FULL:

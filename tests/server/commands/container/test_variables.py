@@ -1,4 +1,4 @@
-"""`OTTLA_*` as options of serve, and `KAFKA_*` as the scripts of Kafka's images take them."""
+"""`OTTLA_*` as options of serve, and `KAFKA_*` as the scripts of Kafka's images use them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_names_no_option_is_told_of_unless_others_have_made_it() -> None:
         OTTLA_BOOTSTRAP="localhost:9092",
         OTTLA_ADMIN_TOKEN="secret",
         OTTLA_COMMAND_CONFIG="/f",
-        # Kubernetes makes these beside a service called ottla.
+        # Kubernetes sets these for a service called ottla.
         OTTLA_PORT="tcp://10.0.0.1:9092",
         OTTLA_SERVICE_HOST="10.0.0.1",
         OTTLA_SERVICE_PORT="9092",

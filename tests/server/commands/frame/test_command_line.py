@@ -1,4 +1,4 @@
-"""How a command line is understood: names, options before and behind them, and mistakes, each in one line."""
+"""Parsing of command lines: names, options before and after them, and errors, each in one line."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_options_may_stand_before_and_behind_the_names(line: str) -> None:
 
 
 def some_value(action: argparse.Action) -> str:
-    """One that the option takes."""
+    """Return a value that the option accepts."""
     if action.choices is not None:
         return str(next(iter(action.choices)))
     for text in ("7", "7s", "a=b", "a=1", "t:0", "topic:t", "end", "@5"):
@@ -71,7 +71,7 @@ def some_value(action: argparse.Action) -> str:
 
 
 def needed_at(place: CommandPlace, but: argparse.Action | None = None) -> list[str]:
-    """Words without which the command is refused: what has no name, and options, `but` one."""
+    """Return the words without which the command is refused: positional arguments, and options, except `but`."""
     operands = [some_value(action) for action in place.operands if action.nargs not in ("*", "?")]
     required = [action for action in place.options if action.required and action is not but]
     return [*operands, *(f"{action.option_strings[-1]}={some_value(action)}" for action in required)]
@@ -97,7 +97,7 @@ def assert_taken_at_each_place(place: CommandPlace, name: str, action: argparse.
 
 
 def test_an_option_of_one_name_is_a_flag_everywhere_or_nowhere() -> None:
-    """Else it could not be told before the command whether a value follows."""
+    """Otherwise the parser could not know, before it has read the command, whether a value follows."""
     with_value: dict[str, set[bool]] = {}
     for place in LEAVES:
         for action in place.options:
@@ -122,7 +122,7 @@ def test_a_value_may_begin_with_a_dash() -> None:
     assert asked("serve", "--override", "-x=-1").options.override == ["-x=-1"]
 
 
-# Mistakes
+# Errors
 
 WRONG = {
     "sevre": "ottla: command 'sevre' not found; did you mean serve?",
@@ -188,7 +188,7 @@ def test_every_command_that_asks_says_in_one_line_that_nobody_answers(
 
 
 NO_NAMES = ["ü..x", "a..b", ".x", "x" * 64, "ü" * 64]
-"""Hosts that are refused before any name server is asked."""
+"""Hosts that are refused before a name server is asked."""
 
 
 @pytest.mark.parametrize("place", ASKING, ids=[place.at for place in ASKING])
@@ -312,7 +312,7 @@ def test_what_cannot_be_written_is_one_line(words: list[str], says: str, capsys:
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_nobody_reading_on_is_no_error(unbuffered: str) -> None:
-    """Python writes what a command prints at once, or at the end."""
+    """Python writes a command's output at once, or at the end."""
     lines = ("completion bash", "describe-config --json", "--help", "serve --help")
     for line in some(lines, 1 if unbuffered else 2):
         process = subprocess.Popen(

@@ -118,7 +118,7 @@ def test_what_kubernetes_makes_beside_a_service_called_kafka_is_passed_by() -> N
     }
     found = read_environment(links)
     assert (found.options, found.warnings) == ({}, ())
-    # An option of old brokers is told of.
+    # A warning names each option of old brokers.
     assert len(read_environment({"KAFKA_PORT": "9092", "KAFKA_ADVERTISED_PORT": "9092"}).warnings) == 2
 
 

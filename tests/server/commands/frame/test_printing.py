@@ -1,4 +1,4 @@
-"""Tables and progress: every width, wide characters, and what must not reach a terminal."""
+"""Tables and progress: every width, wide characters, and characters that must not reach a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What options read: numbers, durations, times, pairs; and how times are told."""
+"""Values of options: numbers, durations, times, pairs; and the output of times."""
 
 from __future__ import annotations
 

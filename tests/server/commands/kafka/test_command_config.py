@@ -1,4 +1,4 @@
-"""`--command-config`: commands connect to a listener of TLS by the properties of Apache Kafka's clients."""
+"""`--command-config`: commands connect to a TLS listener with the properties of Apache Kafka's clients."""
 
 from __future__ import annotations
 

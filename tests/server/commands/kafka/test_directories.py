@@ -1,4 +1,4 @@
-"""Where partitions lie and where they go to, from what nodes tell."""
+"""The present and the future directories of partitions, from the answers of nodes."""
 
 from __future__ import annotations
 

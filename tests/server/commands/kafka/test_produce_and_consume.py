@@ -1,4 +1,4 @@
-"""`ottla produce` and `ottla consume` against a broker: what goes in comes out, and what is wrong is one line."""
+"""`ottla produce` and `ottla consume` against a broker: records are read as they were written, and each error is one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.commands.command_runs import Ran, run_command
 from support.commands.ended import ended
 
 TRIES = 20_000
-"""Looks at a log, each of which takes a fraction of a millisecond."""
+"""Number of reads of a log, each of which takes a fraction of a millisecond."""
 
 
 @pytest.fixture

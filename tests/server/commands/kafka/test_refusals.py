@@ -1,4 +1,4 @@
-"""What a user without rights, or without a login, is told by the commands: one line that says which it is."""
+"""Errors of commands for a user without rights, or without a login: one line that says which it is."""
 
 from __future__ import annotations
 

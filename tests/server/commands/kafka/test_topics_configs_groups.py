@@ -1,4 +1,4 @@
-"""`ottla topics`, `configs` and `groups` against a broker: what they do, print and refuse."""
+"""`ottla topics`, `configs` and `groups` against a broker: their effects, output and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ from support.noted import each_case
 
 @pytest.fixture(autouse=True)
 def topics(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`t` with two partitions, 3 records in the first and 1 in the second; `empty`. None for a test that names the broker that it asks."""
+    """Create `t` with two partitions, 3 records in the first and 1 in the second; and `empty`.
+
+    Does nothing for a test that names its broker.
+    """
     if "bootstrap" in request.fixturenames:
         return
     broker, client = request.getfixturevalue("broker"), request.getfixturevalue("client")
@@ -49,7 +52,7 @@ def ran(line: str) -> Ran:
 
 
 def told(line: str) -> object:
-    """What a command prints as JSON."""
+    """Return a command's JSON output."""
     done = ran(f"{line} --json")
     assert (done.code, done.err) == (0, "")
     return json.loads(done.out)
@@ -63,7 +66,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_topics_are_listed_without_the_brokers_own() -> None:
-    ran("groups reset g --topic t --to end")  # makes one
+    ran("groups reset g --topic t --to end")  # creates one
 
     def names(line: str) -> list[str]:
         return [row[0] for row in rows(ran(line).out)[1:]]
@@ -95,7 +98,7 @@ def test_topics_are_deleted_all_or_none() -> None:
 
 def test_status_leaves_out_what_is_internal_unless_asked() -> None:
     ran("groups reset g --topic t --to end")
-    first_columns = [row[0] for row in rows(ran("topics status").out)[1:]]  # sentences stand below the table
+    first_columns = [row[0] for row in rows(ran("topics status").out)[1:]]  # sentences are below the table
     assert [each for each in first_columns if re.fullmatch(r"\S+-[0-9]+", each)] == ["t-0", "t-1"]
     assert not any("__consumer_offsets" in each for each in first_columns)
     assert any(row[0].startswith("__") for row in rows(ran("topics status --all").out))
@@ -187,7 +190,7 @@ def test_members_are_shown_with_what_they_read(broker: ottla.Broker) -> None:
         bootstrap_servers=broker.bootstrap, group_id="g", client_id="shop", auto_offset_reset="earliest"
     )
     try:
-        # Else it joins twice; if a poll ends during the second join, 3.0.12 forgets its partitions and reads nothing any more.
+        # Otherwise it joins twice; if a poll ends during the second join, 3.0.12 forgets its partitions and reads nothing more.
         consumer.partitions_for_topic("t")
         consumer.subscribe(["t"])
         read = 0  # one partition may come before the other
@@ -231,7 +234,7 @@ def test_a_share_group_is_described_with_its_members_and_where_it_is(broker: ott
 
 
 def shared(client: RawClient, *topics: str) -> ShareGroupHeartbeatRequest:
-    """A member of the share group s comes; its request to leave."""
+    """Join the share group s with a member; return its request to leave."""
     client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=("s",)))
     joining = ShareGroupHeartbeatRequest(group_id="s", member_id="m", subscribed_topic_names=topics)
     assert client.ask(joining).error_code == 0
@@ -281,7 +284,7 @@ def test_a_streams_group_is_set_and_deleted_once_its_members_have_left(client: R
 
 
 def streams_member() -> StreamsGroupHeartbeatRequest:
-    """Joins the group a, and reads t and empty."""
+    """Return a request that joins the group a, and reads t and empty."""
     topology = Topology(subtopologies=(Subtopology(subtopology_id="0", source_topics=("t", "empty")),))
     nothing: Any = {"active_tasks": (), "standby_tasks": (), "warmup_tasks": ()}
     return StreamsGroupHeartbeatRequest(
@@ -299,7 +302,7 @@ def test_a_streams_group_is_described_with_what_its_members_read(client: RawClie
     assert {(row["topic"], row["partition"]) for row in found["partitions"]} <= there
 
 
-# What is wrong
+# Errors
 
 REFUSED = {
     "topics describe tt": (1, "UNKNOWN_TOPIC_OR_PARTITION: topic 'tt' not found; did you mean 't'?"),

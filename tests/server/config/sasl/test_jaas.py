@@ -1,4 +1,4 @@
-"""Lines of JAAS as Apache Kafka takes them; what it refuses, and what is said of that."""
+"""JAAS lines as Apache Kafka accepts them; its refusals, and their errors."""
 
 from __future__ import annotations
 

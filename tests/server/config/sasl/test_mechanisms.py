@@ -1,4 +1,4 @@
-"""What the options of SASL mean for a listener, and which are refused at a start, in one line."""
+"""The meaning of the SASL options for a listener, and those that a start refuses, in one line."""
 
 from __future__ import annotations
 

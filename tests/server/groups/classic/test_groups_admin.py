@@ -12,7 +12,7 @@ from support.noted import each_case
 
 
 def some_groups() -> Groups:
-    """stable, completing, preparing, empty and simple."""
+    """Return groups that are stable, completing, preparing, empty and simple."""
     groups = Groups()
     groups.stable(1, group="stable")
     groups.join(group="completing")

@@ -1,8 +1,8 @@
-"""Fifty consumers join, leave and crash at random for a minute or two, in moved time: which member owns what, and for how long
-no member does.
+"""Fifty consumers join, leave and crash at random for a minute or two, in moved time: their assignments, and partitions without
+an owner.
 
 A real client acts on an answer at once and sends a heartbeat when one is due; so do these. A crash may leave partitions
-without a living owner until the session of the crashed one has run out and the others have heard of it. Coming and leaving
+without a living owner until the session of the crashed member has expired and the others know of it. Joins and leaves
 may not.
 """
 
@@ -28,12 +28,12 @@ LIFE_MS = size(60_000, 120_000)
 LIVES = size([(False, 0), (True, 1)], [(is_large, seed) for is_large in (False, True) for seed in (0, 1)])
 TURN_MS = 100
 HEARTBEAT_MS = 1_000
-# A member is told of a change with its next heartbeat, and has done what is to be done within another and some turns.
+# A member learns of a change with its next heartbeat, and reacts to it within another one and some turns.
 HEARD_MS = 2 * HEARTBEAT_MS + 4 * TURN_MS
 
 
 class Chaos:
-    """Consumers that come and go, and since when each partition has no living owner."""
+    """Consumers that come and go, and the time since when each partition has no living owner."""
 
     groups: Groups
 
@@ -44,7 +44,7 @@ class Chaos:
         self.heartbeat_ms: dict[Hashable, int] = {}
         self.owned_ms = dict.fromkeys(PARTITIONS, self.groups.elapsed_ms)
         self.excused_ms = self.groups.elapsed_ms
-        """When the session of a crashed one began to run out."""
+        """The time at which the session of a crashed member began to run out."""
 
     def run(self) -> None:
         for _ in range(CONSUMERS):
@@ -70,7 +70,7 @@ class Chaos:
 
     def come(self) -> None:
         self.names += 1
-        # A static member that comes while its namesake lives takes its place, or is refused.
+        # A static member that joins while its namesake is alive takes its place, or is refused.
         self.alive.append(self.consumer(f"s{self.rng.randrange(20)}" if self.rng.random() < 0.3 else None))
 
     def go(self) -> None:
@@ -87,12 +87,12 @@ class Chaos:
         return is_due
 
     def act_in_between(self) -> None:
-        """Let somebody act between any two pieces of what a large group is told."""
+        """Let a consumer act between any two pieces of a large group's notification."""
         self.groups.is_over = lambda: True
         self.groups.between = lambda: self.act(self.rng.choice(self.alive)) if self.alive else None
 
     def owned(self, partitions: Iterable[int]) -> None:
-        """These have a living owner now."""
+        """Note that these partitions have a living owner now."""
         self.owned_ms.update(dict.fromkeys(partitions, self.groups.elapsed_ms))
 
     def check_all_are_owned(self) -> None:
@@ -114,10 +114,10 @@ class Chaos:
 
 
 class ClassicChaos(Chaos):
-    """No partition has two owners in one generation.
+    """A test of classic groups: no partition has two owners in one generation.
 
-    Nobody's session runs while the group waits for joins, so that of a crashed one begins anew with a generation that still
-    counts it as a member.
+    No session runs while the group waits for joins, so the session of a crashed member starts again with a generation that
+    still counts it as a member.
     """
 
     def __init__(self, seed: int) -> None:
@@ -155,7 +155,7 @@ class ClassicChaos(Chaos):
 
 
 class ConsumerChaos(Chaos):
-    """No partition has two living owners at any moment."""
+    """A test of consumer groups: no partition has two living owners at any moment."""
 
     groups: ConsumerGroups
 

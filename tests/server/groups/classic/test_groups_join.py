@@ -90,7 +90,7 @@ def test_the_first_rebalance_waits_for_more_members() -> None:
 
 
 def test_the_initial_delay_is_extended_while_members_come_but_not_beyond_the_rebalance_timeout() -> None:
-    """Delay 3 s, rebalance time-out 8 s: looked at after 3, 6 and, the last being cut to what is left, 8 s."""
+    """With delay 3 s and rebalance timeout 8 s, the group checks after 3, 6 and (the last cut to the remaining time) 8 s."""
     groups = Groups(group_initial_rebalance_delay_ms=3_000)
     replies = [groups.join(client="a", rebalance_ms=8_000)]
     ends = []
@@ -244,7 +244,7 @@ def test_news_while_the_assignment_is_awaited_start_the_rebalance_anew() -> None
 
 
 def test_a_join_sent_twice_is_answered_on_both_connections() -> None:
-    """The first connection may be gone; nobody must wait there forever."""
+    """The first connection may be closed; its request must not wait there for ever."""
     groups = Groups()
     (one, _two), generation = groups.stable(2)
     first = groups.join(member=one)
@@ -284,7 +284,7 @@ def test_the_rebalance_lasts_as_long_as_the_most_patient_member_asks_for() -> No
 
 
 def test_a_parked_new_member_is_given_up_after_five_minutes() -> None:
-    """It has no id, so it cannot send heartbeats; without this a client that retries would leave ghosts behind."""
+    """Such a member has no id, so it cannot send heartbeats; without the limit a retrying client would leave members behind."""
     groups = Groups()
     groups.stable(1, session_ms=1_800_000, rebalance_ms=1_800_000)
     reply = groups.join(client="new", rebalance_ms=1_800_000)
@@ -331,7 +331,7 @@ def test_a_full_group_takes_no_new_member_but_lets_its_own_rejoin() -> None:
 
 
 def test_a_group_over_its_size_drops_who_rejoins_last() -> None:
-    """As after a restart with a smaller `group.max.size`."""
+    """This is the state after a restart with a smaller `group.max.size`."""
     groups = Groups()
     ids, generation = groups.stable(3)
     smaller = groups.restarted(group_max_size=2)
@@ -373,7 +373,7 @@ def test_what_the_members_of_a_group_offer_is_bounded() -> None:
     (one,), _ = groups.stable(1)
     assert groups.join(protocols=[("range", large), ("roundrobin", large)]).is_parked
     assert error_of(lambda: groups.join(protocols=[("range", large)])) == ErrorCode.UNKNOWN_SERVER_ERROR
-    # Who is in may go on, with as much as before or less.
+    # An existing member may continue, with as much metadata as before or less.
     assert error_of(lambda: groups.join(member=one, protocols=[("range", bytes(10))])) == ErrorCode.NONE
     groups.advance(400_000)
     assert groups.join(protocols=[("range", large)]).is_parked

@@ -245,7 +245,7 @@ def test_when_the_last_member_leaves_the_group_is_empty() -> None:
 
 
 def test_a_group_is_empty_even_if_that_cannot_be_written_down() -> None:
-    """A restart brings its members back, and they time out again: no harm done."""
+    """A restart brings its members back, and they time out again: this does no harm."""
     groups = Groups()
     (member,), _ = groups.stable(1, session_ms=10_000)
     groups.store.failure = ErrorCode.NOT_COORDINATOR

@@ -1,4 +1,4 @@
-"""Loading groups and offsets from what is in `__consumer_offsets`, whole or damaged."""
+"""Loading groups and offsets from the records of `__consumer_offsets`, whole or damaged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ P0, P1 = ("orders", 0), ("orders", 1)
 
 
 def commit_batch(offset: int, *, group: str = "g", partition: int = 0, **batch: int | bool) -> bytearray:
-    """One offset commit, as a batch of any kind."""
+    """Return one offset commit, as a batch of any kind."""
     committed = CommittedOffset(offset, -1, "", 1_000, -1, bytes(16))
     record = (0, 1_000, offset_key(group, "orders", partition), offset_value(committed), ())
     return build_batch([record], **batch)  # type: ignore[arg-type]
@@ -35,7 +35,7 @@ def marker(producer_id: int, *, commit: bool) -> bytearray:
 
 
 def loaded(*batches: bytearray) -> Groups:
-    """A coordinator over one partition that holds these batches."""
+    """Return a coordinator over one partition that holds these batches."""
     store = MemoryStore(1)
     for batch in batches:
         store.append_batch(0, batch)
@@ -101,7 +101,7 @@ def test_compressed_batches_are_read(codec: Codec) -> None:
 
 
 def test_batches_already_seen_are_passed_over() -> None:
-    """A read gives whole batches, so it may begin before the offset it was asked for."""
+    """A read returns whole batches, so it may begin before the requested offset."""
     store = MemoryStore(1)
     store.append_batch(0, commit_batch(5))
     store.append_batch(0, build_batch([(0, 0, offset_key("g", "orders", 0), None, ())]))
@@ -112,7 +112,7 @@ def test_batches_already_seen_are_passed_over() -> None:
 
 
 def test_of_many_commits_to_one_place_the_last_counts_in_any_order_with_other_records() -> None:
-    """Runs of commits are applied at once; a record of another kind between them must see what came before it."""
+    """Runs of commits are applied at once; a record of another kind between them must see the commits before it."""
     tombstone = build_batch([(0, 0, offset_key("g", "orders", 1), None, ())])
     group_tombstone = build_batch([(0, 0, group_key("g"), None, ())])
     commits = [commit_batch(5), commit_batch(6, partition=1), commit_batch(7)]

@@ -1,5 +1,7 @@
-"""Consumers that come, leave, crash and return at random, through broker restarts and under a wall clock that is set: what
-must hold of any group."""
+"""Consumers that come, leave, crash and return at random, through broker restarts and under a stepped wall clock.
+
+The invariants of any group must hold.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from support.sizes import size
 
 HEARTBEAT_MS = 1_000
 # From the last disturbance until every partition has an owner: a crash is seen after the session time; the others learn
-# of it with their next heartbeat; two more rounds bring join and sync. A member id that was never used (KIP-394) is
+# of it with their next heartbeat; two more rounds are join and sync. A member id that was never used (KIP-394) is
 # waited for as long as a session.
 SETTLED_MS = 2 * SESSION_MS + 6 * HEARTBEAT_MS
 
 
 class World:
-    """A group, its living consumers, and who owned what in which generation."""
+    """A group, its living consumers, and the owners of partitions by generation."""
 
     def __init__(self, rng: random.Random, **settings_of_group: int) -> None:
         self.rng = rng
@@ -38,7 +40,7 @@ class World:
         self.let_in_between()
 
     def do(self, action: str) -> None:
-        """One disturbance; that the wall clock is set is none."""
+        """Do one disturbance; setting the wall clock does not count as one."""
         if action in WALL_STEPS_MS:
             self.groups.set_wall(WALL_STEPS_MS[action])
             return
@@ -64,7 +66,7 @@ class World:
                     consumer.disconnected()
 
     def let_in_between(self) -> None:
-        """What is due happens in pieces, and now and then somebody acts in between two of them."""
+        """Let consumers act at random between the pieces of due work."""
         self.groups.is_over = lambda: self.rng.random() < 0.4
         self.groups.between = self.act_in_between
 
@@ -75,7 +77,7 @@ class World:
             self.check_owner(consumer)
 
     def pass_time(self, by_ms: int) -> None:
-        """Everybody acts once every heartbeat interval, in any order."""
+        """Let every consumer act once per heartbeat interval, in any order."""
         end_ms = self.groups.elapsed_ms + by_ms
         while self.groups.elapsed_ms < end_ms:
             self.groups.advance(min(HEARTBEAT_MS, end_ms - self.groups.elapsed_ms))
@@ -90,14 +92,14 @@ class World:
                 self.check_settled()
 
     def check_owner(self, consumer: Consumer) -> None:
-        """No partition has two owners in one generation."""
+        """Check that no partition has two owners in one generation."""
         for partition in consumer.owned:
             # A static member that came back owns under its new id what it owned under the old one.
             owner = consumer.instance or consumer.member_id
             assert self.owners.setdefault((consumer.generation, partition), owner) == owner
 
     def check_settled(self) -> None:
-        """Every partition has exactly one living owner, and all agree on the generation."""
+        """Check that every partition has exactly one living owner, and that all agree on the generation."""
         assert sorted(partition for consumer in self.alive for partition in consumer.owned) == list(PARTITIONS)
         assert len({consumer.generation for consumer in self.alive}) == 1
 
@@ -108,7 +110,7 @@ class World:
 
 
 def check_tables(group: ClassicGroup) -> None:
-    """What the tables of a group say of each other."""
+    """Check that the tables of a group agree with each other."""
     members = group.members
     assert all(member.member_id == member_id for member_id, member in members.items())
     assert group.awaiting_join_count == sum(member.join_reply is not None for member in members.values())
@@ -161,7 +163,7 @@ def test_no_partition_has_two_owners_and_none_is_left_without(
     world = World(random.Random(seed), group_initial_rebalance_delay_ms=delay_ms)
     with pytest.MonkeyPatch.context() as patch:
         if is_large:
-            # The members of a large group are told in pieces.
+            # The members of a large group are notified in pieces.
             patch.setattr(rebalance, "MEMBERS_A_PIECE", 0)
         for step in steps:
             world.do(step.action)

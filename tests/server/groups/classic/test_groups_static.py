@@ -1,4 +1,4 @@
-"""Static members (KIP-345): they come back without a rebalance, and whoever holds their old id is fenced off."""
+"""Static members (KIP-345): they come back without a rebalance, and a client with their old id is fenced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.groups.groups import Groups
 
 
 def static_group(*instances: str, session_ms: int = 10_000) -> tuple[Groups, list[str]]:
-    """A stable group of static members; each is assigned its instance id."""
+    """Return a stable group of static members; each is assigned its instance id."""
     groups = Groups()
     replies = [groups.join(instance=instance, version=5, session_ms=session_ms) for instance in instances]
     groups.advance(0)
@@ -80,11 +80,11 @@ def test_a_returning_leader_is_told_to_skip_the_assignment_from_version_9_on() -
 
 
 def test_a_returning_leader_of_older_versions_is_not_told_that_it_leads() -> None:
-    """It would compute an assignment that nobody waits for."""
+    """Otherwise it would compute an assignment that no member waits for."""
     groups, (old, _) = static_group("i", "k")
     back = groups.join(instance="i", version=8).answer
     assert (back.leader, back.skip_assignment, back.members) == (old, False, ())
-    # It leads nevertheless: a rebalance is its to cause.
+    # It is the leader nevertheless: it may cause a rebalance.
     assert groups.join(member=back.member_id, instance="i", version=8).is_parked
 
 
@@ -100,7 +100,7 @@ def test_a_returning_member_that_changes_the_protocol_causes_a_rebalance() -> No
 
 
 def test_a_member_that_comes_back_while_the_assignment_is_awaited_causes_a_rebalance() -> None:
-    """The leader may be assigning to the old id just now."""
+    """The leader may be assigning partitions to the old id at this moment."""
     groups = Groups()
     groups.join(instance="i", version=5)
     groups.join(instance="k", version=5)
@@ -158,7 +158,7 @@ def test_if_the_new_id_cannot_be_written_down_the_old_one_stays() -> None:
     groups.store.failure = None
     assert groups.members() == [leader, follower]
     assert groups.heartbeat(follower, 1, instance="k") == ErrorCode.NONE
-    # With its old metadata it has no news; with the refused one it would have.
+    # Its old metadata is no change; the refused metadata would be one.
     assert not groups.join(member=follower, instance="k", version=5).is_parked
 
 

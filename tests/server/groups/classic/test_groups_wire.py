@@ -1,4 +1,4 @@
-"""The group APIs as clients see them: every version, both shapes of batched answers, errors in Kafka's places."""
+"""The group APIs as clients see them: every version, both forms of batched answers, errors in Kafka's places."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from support.sizes import size
 
 NOT_HERE = ErrorCode.NOT_COORDINATOR
 SESSION_MS = 30_000
-"""No member is late by a machine that stands still for a while."""
+"""A long session timeout: no member is late on a machine that stands still for a while."""
 
 
 def join_request(group: str = "g", member: str = "", **fields: Any) -> JoinGroupRequest:
@@ -61,7 +61,7 @@ def join_request(group: str = "g", member: str = "", **fields: Any) -> JoinGroup
 
 
 def join(client: RawClient, group: str = "g", version: int = 9, **fields: Any) -> Any:
-    """Join as far as it takes, with the id that the broker gives if it insists on one."""
+    """Join with as many requests as that takes, using the broker's member id if it requires one."""
     answer = client.ask(join_request(group, **fields), version)
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         answer = client.ask(join_request(group, answer.member_id, **fields), version)
@@ -81,7 +81,7 @@ def sync(client: RawClient, member: str, generation: int, group: str = "g", vers
 
 
 def commit_request(*offsets: tuple[str | bytes, int, int], group: str = "g", **fields: Any) -> OffsetCommitRequest:
-    """Offsets as (topic, partition, offset); a topic id if the topic is bytes."""
+    """Return an OffsetCommit of (topic, partition, offset); a topic id if the topic is bytes."""
     topics = tuple(
         OffsetCommitRequestTopic(
             name=topic if isinstance(topic, str) else "",
@@ -103,7 +103,7 @@ def commit(client: RawClient, *offsets: Any, version: int = 9, **fields: Any) ->
 
 
 def fetch_request(version: int, *places: Any, group: str = "g", everything: bool = False) -> OffsetFetchRequest:
-    """OffsetFetch in the shape that the version has."""
+    """Return an OffsetFetch in the form of the version."""
     if version < 8:
         topics = tuple(OffsetFetchRequestTopic(name=topic, partition_indexes=(index,)) for topic, index in places)
         return OffsetFetchRequest(group_id=group, topics=None if everything else topics)
@@ -117,7 +117,7 @@ def fetch_request(version: int, *places: Any, group: str = "g", everything: bool
 
 
 def fetch(client: RawClient, version: int, *places: Any, **options: Any) -> tuple[int, list[tuple[int, int]]]:
-    """(group error, (offset, error) per partition)."""
+    """Return (group error, (offset, error) per partition)."""
     answer = client.ask(fetch_request(version, *places, **options), version)
     answer = answer if version < 8 else answer.groups[0]
     rows = [(one.committed_offset, one.error_code) for topic in answer.topics for one in topic.partitions]
@@ -283,7 +283,7 @@ def test_authorized_operations_are_told_when_asked_for(client: RawClient) -> Non
 
 
 def test_names_as_long_as_they_may_be_are_answered(client: RawClient) -> None:
-    """What the broker makes of a name, a member id or a message, must still fit into an answer."""
+    """Member ids and messages that the broker derives from a name must still fit into an answer."""
     longest = "n" * 32_767
     joined = join(client, longest, group_instance_id=longest)
     assert joined.error_code == ErrorCode.NONE
@@ -330,7 +330,7 @@ def test_stopping_answers_who_waits(tmp_path: Path) -> None:
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[RawClient]]:
-    """A client at each of three nodes."""
+    """Yield a client at each of three nodes."""
     with ExitStack() as stack:
         broker = stack.enter_context(ottla.Broker(str(tmp_path / "data"), nodes=3, rng=random.Random(1)))
         yield [stack.enter_context(RawClient(*address(broker, node))) for node in range(3)]

@@ -1,4 +1,4 @@
-"""What is set of one group acts on its members, and on no others."""
+"""Configs of one group: they affect its members only."""
 
 from __future__ import annotations
 

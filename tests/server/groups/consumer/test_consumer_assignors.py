@@ -1,4 +1,4 @@
-"""The server-side assignors: every partition once and to a subscriber, evenly, moving as little as that needs."""
+"""The server-side assignors: every partition once and to a subscriber, evenly, with as few moves as possible."""
 
 import json
 from collections import Counter
@@ -18,7 +18,7 @@ from support.noted import each_case
 from support.sizes import size
 
 FROM_KAFKA = json.loads((Path(__file__).parent / "data" / "assignors.json").read_text())
-"""Groups with random subscriptions and earlier assignments, and what Apache Kafka 4.3.1's own classes made of them."""
+"""Groups with random subscriptions and earlier assignments, and the results of Apache Kafka 4.3.1's own classes."""
 
 
 def topic_id(number: int | str) -> bytes:
@@ -36,7 +36,7 @@ def group(*members: MemberSubscription) -> GroupSpec:
 
 
 def assign(assignor: str, spec: GroupSpec, partitions: dict[int, int]) -> dict[str, Assignment]:
-    """The assignment, with every promise of the interface checked; members with nothing have an empty one."""
+    """Return the assignment, after checking every promise of the interface; members without partitions have an empty one."""
     counts = {topic_id(number): count for number, count in partitions.items()}
     assigned = dict(to_the_end(ASSIGNORS[assignor](spec, counts.__getitem__)))
     owners = Counter(place for mine in assigned.values() for place in places(mine))
@@ -57,25 +57,25 @@ def loads(assigned: dict[str, Assignment]) -> list[int]:
 
 
 def kept(spec: GroupSpec, assigned: dict[str, Assignment]) -> int:
-    """How many partitions stay where they were."""
+    """Return how many partitions stay where they were."""
     return sum(len({*places(one.target)} & {*places(assigned[one.member_id])}) for one in spec.members.values())
 
 
 def again(spec: GroupSpec, assigned: dict[str, Assignment]) -> GroupSpec:
-    """The same group once `assigned` is its target."""
+    """Return the same group with `assigned` as its target."""
     return group(*(one._replace(target=assigned[one.member_id]) for one in spec.members.values()))
 
 
 @st.composite
 def groups(draw: st.DrawFn, *, same_topics: bool = False) -> tuple[GroupSpec, dict[int, int]]:
-    """Members with subscriptions of their own or all alike, and targets that may be out of date in any way."""
+    """Draw members with individual or equal subscriptions, and targets that may be outdated in any way."""
     partitions = dict(enumerate(draw(st.lists(st.integers(0, 9), min_size=1, max_size=6))))
     subscription = st.frozensets(st.sampled_from([*partitions]))
     member_ids = [f"m{number}" for number in range(draw(st.integers(1, 8)))]
     instance_ids = draw(st.lists(st.none() | st.text(), min_size=len(member_ids), max_size=len(member_ids)))
     targets: dict[str, dict[bytes, set[int]]] = {member_id: {} for member_id in member_ids}
     for number, count in partitions.items():
-        # Some partitions are new, some are gone.
+        # Some partitions are new, some were deleted.
         for index in range(draw(st.integers(0, count + 2))):
             owner = draw(st.sampled_from([*member_ids, None]))
             if owner is not None:
@@ -114,7 +114,7 @@ def test_assignments_are_apache_kafkas(case: dict) -> None:  # type: ignore[type
     assigned = assign(case["assignor"], spec, {int(number): count for number, count in case["partitions"].items()})
     if case["assignor"] == "range":
         assert assigned == kafka
-    else:  # Its ties are broken by the order of hash tables.
+    else:  # The order of hash tables breaks its ties.
         assert (loads(assigned), kept(spec, assigned)) == (loads(kafka), kept(spec, kafka))
 
 
@@ -142,7 +142,7 @@ def test_uniform_is_even_and_moves_only_what_exceeds_a_share(drawn: tuple[GroupS
 @settings(max_examples=size(12, 100))
 @given(groups())
 def test_uniform_levels_the_subscribers_of_every_topic(drawn: tuple[GroupSpec, dict[int, int]]) -> None:
-    """Nobody could give a partition to a fellow subscriber that has two fewer."""
+    """No member could give a partition to another subscriber that has two fewer."""
     spec, partitions = drawn
     assigned = assign("uniform", spec, partitions)
     for one in spec.members.values():
@@ -174,7 +174,7 @@ def test_range_cuts_topics_alike_and_puts_static_members_first() -> None:
 
 
 def test_instance_ids_are_ordered_as_java_orders_them() -> None:
-    """By UTF-16 units, so a character beyond the basic plane comes before the last ones of it."""
+    """Java compares UTF-16 units, so a character beyond the basic plane comes before the last ones of it."""
     spec = group(member("a", {0}, None, "\uffff"), member("b", {0}, None, "\U00010000"))
     assigned = to_the_end(range_assignor(spec, lambda _: 2))
     assert assigned["b"] == {topic_id(0): frozenset({0})}

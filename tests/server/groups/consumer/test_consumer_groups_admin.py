@@ -1,4 +1,4 @@
-"""Consumer groups as administrators see them: described, listed, deleted, expired; and beside classic groups."""
+"""Consumer groups as administrators see them: described, listed, deleted, expired; and next to classic groups."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_group_is_described_in_all_its_fields() -> None:
                 client_host="/host",
                 subscribed_topic_names=("orders",),
                 subscribed_topic_regex="",
-                # What it is still to give up is its own.
+                # Partitions that it must still give up are its own.
                 assignment=assignment(groups, 0, 1, 2, 3),
                 target_assignment=assignment(groups, 0, 1),
                 member_type=1,
@@ -103,7 +103,7 @@ def test_a_group_is_described_in_pieces_as_it_was_at_the_beginning() -> None:
 
 
 def both_kinds() -> ConsumerGroups:
-    """A consumer group "new", a classic group "old", and "simple", which is classic for want of members."""
+    """Return a consumer group "new", a classic group "old", and "simple", which is classic because it has no members."""
     groups = ConsumerGroups(orders=2)
     groups.enter("a", group="new")
     groups.stable(1, group="old")

@@ -1,5 +1,6 @@
-"""Members of a consumer group that come, leave, crash, pause and return at random, while topics change and the broker
-restarts and its wall clock is set: what must hold of any group."""
+"""Members of a consumer group that come, leave, crash, pause and return at random, with changing topics, broker restarts and a
+stepped wall clock: the invariants of any group.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ HEARTBEAT_MS = 1_000
 ASSIGNMENT_INTERVAL_MS = 1_000
 MOST_MEMBERS = 8
 # From the last disturbance until every partition has an owner: a crash is seen after the session time; others learn of
-# the new assignment, give up, and get what is free, each with a heartbeat. A member that is too slow is put out, comes
-# back with nothing, and what it then gets is an assignment more, which others may be too slow for.
+# the new assignment, give up, and get free partitions, each with a heartbeat. A member that is too slow is removed, comes
+# back with nothing, and then causes another assignment, for which others may be too slow.
 SETTLED_MS = SESSION_MS + (MOST_MEMBERS + 1) * (REBALANCE_MS + ASSIGNMENT_INTERVAL_MS + 6 * HEARTBEAT_MS)
-# Heartbeats until a member has given up what it must; the last are longer than the rebalance time-out.
+# Heartbeats until a member has given up its revoked partitions; the last are longer than the rebalance timeout.
 SLOWNESS = [0, 0, 0, 1, 3, 8, 15, 15]
 NAMES = ("orders", "bills")
 
@@ -45,7 +46,7 @@ class World:
         self.let_in_between()
 
     def do(self, action: str) -> None:
-        """One disturbance; that the wall clock is set is none."""
+        """Do one disturbance; setting the wall clock does not count as one."""
         if action in WALL_STEPS_MS:
             self.groups.set_wall(WALL_STEPS_MS[action])
             return
@@ -86,7 +87,7 @@ class World:
                 self.let_in_between()
 
     def let_in_between(self) -> None:
-        """What is due happens in pieces, and now and then somebody's heartbeat comes in between two of them."""
+        """Let heartbeats arrive at random between the pieces of due work."""
         self.groups.is_over = lambda: self.rng.random() < 0.4
         self.groups.between = self.act_in_between
 
@@ -108,7 +109,7 @@ class World:
         self.paused.pop(member, None)
 
     def pass_time(self, by_ms: int) -> None:
-        """Everybody who is not paused sends a heartbeat once every interval, in any order."""
+        """Let every member that is not paused send a heartbeat per interval, in any order."""
         end_ms = self.groups.elapsed_ms + by_ms
         while self.groups.elapsed_ms < end_ms:
             self.groups.advance(min(HEARTBEAT_MS, end_ms - self.groups.elapsed_ms))
@@ -127,13 +128,13 @@ class World:
         return group
 
     def check_owners(self) -> None:
-        """No partition has two owners among those who are in the group; nobody owns what the group does not know."""
+        """Check that no partition has two owners in the group, and that no member owns partitions unknown to the group."""
         group = self.check_owners_in_between()
         if group is not None:
             check_table(group)
 
     def check_owners_in_between(self) -> ConsumerGroup | None:
-        """The same, while not all of what follows from it has been done."""
+        """Check the owners before all consequences have been handled."""
         group = self.table()
         if group is None:
             return None
@@ -146,7 +147,7 @@ class World:
         return group
 
     def check_settled(self) -> None:
-        """Every partition of every topic that somebody subscribes to has exactly one living owner."""
+        """Check that every partition of every subscribed topic has exactly one living owner."""
         topics = self.groups.topics
         wanted = [
             (topic_id, partition)
@@ -159,7 +160,7 @@ class World:
             assert self.groups.described().group_state == "Stable"
 
     def check_reload(self) -> None:
-        """Another coordinator finds the same, also in a log that was compacted."""
+        """Check that another coordinator finds the same, also in a compacted log."""
         if (group := self.table()) is not None:
             again = self.groups.restarted().table()
             assert said(again) == said(group)
@@ -168,7 +169,7 @@ class World:
 
 
 def said(group: ConsumerGroup) -> dict[str, Any]:
-    """All that a group's records say."""
+    """Return all content of a group's records."""
     derived = {
         "sessions",
         "waits",
@@ -185,7 +186,7 @@ def said(group: ConsumerGroup) -> dict[str, Any]:
 
 
 def compacted_store(store: MemoryStore) -> MemoryStore:
-    """Only the last record of every key, in their order; tombstones are gone."""
+    """Return only the last record of every key, in their order, without tombstones."""
     after = MemoryStore(len(store.partitions))
     for partition in range(len(store.partitions)):
         records = store.records(partition)
@@ -197,7 +198,7 @@ def compacted_store(store: MemoryStore) -> MemoryStore:
 
 
 def check_table(group: ConsumerGroup) -> None:
-    """What the tables of a group say of each other."""
+    """Check that the tables of a group agree with each other."""
     places = [
         (place, member.member_id)
         for member in group.members.values()

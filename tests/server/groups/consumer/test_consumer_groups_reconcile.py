@@ -1,4 +1,4 @@
-"""How members of a consumer group get from one assignment to the next: nobody gets what another still has."""
+"""Reconciliation of consumer groups: on the way to a new assignment no member gets a partition that another still has."""
 
 from __future__ import annotations
 

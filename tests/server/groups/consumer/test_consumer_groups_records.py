@@ -1,4 +1,4 @@
-"""How consumer groups are written down: the very records of Apache Kafka, in its order, and what is read from them."""
+"""Records of consumer groups: the same as Apache Kafka's, in its order, and their meaning when read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEYS = {key: number for number, (key, _) in messages.RECORD_TYPES.items()}
 
 
 class Log:
-    """What is appended to the partition of group "g" from a moment on."""
+    """The records that are appended to the partition of group "g" from a moment on."""
 
     def __init__(self, groups: ConsumerGroups) -> None:
         self.groups = groups
@@ -23,14 +23,14 @@ class Log:
         self.start = len(groups.store.batches(self.partition))
 
     def batches(self) -> list[list[tuple[Any, Any]]]:
-        """Key and value of the records, batch by batch."""
+        """Return key and value of the records, batch by batch."""
         return [
             [read_record(record.key, record.value) for record in batch.records()]  # type: ignore[misc]
             for batch in self.groups.store.batches(self.partition)[self.start :]
         ]
 
     def types(self) -> list[list[int]]:
-        """Types of the keys, below 0 for tombstones."""
+        """Return types of the keys, below 0 for tombstones."""
         return [
             [KEYS[type(key)] * (1 if value is not None else -1) for key, value in batch] for batch in self.batches()
         ]
@@ -192,7 +192,7 @@ class TestWhatOthersHaveWritten:
         return groups.restarted()
 
     def test_partitions_without_epochs_are_held_since_the_member_epoch(self) -> None:
-        """As brokers before 4.3 wrote them."""
+        """Brokers before 4.3 wrote such records."""
         topic = messages.TopicPartitions(topic_id=b"\1" * 16, partitions=(0, 1))
         value = messages.ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=7, previous_member_epoch=6, assigned_partitions=(topic,)
@@ -201,7 +201,7 @@ class TestWhatOthersHaveWritten:
         assert self.loaded((key, value)).table().members["a"].assigned == {b"\1" * 16: {0: 7, 1: 7}}
 
     def test_the_old_metadata_record_is_deleted_when_topics_are_looked_at(self) -> None:
-        """It came before the metadata hash (KIP-1101)."""
+        """This record is older than the metadata hash (KIP-1101)."""
         key = messages.ConsumerGroupPartitionMetadataKey(group_id="g")
         groups = self.loaded((key, messages.ConsumerGroupPartitionMetadataValue()))
         log = Log(groups)

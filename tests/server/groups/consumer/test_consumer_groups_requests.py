@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeats that are refused: what for, with which code, and that nothing remains of them."""
+"""ConsumerGroupHeartbeats that are refused: their reasons and codes, and that they leave nothing behind."""
 
 from __future__ import annotations
 
@@ -130,10 +130,10 @@ def raised_message(groups: ConsumerGroups, member: str) -> str:
 
 
 class TestEpochs:
-    """A member that knows another epoch than the group is fenced, unless only our last answer was lost."""
+    """A member with an epoch other than the group's is fenced, unless only the broker's last answer was lost."""
 
     def groups(self) -> ConsumerGroups:
-        """Member "a" went from epoch 2, where it had all four partitions, to epoch 3, where it has two."""
+        """Return a group whose member "a" went from epoch 2, with all four partitions, to epoch 3, with two."""
         groups = ConsumerGroups(orders=4)
         groups.enter("a")
         groups.enter("b")

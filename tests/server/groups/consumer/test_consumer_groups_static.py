@@ -1,4 +1,4 @@
-"""Static members of consumer groups: they leave for a while without a rebalance, and nobody else takes their place."""
+"""Static members of consumer groups: they leave temporarily without a rebalance, and no other member takes their place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ E = ErrorCode
 
 
 def two_static() -> ConsumerGroups:
-    """Members "a" and "b" with instance ids "i" and "k", in epoch 3."""
+    """Return members "a" and "b" with instance ids "i" and "k", in epoch 3."""
     groups = ConsumerGroups(orders=2)
     groups.enter("a", instance_id="i")
     groups.enter("b", instance_id="k")

@@ -1,4 +1,4 @@
-"""What consumer groups do when topics come, grow and go, and when members subscribe by regular expression."""
+"""Consumer groups when topics are created, grown and deleted, and when members subscribe by regular expression."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_replicas_in_other_racks_are_another_assignment_too() -> None:
 
 
 class StoreThatFails(MemoryStore):
-    """Refuses one append, counted from 1."""
+    """A store that refuses one append, counted from 1."""
 
     def __init__(self, at_append: int) -> None:
         super().__init__()

@@ -37,7 +37,7 @@ def join(client: RawClient, member: str, *topics: str, **fields: Any) -> Any:
 
 
 def partitions(answer: Any) -> set[int] | None:
-    """All partitions in an answer, of whatever topic; None if it brings no assignment."""
+    """Return all partitions in an answer, of any topic; None if it contains no assignment."""
     assert not answer.error_code, answer
     if answer.assignment is None:
         return None
@@ -46,7 +46,7 @@ def partitions(answer: Any) -> set[int] | None:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., RawClient]]:
-    """Starts a broker and returns a client at its last node."""
+    """Start a broker and return a client at its last node."""
     with ExitStack() as stack:
 
         def start(**options: Any) -> RawClient:
@@ -170,7 +170,7 @@ def test_a_group_is_there_again_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_topics_come_and_go_without_a_group_coordinator(tmp_path: Path) -> None:
-    """Many short-lived brokers never see a group, and need none of its code."""
+    """Many short-lived brokers never have a group, and need no code for groups."""
     with ottla.Broker(str(tmp_path / "data")) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "orders")
         client.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name="orders"),), timeout_ms=5_000))

@@ -1,4 +1,4 @@
-"""The hash of a group's topics changes with whatever may change an assignment, and with nothing else."""
+"""The hash of a group's topics changes with everything that may change an assignment, and with nothing else."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Regular expressions that consumers subscribe with; what groups do with them is in test_consumer_groups_topics."""
+"""Regular expressions in subscriptions; test_consumer_groups_topics tests their use by groups."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def test_a_topic_belongs_if_its_whole_name_matches(regex: str, matched: set[str]
         ("[z-a]", "invalid character class range"),
         ("a{999}" * 585, "pattern too large - compile failed"),
         ("\ud800", "not valid Unicode"),
-        # Limits of ours: what would take longer than a request may.
+        # Limits of Ottla: patterns that would take longer than a request may.
         ("a" * 4_097, "too long (4097 characters, limit 4096)"),
         (r"\pL" * 26 + r"[^\P{Greek}]" * 25, "too many Unicode classes (51, limit 50)"),
     ],

@@ -1,4 +1,4 @@
-"""Steps of members with thousands of topics are made in pieces before the heartbeat, and taken only if they are still right."""
+"""Steps of members with thousands of topics are made in pieces before the heartbeat, and used only if they are still valid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def beat_of(member: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatReq
 
 
 def nothing(_groups: ConsumerGroups) -> None:
-    """The group stays as it is."""
+    """Leave the group as it is."""
 
 
 def its_own_step(groups: ConsumerGroups) -> None:
@@ -58,7 +58,7 @@ BETWEEN: tuple[Act, ...] = (
 
 
 def two_members() -> ConsumerGroups:
-    """Of which the first is to give up half of what it has."""
+    """Return a group of two members, of which the first must give up half of its partitions."""
     groups = ConsumerGroups(orders=4, bills=2)
     groups.enter("a", "orders", "bills")
     groups.enter("b", "orders", "bills")
@@ -70,7 +70,7 @@ def preparing(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest) ->
 
 
 def heard(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, between: Act, *, is_prepared: bool) -> Any:
-    """The answer to a heartbeat, or its error; what is written and what the group is then."""
+    """Return the answer to a heartbeat, or its error, with the written records and the group afterwards."""
     answer: Any
     if is_prepared:
         prepared = to_the_end(preparing(groups, request))
@@ -103,7 +103,7 @@ def test_a_step_that_was_made_is_the_one_that_the_heartbeat_takes(
 def test_what_is_free_only_later_is_not_given_by_a_step_that_was_made(
     between: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second member waits for what the first gives up, while its step is made."""
+    """The second member waits for partitions that the first gives up, while its step is made."""
 
     def given_up(groups: ConsumerGroups) -> None:
         between(groups)
@@ -128,10 +128,10 @@ def test_what_is_free_only_later_is_not_given_by_a_step_that_was_made(
 def test_a_member_that_waits_for_others_writes_nothing_however_often_it_is_heard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its step was another member, equal to the one before, and so was written down: with thousands of topics, at each heartbeat."""
+    """A waiting member's step was an equal new member, and so was written: with thousands of topics, at each heartbeat."""
     monkeypatch.setattr(reconciliation, "AT_ONCE", 0)
     groups = two_members()
-    groups.beat("b", 3)  # Its epoch is its last one, too, from now on.
+    groups.beat("b", 3)  # From now on its epoch is also its last one.
     written = groups.store.end_offset(groups.coordinator.partition_for("g"))
     for _ in range(3):
         assert groups.beat("b", 3).assignment is None
@@ -139,7 +139,7 @@ def test_a_member_that_waits_for_others_writes_nothing_however_often_it_is_heard
 
 
 def of_many(count: int) -> tuple[ConsumerGroups, tuple[str, ...]]:
-    """A member of so many topics, whose target has been made behind its first heartbeat."""
+    """Return a member of `count` topics, whose target was made after its first heartbeat."""
     names = tuple(f"t{number}" for number in range(count))
     groups = ConsumerGroups(topics=FakeTopics(**dict.fromkeys(names, 1)))
     assert groups.given(groups.enter("a", *names)) == {}
@@ -147,7 +147,7 @@ def of_many(count: int) -> tuple[ConsumerGroups, tuple[str, ...]]:
 
 
 def test_one_piece_of_a_large_step_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted in topics that are gone through, sorted, written, or told: none of it is done with all of them in one piece."""
+    """The test counts topics that are walked, sorted, written or sent: no piece handles all of them."""
     groups, names = of_many(targets.TOPICS_AT_ONCE + 1)
     request = beat_of("a", 1)
     steps, pieces = preparing(groups, request), 0

@@ -1,4 +1,4 @@
-"""Groups change between the classic and the consumer protocol, empty or with members of both (KIP-848)."""
+"""Groups that change between the classic and the consumer protocol, empty or with members of both (KIP-848)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kind(groups: ConsumerGroups) -> str:
 
 
 def classic_group(groups: ConsumerGroups, *members: ClassicMember) -> None:
-    """A stable classic group of these members."""
+    """Form a stable classic group of these members."""
     for _ in range(8):
         for member in members:
             member.act(groups)
@@ -42,7 +42,7 @@ def classic_group(groups: ConsumerGroups, *members: ClassicMember) -> None:
 
 
 def settle(groups: ConsumerGroups, *members: ClassicMember | ConsumerMember) -> None:
-    """Everybody sends heartbeats, and does what the answers say, until nothing changes any more."""
+    """Let all members send heartbeats, and follow the answers, until nothing changes any more."""
     for _ in range(20):
         for member in members:
             member.act(groups)
@@ -197,7 +197,7 @@ def test_offsets_stay_with_a_group_whatever_its_protocol() -> None:
 
 
 def mixed(groups: ConsumerGroups) -> tuple[ClassicMember, ClassicMember, ConsumerMember]:
-    """A stable consumer group of two classic members and one of the consumer protocol."""
+    """Return a stable consumer group of two classic members and one of the consumer protocol."""
     one, two, three = ClassicMember("one"), ClassicMember("two"), ConsumerMember("three")
     three.act(groups)
     settle(groups, one, two, three)
@@ -257,7 +257,7 @@ def test_some_groups_are_not_downgraded(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("how", ["leaves", "fails"])
 def test_the_last_member_of_the_consumer_protocol_goes_even_if_its_group_cannot_be_a_classic_one(how: str) -> None:
-    """Only the first of the protocols that a member offers is read when it joins."""
+    """The broker parses only the first of the protocols that a member offers when it joins."""
     groups = ConsumerGroups(orders=4)
     groups.enter("a")
     readable = subscription_of(["orders"])
@@ -414,7 +414,7 @@ def test_a_static_member_that_comes_back_fences_its_predecessor() -> None:
 
 
 def stable_member(groups: ConsumerGroups) -> ClassicMember:
-    """The only classic member of a stable group, beside member "a" of the consumer protocol."""
+    """Return the only classic member of a stable group, in addition to member "a" of the consumer protocol."""
     one, other = ClassicMember("one"), ConsumerMember("a")
     other.act(groups)
     settle(groups, one, other)
@@ -568,7 +568,7 @@ def test_no_partition_is_owned_twice_while_members_of_both_protocols_come_and_go
 ) -> None:
     rng = random.Random(seed)
     if is_large:
-        # Assignments are made in pieces, rebalances run in pieces, and groups change their protocol in pieces.
+        # Assignments, rebalances and changes of the protocol all run in pieces.
         monkeypatch.setattr(targets, "MEMBERS_A_PIECE", 0)
         monkeypatch.setattr(rebalance, "MEMBERS_A_PIECE", 0)
         monkeypatch.setattr(migration, "MEMBERS_A_PIECE", 0)
@@ -578,7 +578,7 @@ def test_no_partition_is_owned_twice_while_members_of_both_protocols_come_and_go
     def check() -> None:
         for member in members:
             if isinstance(member, ClassicMember):
-                # The broker cannot know that a member has not read yet what it may not have any more.
+                # The broker cannot know that a member has not yet read which partitions it lost.
                 member.receive()
         places = all_partitions(groups, *members)
         assert len(places) == len(set(places))

@@ -1,4 +1,4 @@
-"""Random histories of who has which partition, noted in pieces: whenever the table is asked for it is that of the members."""
+"""Random histories of partition owners, noted in pieces: the table always equals that of the members."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS = 60
 
 
 def owned(chance: Random, free: set[tuple[bytes, int]]) -> Mapping[bytes, Mapping[int, int]]:
-    """Some of the partitions that are free; they are not any more."""
+    """Take some of the free partitions."""
     found: dict[bytes, dict[int, int]] = {}
     for topic_id, index in chance.sample(sorted(free), chance.randint(0, len(free))):
         found.setdefault(topic_id, {})[index] = 1

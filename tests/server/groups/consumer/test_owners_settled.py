@@ -1,4 +1,4 @@
-"""Who has which partition is ready without a heartbeat of the consumer protocol: members of the classic protocol ask at once."""
+"""The table of owners is ready without a heartbeat of the consumer protocol: classic members ask for it at once."""
 
 from __future__ import annotations
 

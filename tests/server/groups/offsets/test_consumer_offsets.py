@@ -37,7 +37,7 @@ DAY_MS = 86_400_000
 def commit(
     groups: ConsumerGroups, member: str, epoch: int, *places: tuple[str, int], version: int = 9, metadata: str = ""
 ) -> ErrorCode:
-    """Commit offset 1 in these places in one request; the error of the request."""
+    """Commit offset 1 in these places in one request; return the error of the request."""
     request = OffsetCommitRequest(group_id="g", member_id=member, generation_id_or_member_epoch=epoch)
     topics = [
         TopicCommit(
@@ -51,7 +51,7 @@ def commit(
 
 
 def two_members() -> ConsumerGroups:
-    """Member a is in epoch 4 with partitions 0 since epoch 2 and 2 since epoch 4, member b in epoch 3 with 1 and 3."""
+    """Return member a in epoch 4 with partitions 0 since epoch 2 and 2 since epoch 4, and member b in epoch 3 with 1 and 3."""
     groups = ConsumerGroups(orders=2)
     assert groups.enter("a").member_epoch == 2
     groups.enter("b")
@@ -72,7 +72,7 @@ def two_members() -> ConsumerGroups:
     "member, epoch, partition, error",
     [
         ("a", 4, 0, E.NONE),
-        ("a", 4, 1, E.NONE),  # In the member's own epoch nobody asks what it has.
+        ("a", 4, 1, E.NONE),  # In the member's own epoch its partitions are not checked.
         ("a", 5, 0, E.STALE_MEMBER_EPOCH),
         ("a", 3, 0, E.NONE),
         ("a", 2, 0, E.NONE),
@@ -237,7 +237,7 @@ def test_a_deleted_group_takes_its_offsets_along() -> None:
 
 
 def wire_member(client: RawClient) -> tuple[bytes, int]:
-    """A member "a" that has all of topic "orders": the topic's id, and the member's epoch."""
+    """Join a member "a" that has all of topic "orders"; return the topic's id, and the member's epoch."""
     topic_id = create_topic(client, "orders", 2).topic_id
     answer = client.ask(
         ConsumerGroupHeartbeatRequest(

@@ -1,4 +1,4 @@
-"""Keys and values of `__consumer_offsets`: the bytes that Apache Kafka 4.3.1 writes for the same facts."""
+"""Keys and values of `__consumer_offsets`: the same bytes as Apache Kafka 4.3.1 writes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_keys_are_kafkas() -> None:
 
 
 def test_offsets_are_written_as_kafka_writes_them() -> None:
-    """Version 4, the topic id with it; version 1 only for the retention time that old clients may set."""
+    """Offsets use version 4 with the topic id; version 1 only for the retention time of old clients."""
     assert offset_value(COMMITTED) == bytes.fromhex(OFFSET_VALUES[4])
     assert offset_value(COMMITTED._replace(topic_id=bytes(16))) == OFFSET_VALUE_WITHOUT_TOPIC_ID
     assert offset_value(COMMITTED._replace(expire_ms=1700000360000)) == bytes.fromhex(OFFSET_VALUES[1])
@@ -122,7 +122,7 @@ def test_groups_of_every_version_are_read(version: int) -> None:
 
 
 def test_a_group_is_written_as_kafka_writes_it() -> None:
-    """What version 3 of Kafka's says, loaded and written again, is the same bytes."""
+    """A group in Kafka's version 3, loaded and written again, has the same bytes."""
     groups = Groups()
     partition = groups.coordinator.partition_for("grüße")
     groups.store.append(partition, [(GROUP_KEY, bytes.fromhex(GROUP_VALUES[3]))], 0)
@@ -180,7 +180,7 @@ def test_a_damaged_record_is_refused(key: bytes | None, value: bytes | None) -> 
 
 @given(st.binary(max_size=60), st.none() | st.binary(max_size=100))
 def test_any_bytes_are_a_record_or_refused(key: bytes, value: bytes | None) -> None:
-    """Never another exception: a damaged partition must not take the broker down."""
+    """Bytes never raise another exception: a damaged partition must not take the broker down."""
     for kind in (b"\0\1", b"\0\2", b"\0\3", b"\0\5", b"\0\7", b"\0\x08", b"\0\x10"):
         try:
             read_record(kind + key, value)
@@ -188,7 +188,7 @@ def test_any_bytes_are_a_record_or_refused(key: bytes, value: bytes | None) -> N
             continue
 
 
-# Java's String.hashCode, and the partition that Kafka gives the group among 50.
+# Java's String.hashCode, and the partition among 50 that Kafka gives the group.
 HASHES = [
     ("", 0, 0),
     ("group", 98629247, 47),
@@ -211,6 +211,6 @@ def test_the_hash_is_the_polynomial_of_the_java_specification(text: str) -> None
 
 @pytest.mark.parametrize(("text", "hashed", "partition"), HASHES)
 def test_groups_go_to_kafkas_partition(text: str, hashed: int, partition: int) -> None:
-    """A directory that Kafka filled must find its groups again: the absolute value, and 0 for what has none."""
+    """A directory that Kafka filled must find its groups again: the absolute value, and 0 for the number without one."""
     assert java_hash(text) == hashed
     assert partition_of(text, 50) == partition

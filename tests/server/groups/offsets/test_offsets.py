@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is kept, how long, and every error."""
+"""Committed offsets: who may commit, how long they are kept, and every error."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_metadata_is_limited_in_utf_16_units_as_in_kafka(metadata: str, error: i
     assert groups.committed() == ({} if error else {P0: 1, P1: 2})
 
 
-# Who may commit
+# Rights to commit
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
 WHO = ("member", "old generation", "stranger", "by hand", "by hand with an id")
@@ -190,7 +190,7 @@ def test_a_commit_that_cannot_be_written_down_is_not_made() -> None:
 
 
 def test_the_empty_group_id_may_commit() -> None:
-    """Kafka allows it for old clients without group; joining under it is another matter."""
+    """Kafka allows it for old clients without a group; joining under it is not allowed."""
     groups = Groups()
     assert groups.commit({P0: 1}, group="") == {}
     assert groups.committed(group="") == {P0: 1}
@@ -200,7 +200,7 @@ def test_the_empty_group_id_may_commit() -> None:
 
 
 def working_consumers(*topics: str) -> tuple[Groups, str, int]:
-    """A stable consumer group of one member subscribed to `topics`."""
+    """Return a stable consumer group of one member subscribed to `topics`."""
     groups = Groups()
     (member,), generation = groups.stable(1, protocols=[("range", subscription(*topics))])
     groups.commit({P0: 1, P1: 2, BILL: 3}, member=member, generation=generation)
@@ -252,7 +252,7 @@ def test_offsets_of_a_deleted_topic_go_but_not_those_of_its_successor() -> None:
 
 
 def test_offsets_of_a_deleted_topic_stay_where_they_cannot_be_removed() -> None:
-    """They would be of no use, but the topic is gone either way."""
+    """The remaining offsets have no use, but the topic is deleted either way."""
     groups = Groups()
     groups.commit({P0: 1})
     groups.store.failure = ErrorCode.NOT_COORDINATOR
@@ -313,7 +313,7 @@ def test_what_a_restart_cannot_forget_nobody_finds_in_the_next_topic_of_the_name
     assert by_name.committed is None
 
 
-# Expiry (KIP-211); looked at every ten minutes
+# Expiry (KIP-211); checked every ten minutes
 
 
 def test_offsets_of_a_simple_group_expire_by_their_commit() -> None:
@@ -379,7 +379,7 @@ def test_the_retention_that_an_old_client_sets_is_kept_to() -> None:
 
 @pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**63 - 2_000_000])
 def test_a_retention_beyond_all_time_is_for_ever(retention_ms: int) -> None:
-    """Apache Kafka's sum wraps around, and its next look takes the offset."""
+    """In Apache Kafka the sum overflows, and its next check deletes the offset."""
     groups = Groups()
     assert groups.commit({P0: 1}, retention_ms=retention_ms, version=4) == {}
     groups = groups.restarted()
@@ -407,11 +407,11 @@ def test_expiry_goes_on_when_the_partition_can_be_written_again() -> None:
     assert offset_key("g", "orders", 0) not in groups.store.table(groups.coordinator.partition_for("g"))
 
 
-# One group's trouble
+# Errors of one group
 
 
 class NarrowStore(MemoryStore):
-    """A store that takes no batch of more than `max.message.bytes` as it is by default, and nothing of one group."""
+    """A store that refuses batches larger than the default `max.message.bytes`, and every batch of one group."""
 
     def __init__(self) -> None:
         super().__init__(partition_count=1)
@@ -428,7 +428,7 @@ class NarrowStore(MemoryStore):
 
 
 def group_with_a_long_name() -> tuple[Groups, str]:
-    """40 offsets of a group whose id is as long as a string can be nearly: their tombstones are more than a batch may have."""
+    """Return 40 offsets of a group whose id has almost the maximum length: their tombstones exceed the size of a batch."""
     groups, name = Groups(NarrowStore(), topics=FakeTopics(orders=40, bills=8)), "g" * 32_000
     for partition in range(40):
         groups.commit({("orders", partition): 1}, group=name)
@@ -480,7 +480,7 @@ def test_a_group_whose_tombstones_are_refused_keeps_no_other_from_theirs(
 
 
 def calls_of_a_commit(count: int) -> int:
-    """What there is left to do in the turn in which a commit of so many offsets is written."""
+    """Return the number of calls in the time slice in which a commit of `count` offsets is written."""
     groups = Groups(topics=FakeTopics(orders=count))
     request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1)
     partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=1) for index in range(count)]

@@ -1,5 +1,6 @@
-"""Committed offsets found again in a log that a cleaner has been through, whatever it took: commits, transactions, deletions and
-expiry at random."""
+"""Committed offsets in a log that a cleaner may have changed in any way: random commits, transactions, deletions and
+expiry.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class World:
         )
 
     def act(self) -> None:
-        """One event; one that is refused is none."""
+        """Do one event; a refused one does not count."""
         rng, groups = self.rng, self.groups
         group, topic, index, producer = rng.choice(GROUPS), rng.choice(TOPICS), rng.randrange(2), rng.choice(PRODUCERS)
         topic_id = groups.topics.id_of(topic)
@@ -93,15 +94,16 @@ class World:
         self.groups.coordinator.transaction_ended(0, producer, commit=commit)
 
     def loaded(self, log: bytes) -> GroupShard:
-        """What a coordinator finds in `log` before it takes it up."""
+        """Return what a coordinator reads from `log` before it becomes active."""
         shard = self.groups.coordinator._new_shard(0)
         shard.replay(log)
         return shard
 
 
 def cleaned(batches: list[RecordBatch], end_offset: int, rng: random.Random) -> bytes:
-    """The log after passes up to any offset below the first open transaction, with or without the tombstones and the
-    markers that they may remove."""
+    """Return the log after passes up to any offset below the first open transaction, with or without the tombstones and
+    markers that they may remove.
+    """
     is_aborted: dict[int, bool] = {}
     open_since: dict[int, list[int]] = {}
     for batch in batches:
@@ -154,8 +156,9 @@ def _cleaned(
 
 
 def said(shard: GroupShard) -> dict[str, Any]:
-    """What each offset is, committed and pending; the topic ids of those with an expiry time of their
-    own are not in their records."""
+    """Return each offset, committed and pending. Offsets with an expiry time of their own have no topic id in their
+    records.
+    """
     offsets = shard.offsets
     return {
         "committed": {group: _offsets_of(each) for group, each in offsets._committed.items()},

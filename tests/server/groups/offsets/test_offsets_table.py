@@ -1,4 +1,4 @@
-"""The table of committed offsets beside one that knows where in the log each was written."""
+"""The table of committed offsets, compared with one that knows the log position of each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Pending(NamedTuple):
 
 
 class Plain:
-    """What is committed where is the number of the record that says so; of two the later one counts."""
+    """A plain table: each place has the number of its record; of two records the later one counts."""
 
     def __init__(self) -> None:
         self.committed: dict[tuple[str, Place], int] = {}
@@ -59,7 +59,7 @@ def test_of_two_commits_in_one_place_the_later_record_counts_whichever_transacti
     seed: int, ends_at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not ends_at_once:
-        # One group of each transaction is changed at its end, the others when somebody looks at them, which is not each time.
+        # One group of each transaction is changed at its end, the others when they are read, which is not each time.
         monkeypatch.setattr(offset_table, "ENDED_AT_ONCE", 0)
     rng, offsets, plain = Random(seed), GroupOffsets(), Plain()
     for number in range(500):

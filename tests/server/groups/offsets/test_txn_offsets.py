@@ -1,4 +1,4 @@
-"""Offsets committed in transactions: who may, what is pending meanwhile, and what the end of the transaction makes of it."""
+"""Offsets committed in transactions: who may commit, pending offsets, and the effect of the transaction's end."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_deleted_offsets_do_not_come_back_with_the_transaction() -> None:
     assert groups.committed() == groups.restarted().committed() == {P1: 2}
 
 
-# --- who may commit -------------------------------------------------------------------------------------------------
+# --- rights to commit -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_members_of_a_classic_group() -> None:
     (member, _), generation = groups.stable(2)
     rows: list[tuple[str, int, ErrorCode]] = [
         (member, generation, ErrorCode.NONE),
-        # Producers before KIP-447 name no member, whatever the group's state.
+        # Producers before KIP-447 name no member, whatever the group's state is.
         ("", -1, ErrorCode.NONE),
         (member, generation - 1, ErrorCode.ILLEGAL_GENERATION),
         (member, generation + 1, ErrorCode.ILLEGAL_GENERATION),
@@ -231,7 +231,7 @@ def test_static_members_of_a_classic_group() -> None:
 
 
 def test_a_rebalance_does_not_hold_back_transactional_commits() -> None:
-    """Unlike plain ones: the offsets belong to what the transaction wrote."""
+    """Transactional commits differ from plain ones: the offsets belong to the records of the transaction."""
     groups = Groups()
     join = groups.join()
     groups.advance(0)
@@ -247,7 +247,7 @@ def test_members_of_a_consumer_group() -> None:
     rows: list[tuple[str, int, ErrorCode]] = [
         ("b", epoch, ErrorCode.NONE),
         ("", -1, ErrorCode.NONE),
-        # Transactional producers know of generations alone, so there are no stale epochs.
+        # Transactional producers only know generations, so no epoch is stale.
         ("b", epoch + 1, ErrorCode.ILLEGAL_GENERATION),
         ("b", -1, ErrorCode.ILLEGAL_GENERATION),
         ("nobody", epoch, ErrorCode.UNKNOWN_MEMBER_ID),
@@ -274,7 +274,7 @@ def wire_commit(
     version: int | None = None,
     **fields: object,
 ) -> list[int]:
-    """TxnOffsetCommit of (topic, partition, offset); the error of each."""
+    """Send TxnOffsetCommit of (topic, partition, offset); return the error of each."""
     request = TxnOffsetCommitRequest(
         **{  # type: ignore[arg-type]
             "transactional_id": producer.transactional_id,
@@ -296,7 +296,7 @@ def wire_commit(
 
 
 def position(client: RawClient, group: str = "g", *, stable: bool = False) -> tuple[int, int]:
-    """OffsetFetch of t-0: error and offset."""
+    """Send OffsetFetch for t-0; return error and offset."""
     topics = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
     request = OffsetFetchRequest(
         groups=(OffsetFetchRequestGroup(group_id=group, topics=topics),), require_stable=stable

@@ -1,6 +1,6 @@
-"""What the APIs of share groups say while share groups are not served: as a live Apache Kafka 4.3.1 with share.version 0.
+"""The APIs of share groups while share groups are disabled: the answers of a live Apache Kafka 4.3.1 with share.version 0.
 
-Which rights they ask for is compared in `test_authorization`, with more of the same answers.
+`test_authorization` compares the rights that they require, with more of the same answers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.server.sharing.share_records import SharePartitionKey
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 
-# API of share coordinators -> what a topic of its request is called, and what the refusal says it was for
+# API of share coordinators -> the name of a topic in its request, and the purpose in the refusal
 STATE_APIS = {
     "initialize_share_group_state": ("InitializeStateData", "initialize share group state"),
     "read_share_group_state": ("ReadStateData", "read share group state"),

@@ -1,4 +1,4 @@
-"""Heartbeats of share groups: who joins, stays, leaves or is too late, and what members are given."""
+"""Heartbeats of share groups: members that join, stay, leave or are too late, and their assignments."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def cannot_write(groups: ShareGroups) -> ShareGroups:
 
 
 def lead_elsewhere(groups: ShareGroups) -> ShareGroups:
-    """The answer comes while the group's new shard is loading."""
+    """Answer while the group's new shard is loading."""
     shard = groups.coordinator.reload(groups.table().partition, E.NOT_COORDINATOR, groups.now_ms)
     groups.grant()
     load(groups, shard)

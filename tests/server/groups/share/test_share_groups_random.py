@@ -1,8 +1,10 @@
-"""Share groups under members that come, go, fall silent and send nonsense, over topics that come, grow and go, with a share coordinator
-that answers late, refuses or fails, a log that cannot be written for a while, and restarts.
+"""Share groups under random events.
 
-A model knows who is a member in which epoch; after each step it says what each heartbeat was to be answered, and a load finds what the
-tables say. Once all is quiet again every partition is with somebody, and everybody has his part.
+Members come, go, fall silent and send invalid requests, and topics are created, grown and deleted. The share coordinator
+answers late, refuses or fails, the log cannot be written for a while, and the broker restarts.
+
+A model knows the members and their epochs. After each step it predicts the answer to each heartbeat, and a load finds the
+content of the tables. In the end every partition has a member, and every member has its share.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ GROUPS = ("g", "h")
 
 
 class World:
-    """One history."""
+    """One random history."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -35,7 +37,7 @@ class World:
         )
         self.groups.grants = False
         self.epochs: dict[tuple[str, str], tuple[int, int]] = {}
-        """Of each member by (group, id): its epoch and the one before, as it was told."""
+        """The epoch and the one before, as last answered, of each member by (group, id)."""
         self.heard_ms: dict[tuple[str, str], int] = {}
         self.there: set[str] = set()
         """Groups that exist."""
@@ -82,7 +84,7 @@ class World:
         self.heard_ms[key] = self.groups.elapsed_ms
 
     def expected(self, group: str, member: str, epoch: int, names: list[str] | None) -> ErrorCode:
-        """What the rules say of a heartbeat."""
+        """Return the answer that the rules require for a heartbeat."""
         key = group, member
         if epoch < -1 or (epoch == 0 and not names):
             return E.INVALID_REQUEST
@@ -98,7 +100,7 @@ class World:
         now, before = self.epochs[key]
         return E.NONE if epoch in (-1, now) or (epoch == before and epoch < now) else E.FENCED_MEMBER_EPOCH
 
-    # Deeds
+    # Actions
 
     def beat(self) -> None:
         group, member = self.someone()
@@ -126,7 +128,7 @@ class World:
         store = self.groups.store
         failure = store.failure
         if self.rng.random() < 0.1:
-            store.failure = E.COORDINATOR_NOT_AVAILABLE  # The answers cannot be written down.
+            store.failure = E.COORDINATOR_NOT_AVAILABLE  # The answers cannot be persisted.
         self.groups.grant()
         store.failure = failure
 
@@ -154,7 +156,7 @@ class World:
         self.groups = self.groups.restarted()
         self.groups.grants = False
         self.groups.wishes.clear()
-        # All have a full session from now on.
+        # From now on all members have a full session.
         self.heard_ms = dict.fromkeys(self.heard_ms, self.groups.elapsed_ms)
 
     def trouble(self) -> None:
@@ -163,7 +165,7 @@ class World:
             self.rng.choice([self.beat, self.enter, self.leave, self.answer_wishes])()
         self.groups.store.failure = None
 
-    # What has to hold
+    # Invariants
 
     def check(self) -> None:
         tables = self.groups.copy_of_tables()
@@ -184,7 +186,7 @@ class World:
         assert loaded.copy_of_tables() == self.groups.copy_of_tables()
 
     def settle(self) -> None:
-        """Nothing happens any more but heartbeats."""
+        """Let only heartbeats happen."""
         groups = self.groups
         groups.keeper.refuses = groups.keeper.fails = None
         groups.grants = True
@@ -193,7 +195,7 @@ class World:
             for group, member in sorted(self.epochs):
                 self.send(group, member, self.epochs[group, member][0], None)
                 groups.grant()
-            groups.advance(8_000)  # four of them make up for a wish that nobody heard of
+            groups.advance(8_000)  # four of them make up for a lost request
         for group_id in groups.copy_of_tables():
             self.check_parts(group_id)
 

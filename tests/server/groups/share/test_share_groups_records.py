@@ -1,4 +1,4 @@
-"""Records of share groups: what a load makes of them, and what other kinds of requests find where such a group is."""
+"""Records of share groups: their effect on a load, and other kinds of requests to such a group."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WHOLE = [
 
 
 def loaded(*changes: Change) -> ConsumerGroups:
-    """A coordinator that finds these records, and has not looked at the topics yet."""
+    """Return a coordinator that finds these records, and has not looked at the topics yet."""
     store = MemoryStore(1)
     for change in changes:
         key, value = write_record(*change)

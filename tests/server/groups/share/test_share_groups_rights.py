@@ -1,4 +1,4 @@
-"""What the APIs of share groups ask a right for, and what they say without it: Apache Kafka 4.3.1's codes and words."""
+"""Rights that the APIs of share groups require, and their refusals: Apache Kafka 4.3.1's codes and messages."""
 
 from __future__ import annotations
 
@@ -119,12 +119,12 @@ RIGHTS = (
     (ResourceType.GROUP, "h", AclOperation.DELETE),
     (ResourceType.TOPIC, "seen", AclOperation.READ),
 )
-"""Of the user "half"."""
+"""The rights of the user "half"."""
 
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Any]:
-    """What a broker says to each row; it has a share group with two topics, of which "half" may see one."""
+    """Return a broker's answer to each row; it has a share group with two topics, of which "half" may see one."""
     return run_in_order(_ask_all)
 
 

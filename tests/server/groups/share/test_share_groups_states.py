@@ -1,4 +1,4 @@
-"""States of share partitions that are moved and forgotten, where the share coordinator, or the log, does not do as asked."""
+"""States of share partitions that are moved and deleted while the share coordinator, or the log, refuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ E = ErrorCode
 
 
 def emptied(**partition_counts: int) -> ShareGroups:
-    """A group without members that has states of all these topics."""
+    """Return a group without members that has states of all these topics."""
     groups = ShareGroups(topics=FakeTopics(**partition_counts))
     groups.enter("a", *partition_counts)
     groups.settled("a")
@@ -178,7 +178,7 @@ def test_a_group_goes_with_all_its_states() -> None:
     done(groups.flows.forget_all("g"))
     groups.delete_group("g", groups.now_ms)
     assert (groups.keeper.states, groups.copy_of_tables(), groups.restarted().copy_of_tables()) == ({}, {}, {})
-    done(groups.flows.forget_all("g"))  # no group, nothing to do
+    done(groups.flows.forget_all("g"))  # without a group, nothing to do
 
 
 @pytest.mark.parametrize("ask", ["move", "forget", "forget_all"])

@@ -1,4 +1,4 @@
-"""The APIs of share groups as clients see them: errors in Kafka's places, offsets that are told, moved and forgotten, restarts."""
+"""The APIs of share groups as clients see them: errors in Kafka's places, offsets described, moved and deleted, restarts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def beat(client: RawClient, member: str, epoch: int, *topics: str, group: str = 
 
 
 def owned(client: RawClient, member: str, *topics: str, group: str = "g") -> set[int]:
-    """Joins, and comes back until the partitions are there."""
+    """Join, and send heartbeats until the partitions are assigned."""
     answer = beat(client, member, 0, *topics, group=group)
     for _ in range(TRIES):
         assert not answer.error_code, answer
@@ -96,7 +96,7 @@ def delete(client: RawClient, group: str = "g") -> ErrorCode:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., RawClient]]:
-    """Starts a broker and returns a client at its last node."""
+    """Start a broker and return a client at its last node."""
     with ExitStack() as stack:
 
         def start(**options: Any) -> RawClient:
@@ -205,7 +205,7 @@ def test_offsets_are_told_and_moved(start: Callable[..., RawClient]) -> None:
 def test_offsets_are_forgotten(start: Callable[..., RawClient]) -> None:
     client = start()
     ids = {name: create_topic(client, name, partitions=1).topic_id for name in ("orders", "bills", "unread")}
-    assert drop(client, "orders").error_code == E.NOT_COORDINATOR  # There is no __consumer_offsets yet.
+    assert drop(client, "orders").error_code == E.NOT_COORDINATOR  # __consumer_offsets does not exist yet.
     move(client, ("orders", {0: 0}), group="h")
     nobody = drop(client, "orders")
     assert (nobody.error_code, nobody.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g not found.")

@@ -1,4 +1,4 @@
-"""The assignor of share groups: how many members each partition has, how many partitions each member; Apache Kafka's numbers."""
+"""The assignor of share groups: the number of members per partition and of partitions per member, as in Apache Kafka."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_members_keep_what_they_have_as_far_as_it_is_fair() -> None:
 
 
 def quotas(members: int, places: int) -> list[int]:
-    """How many partitions each gets, by Apache Kafka's rule."""
+    """Return the number of partitions of each member, by Apache Kafka's rule."""
     share = ceil(members / places) * places / members if places else 0
     return sorted(ceil(share * (number + 1)) - ceil(share * number) for number in range(members))
 

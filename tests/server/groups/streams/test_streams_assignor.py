@@ -1,4 +1,4 @@
-"""The sticky task assignor: every task active once, standbys in other processes, what was given stays, and no step is long."""
+"""The sticky task assignor: every task active once, standbys in other processes, tasks that stay in place, short steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def one(tasks: int, *, is_stateful: bool = False) -> ConfiguredSubtopology:
 
 
 def fresh(**processes: str) -> Members:
-    """Member -> process."""
+    """Return member -> process."""
     return {member: AssignedMember(process, NO_TASKS) for member, process in processes.items()}
 
 
@@ -125,7 +125,7 @@ def test_members_and_topics_that_come_and_go_leave_every_promise_kept(seed: int)
 
 
 def test_no_piece_looks_at_more_than_one_task() -> None:
-    """Of 5 000 subtopologies, one of which has many tasks: the others are not gone over for each of these."""
+    """With 5 000 subtopologies, one of which has many tasks, the others are not walked for each of these."""
     shapes = {f"{key:04}": one(1) for key in range(1_000)} | {"x": one(20_000)}
     steps = sticky(fresh(a="p", b="q"), shapes, 0)
     assert sum(1 for _ in steps) < 6 * 21_000
@@ -150,8 +150,10 @@ FROM_JAVA = {
     6: "afbdecbfdfdcaebfdb",
     7: "agbdecfbfdfdcagbefdbd",
 }
-"""What a java.util.PriorityQueue (OpenJDK 17) gives of so many that begin with nothing, when who is taken has one more and is put
-back; one of each second counts for a half."""
+"""The order in which a java.util.PriorityQueue (OpenJDK 17) returns this many members that begin without tasks.
+
+A member that is taken gets one more task and is put back; a task of each second member counts as a half.
+"""
 
 
 @pytest.mark.parametrize(("number", "order"), FROM_JAVA.items())

@@ -1,4 +1,4 @@
-"""Streams groups on three nodes under everything that happens to them, compared with a model after every step."""
+"""Streams groups on three nodes under random events, compared with a model after every step."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from support.sizes import FULL
 
 LIVES, STEPS = 3, 40
 SEEDS = range(int(os.environ.get("OTTLA_STREAMS_CHAOS_SEEDS", "12"))) if FULL else (6, 8)
-"""More of them for a night; the slice: two in which everything happens."""
+"""Seeds: more of them for a nightly run; a short run has two in which every event happens."""
 SEEN = {
     *("ASSIGNMENT_DELAYED", "MISSING_INTERNAL_TOPICS", "STALE_TOPOLOGY"),
     *("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "another node", "answer lost", "crashed", "given other tasks"),
     *("internal topic deleted", "left", "moved", "node started", "node stopped", "other topology", "refused"),
     *("topic grown", "went on", "stopped", "killed", "power lost", "power lost in a heartbeat"),
 }
-"""What happens in some history."""
+"""Events that happen in some history."""
 
 
 async def lives_of(chaos: StreamsChaos) -> None:

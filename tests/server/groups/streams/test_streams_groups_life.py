@@ -1,4 +1,4 @@
-"""A streams group from the first member to the last: who has which task when, and what members are told (KIP-1071)."""
+"""A streams group from the first member to the last: the tasks of each member, and the answers (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ def test_one_member_may_ask_all_to_end() -> None:
 
 
 def test_in_the_place_of_a_classic_group_the_first_member_hears_of_an_endpoint_epoch_that_does_not_last() -> None:
-    """As Apache Kafka 4.3.1 counts them; the next heartbeat names endpoints again."""
+    """Apache Kafka 4.3.1 counts them in the same way; the next heartbeat names endpoints again."""
     groups = groups_with_store(standbys=1)
     groups.commit({("orders", 0): 7})
     here = Endpoint(host="h", port=1)

@@ -1,5 +1,8 @@
-"""Applications whose instances come, go, crash, lag behind and lose answers, while topics change and the coordinator moves: at every
-step nobody has what another has, here or in the coordinator's table, and no epoch goes back; in the end everybody has what he should."""
+"""Applications whose instances come, go, crash, lag and lose answers, while topics change and the coordinator moves.
+
+At every step no two members have the same task, neither in their own view nor in the coordinator's table, and no epoch
+decreases. In the end every member has its tasks.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class Life:
         self.members: list[StreamsMember] = []
         self.counter = 0
         self.epochs = (0, 0)
-        """Of the group, and of its assignment."""
+        """The epochs of the group, and of its assignment."""
 
     def step(self) -> None:
         rng = self.rng
@@ -61,7 +64,7 @@ class Life:
         elif kind < 0.17 and self.members:
             self.members.pop(rng.randrange(len(self.members))).leave(self.groups)
         elif kind < 0.20 and self.members:
-            self.members.pop(rng.randrange(len(self.members)))  # killed: nobody hears of it again
+            self.members.pop(rng.randrange(len(self.members)))  # killed, without a word
         elif kind < 0.23 and self.members:
             rng.choice(self.members).slowness = rng.randrange(5)
         elif kind < 0.25:
@@ -124,7 +127,7 @@ class Life:
         assert max(copies.values(), default=0) <= self.groups.settings["group_streams_num_standby_replicas"]
 
     def settle(self) -> None:
-        """Whoever is dead is found to be, and all others get what they should have."""
+        """Let dead members time out, and all others get their tasks."""
         for member in self.members:
             member.slowness = 0
         for _ in range(2 * (SESSION_MS + REBALANCE_MS) // BEAT_MS):

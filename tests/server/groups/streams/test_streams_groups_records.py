@@ -1,5 +1,6 @@
-"""What is written down of streams groups is all that a restart needs, before and after compaction; and what other APIs make of
-them: offsets, deletion, other protocols, lists."""
+"""Records of streams groups: a restart needs nothing else, before and after compaction. Other APIs on streams groups: offsets,
+deletion, other protocols, lists.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def listed(groups: StreamsGroups, states: Sequence[str] = (), types: Sequence[st
 
 
 def busy() -> StreamsGroups:
-    """A group in the midst of a rebalance, with a record of each type."""
+    """Return a group during a rebalance, with a record of each type."""
     groups = StreamsGroups(orders=5, kept=5, settings={"group_streams_num_standby_replicas": 1})
     tags = (KeyValue(key="zone", value="z"),)
     groups.enter("a", topology=KEPT, rack_id="r", user_endpoint=Endpoint(host="h", port=1), client_tags=tags)

@@ -1,4 +1,4 @@
-"""The APIs of streams groups as clients see them: internal topics that come into being, errors in Kafka's places, restarts."""
+"""The APIs of streams groups as clients see them: internal topics that are created, errors in Kafka's places, restarts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def described(client: RawClient, *groups: str) -> Any:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., RawClient]]:
-    """Starts a broker and returns a client at its last node."""
+    """Start a broker and return a client at its last node."""
     with ExitStack() as stack:
 
         def start(**options: Any) -> RawClient:

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeats that are refused whatever the group, with the code and the words of Apache Kafka."""
+"""StreamsGroupHeartbeats that are refused for any group, with the code and the message of Apache Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a topology makes of the topics there are: tasks, internal topics, and what is missing or wrong, in Apache Kafka's words."""
+"""A topology applied to the existing topics: tasks, internal topics, and errors with Apache Kafka's messages."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_what_no_topics_could_help_is_refused(application: Topology, words: str)
 
 
 def test_a_changelog_of_two_subtopologies_is_as_large_as_the_last_needs_it() -> None:
-    """As in Apache Kafka 4.3.1, whose description of both names that number."""
+    """Apache Kafka 4.3.1 does the same; its description has that number for both names."""
     shared = topology(
         subtopology("0", "bills", changelogs=[info("kept")]), subtopology("1", "orders", changelogs=[info("kept")])
     )
@@ -178,7 +178,7 @@ def test_a_changelog_of_two_subtopologies_is_as_large_as_the_last_needs_it() -> 
 
 
 def test_a_topic_without_a_number_of_its_own_that_is_there_has_the_number_it_has() -> None:
-    """As in Apache Kafka: what is there counts, and the changelog behind it follows."""
+    """Apache Kafka does the same: the existing number counts, and the changelog after it follows."""
     found = configured(CHAIN, orders=4, c=4, b=4)
     assert {name: one.partitions for name, one in found.missing.items()} == {"kept": 4}
 

@@ -1,4 +1,4 @@
-"""Which addresses a listener's host stands for, and which sockets it gets, on machines of all kinds."""
+"""Addresses of a listener's host, and the sockets that it gets, on machines of all kinds."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_name_without_addresses_is_refused(host: str) -> None:
 
 
 Bound = list[tuple[str, int, bool]]
-"""Address, port, and whether IPv4 is taken at an address of IPv6."""
+"""Address, port, and whether an IPv6 address also accepts IPv4."""
 FREE = FIRST_FREE_PORT
 MACHINES: dict[str, tuple[dict[str, Any], str, int, Bound | int]] = {
     "all interfaces": ({}, "", 9092, [("::", 9092, True)]),
@@ -131,7 +131,7 @@ def test_a_refusal_names_the_address_where_there_are_several() -> None:
         bound_sockets(addresses_of("localhost"), 9092, network.socket)
 
 
-# The fake against the machine that this runs on
+# The fake compared with the machine that runs this
 
 
 def has(host: str) -> bool:
@@ -157,7 +157,7 @@ STEPS: dict[str, list[tuple[str, bool]]] = {
 
 
 def outcomes(make: Callable[[int], Any], steps: list[tuple[str, bool]]) -> list[int]:
-    """What comes of binding one address after the other to the first one's port: 0, or the number of the error."""
+    """Bind one address after the other to the first one's port; return 0 or the error number of each."""
     found, port = [], 0
     with ExitStack() as sockets:
         for host, takes_ipv4 in steps:
@@ -172,7 +172,7 @@ def outcomes(make: Callable[[int], Any], steps: list[tuple[str, bool]]) -> list[
                 found.append(error.errno or -1)
                 continue
             if hasattr(sock, "listen"):
-                sock.listen(1)  # only then a port with SO_REUSEADDR is another's no more
+                sock.listen(1)  # only then a port with SO_REUSEADDR is no longer free
             found.append(0)
             port = sock.getsockname()[1]
     return found
@@ -223,6 +223,6 @@ async def test_the_resolver_is_asked_once_for_all_lives_of_a_listener(monkeypatc
 
 @pytest.mark.parametrize("host", ["ü..example", "ü" * 64, "a\0b", "a..b", "x" * 300, "\ud800"])
 def test_a_host_that_is_no_name_is_refused_in_one_line(host: str) -> None:
-    """Python says so in as many ways as there are; a broker ends with one."""
+    """Python reports it in many ways; a broker ends with one line."""
     with pytest.raises(listener.CannotListenError, match=r"^cannot listen on PLAINTEXT://"):
         listener.Listener("PLAINTEXT", host, 0, host, 0).bind(1)

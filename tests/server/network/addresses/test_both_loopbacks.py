@@ -1,4 +1,4 @@
-"""A listener of several addresses through the lives of its broker, and clients that come by either family."""
+"""A listener of several addresses through several runs of its broker, and clients of both address families."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.broker.raw_client import RawClient
 
 LOOPBACKS = ("127.0.0.1", "::1")
 MAPPED = "::ffff:127.0.0.1"
-"""IPv4 from a socket of IPv6: what a broker at all interfaces gets as the address of a client of IPv4, too."""
+"""IPv4 from an IPv6 socket: a broker at all interfaces gets this as the address of an IPv4 client."""
 
 
 def has(host: str) -> bool:
@@ -38,7 +38,7 @@ def ports(broker: ottla.Broker) -> list[int]:
 
 
 def serves(host: str, port: int) -> bool:
-    """Whether a client is answered there."""
+    """Return whether a client is answered there."""
     try:
         with RawClient(host, port) as client:
             return bool(client.ask(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE)
@@ -133,7 +133,7 @@ EVERYWHERE: dict[str, str | int | float | bool] = {"advertised.listeners": "PLAI
 
 @pytest.mark.parametrize("listener", [":0", "0.0.0.0:0", "[::]:0"])
 def test_a_client_of_ipv4_is_one_of_ipv4_everywhere(listener: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What a broker on all interfaces does by addresses: limits, log, ACLs, lists, groups."""
+    """A broker on all interfaces uses addresses for limits, log, ACLs, lists and groups."""
     acls = ("User:* allow DESCRIBE topic:* from 127.0.0.1",)
     overrides = EVERYWHERE | {"max.connections.per.ip": 5, "max.connections.per.ip.overrides": "127.0.0.1:1"}
     with ottla.Broker(listener=listener, overrides=overrides, acls=acls) as broker:

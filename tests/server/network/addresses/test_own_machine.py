@@ -1,4 +1,4 @@
-"""Where a broker is found on machines whose `localhost` is ::1 first, and on those without IPv6."""
+"""The addresses of a broker on machines whose `localhost` is ::1 first, and on those without IPv6."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.sizes import some
 REFUSED = "Connection refused"
 NO_IPV6 = "Cannot assign requested address"
 V6 = "0:0:0:0:0:0:0:1"
-"""As Apache Kafka writes it."""
+"""The form in which Apache Kafka writes it."""
 BOTH = {"127.0.0.1": "127.0.0.1", "::1": V6, "localhost": V6}
 IPV4 = {"127.0.0.1": "127.0.0.1", "::1": NO_IPV6, "localhost": "127.0.0.1"}
 

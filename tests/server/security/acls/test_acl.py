@@ -1,4 +1,4 @@
-"""Entries as text and as the catalog keeps them."""
+"""ACL entries as text and in the catalog's form."""
 
 from __future__ import annotations
 

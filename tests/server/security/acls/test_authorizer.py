@@ -1,4 +1,4 @@
-"""Decisions: StandardAuthorizer's rules one by one, and any set of entries against a plain model."""
+"""Decisions: StandardAuthorizer's rules one by one, and any set of entries compared with a plain model."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_names_are_held_against_many_denied_prefixes_in_pieces_and_as_they_were_
 
 
 def test_names_are_held_against_many_denied_names_in_pieces_too() -> None:
-    """Of a hundred thousand, to unite and to compare their sets takes 20 ms at once."""
+    """Joining and comparing sets of a hundred thousand names takes 20 ms at once."""
     names = [f"topic:t{number}" for number in range(500)]
     denied = [f"User:alice deny {operation} {name}" for name in names for operation in ("READ", "ALL")]
     by = authorizer(*denied, *(f"User:alice allow READ {name}" for name in names))
@@ -136,7 +136,7 @@ def test_names_are_held_against_many_denied_names_in_pieces_too() -> None:
 
 
 def test_what_is_said_of_one_name_is_noted_without_an_object_for_each_entry() -> None:
-    """A hundred thousand may speak of one: to make and to free their tuples took 20 ms."""
+    """A hundred thousand entries may concern one name: creating and freeing their tuples took 20 ms."""
     by = authorizer(*(f"User:u{number} allow READ topic:orders" for number in range(500)))
     before = sys.getallocatedblocks()
     found = AclFilter(name="orders").candidates(by.index)

@@ -1,4 +1,4 @@
-"""Many filters at once mean what each of them means alone, and are looked for in one pass."""
+"""Many filters at once match what each of them matches alone, and are evaluated in one pass."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_each_filter_means_what_it_means_alone(acls: list[Acl], filters: list[Ac
 
 
 def calls(count: int, filters: list[AclFilter]) -> int:
-    """How many functions are called to find what they mean among so many entries of one topic."""
+    """Return the number of function calls that find the matches among `count` entries of one topic."""
     index = AclIndex()
     for number in range(count):
         [acl] = parse(f"User:u{number} allow READ topic:t")

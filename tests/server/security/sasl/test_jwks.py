@@ -1,4 +1,4 @@
-"""The keys that sign tokens: had at the start, kept up to date in the background, whatever the server does."""
+"""Public keys of token issuers: loaded at the start, refreshed in the background, whatever the server does."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ FETCH_S = "ottla.server.security.sasl.fetching.FETCH_S"
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine under load is no server that is too slow."""
+    """Use long timeouts: a machine under load must not count as a slow server."""
     monkeypatch.setattr(FETCH_S, 60)
 
 
 @asynccontextmanager
 async def running(jwks: Jwks) -> AsyncIterator[None]:
-    """While the block runs, in which moves of the clock are over when it is `at_rest`."""
+    """Run it during the block; moves of the clock are complete when it is `at_rest`."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(jwks.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -73,7 +73,7 @@ async def running(jwks: Jwks) -> AsyncIterator[None]:
 
 
 async def passed(clock: Clock, by_ms: int) -> None:
-    """So much time, and what has become due by it."""
+    """Let this much time pass, and everything that is due by then happen."""
     clock.advance(by_ms)
     await settled(clock)
 
@@ -99,7 +99,7 @@ async def test_keys_are_fetched_anew_in_time_and_no_login_waits(server: KeyServe
         server.answer = server.keys("k2")
         server.over.set()
         await settled(clock)
-        # The silent one has been an empty answer in the end.
+        # The silent answer has become an empty one in the end.
         await passed(clock, 100)
         assert await jwks.key("k1", "RS256") is None
         assert await jwks.key("k2", "RS256") is not None
@@ -347,7 +347,7 @@ async def test_a_change_counts_though_who_came_upon_it_has_not_waited_for_it(
 
 
 async def test_as_many_keys_as_may_be_fetched_hold_nobody_up(server: KeyServer, clock: Clock) -> None:
-    """Each takes up to 30 µs, and in the thread of all connections not a single call."""
+    """Each key takes up to 30 µs; the thread of all connections does not do a single call."""
     row = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key()))
     jwks = Jwks(OauthConfig(server.url, refresh_ms=1_000), clock)
     jwks.load()
@@ -447,13 +447,13 @@ def test_options_that_have_been_changed_have_a_server_asked_no_more_and_nobody_w
         broker.clock.advance(milliseconds=0)
         asked = len(server.asked)
         broker.clock.advance(hours=1)
-        # Once for each line, be it late, and once more by the last one's fetcher alone.
+        # Once for each line, even a late one, and once more by the last one's fetcher alone.
         assert asked < len(server.asked) <= len(lines) + 1
         server.answer = server.silence
         with RawClient(host, int(port), security=Security(None, credentials)) as client:
             alter(client, lines[0])
         with RawClient(host, int(port), security=Security(None, credentials)):
-            pass  # logged in by the keys there were
+            pass  # logged in with the existing keys
         server.over.set()
 
 

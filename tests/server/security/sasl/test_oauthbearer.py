@@ -1,4 +1,4 @@
-"""OAUTHBEARER: which tokens count, and what clients are told of those that do not."""
+"""OAUTHBEARER: tokens that are accepted, and the errors of those that are not."""
 
 from __future__ import annotations
 

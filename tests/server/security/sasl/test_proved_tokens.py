@@ -1,4 +1,4 @@
-"""A token whose signature has been checked counts again, as long as its key does and no longer than it says itself."""
+"""A token whose signature has been checked is accepted again, while its key is valid and until its own expiry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOUR_S = 3600
 
 
 class Keys:
-    """In a file."""
+    """Keys in a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -26,7 +26,7 @@ class Keys:
         self.jwks.load()
 
     def put(self, *names: str, as_if: str = "") -> None:
-        """Have the file have these, the id of the first of which may be that of another one."""
+        """Write these keys to the file; the first may have the id of another one."""
         text = jwks_text(*names)
         self.path.write_text(text.replace(f'"kid": "{names[0]}"', f'"kid": "{as_if}"') if as_if else text)
 

@@ -1,4 +1,4 @@
-"""SCRAM, as RFC 7677 shows it, and what is wrong with messages that are refused."""
+"""SCRAM as RFC 7677 shows it, and the errors of messages that are refused."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_no_salt_tells_whether_its_user_is_there(mechanism: str) -> None:
 
 
 async def test_nobody_proves_the_keys_of_a_user_that_is_not_there() -> None:
-    """Who knew the secret could compute them, and is refused all the same."""
+    """A client that knows the secret could compute these keys, and is refused nevertheless."""
     broker = conversation()
     said = (await broker.respond(b"n,,n=ghost,r=x", 0)).decode()
     made = mac(SHA_256, b"secret", b"ghost")

@@ -1,4 +1,4 @@
-"""What the ssl.* options of a listener make, and what each mistake in them is told."""
+"""The TLS context of a listener's ssl.* options, and the error of each mistake in them."""
 
 from __future__ import annotations
 
@@ -184,7 +184,10 @@ def test_nothing_of_a_key_is_shown_or_left_behind(tmp_path: Path) -> None:
 
 
 def open_files() -> set[tuple[str, str]]:
-    """Descriptors of this process and what each is of; none where the system does not tell. Sockets and pipes belong to others here."""
+    """Return the descriptors of this process and their files; none where the system does not list them.
+
+    Sockets and pipes are left out, as they belong to other tests here.
+    """
     found = set()
     for descriptor in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
         with suppress(FileNotFoundError):  # the one that lists them
@@ -201,7 +204,7 @@ def test_the_files_that_tests_write_are_whole(identity: object, tmp_path: Path) 
 
 
 def test_who_logs_in_is_not_named_by_a_certificate() -> None:
-    """Apache Kafka's SaslChannelBuilder: only the listener's own ssl.client.auth counts where clients log in."""
+    """Apache Kafka's SaslChannelBuilder: only the listener's own ssl.client.auth applies at a listener with SASL."""
     config = BrokerConfig.from_texts(inline(server(), ssl_client_auth="required"))
     settings = tls_settings(config, "SECURE", is_over_sasl=True)
     assert settings.client_auth is ssl.CERT_NONE

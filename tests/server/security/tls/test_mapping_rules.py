@@ -1,4 +1,4 @@
-"""ssl.principal.mapping.rules, as Apache Kafka's documentation and tests have them."""
+"""ssl.principal.mapping.rules, with the examples of Apache Kafka's documentation and tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DOCUMENTED = (
         ("RULE:^CN=(?<who>.*)$/${who}!/", "CN=abc", "abc!"),
         ("RULE:^(CN=)?(.*)$/<$1>$2/", "O=x", "<>O=x"),
         (r"RULE:^CN=\Q[a&&b]\E(\[[&x]+)$/$1/", "CN=[a&&b][x&", "[x&"),
-        ("RULE:.*/x/", "CN=a", "xx"),  # replaceAll meets the empty rest, too
+        ("RULE:.*/x/", "CN=a", "xx"),  # replaceAll also matches the empty rest
     ],
 )
 def test_the_first_rule_that_applies_to_all_of_a_name_counts(rules: str, name: str, user: str) -> None:

@@ -1,4 +1,4 @@
-"""Names in certificates, as Java writes them: what X500Principal.getName() says of the same certificates."""
+"""Names in certificates in Java's notation: the results of X500Principal.getName() for the same certificates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ x509 = pytest.importorskip("cryptography.x509")
 
 
 def certificate(*relative: list[tuple[str, str, int]]) -> bytes:
-    """In DER, of a subject with these attributes: numbers of the type, text and tag byte of the encoding."""
+    """Return a DER certificate of a subject with these attributes: numbers of the type, text and tag byte of the encoding."""
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
