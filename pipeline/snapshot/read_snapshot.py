@@ -1,4 +1,4 @@
-"""A snapshot as a frame, full or layered."""
+"""Snapshot as a frame, full or layered."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .store_snapshot import find
 
 
 def read_snapshot(spark: SparkSession, path: str, *, fs_options: Mapping[str, str] | None = None) -> DataFrame:
-    """The rows that count: one for each key.
+    """Return the rows that count: one for each key.
 
-    Of a full snapshot it is `spark.read.parquet(path)`. A layered one costs a join of each layer with the keys of those above it,
-    which Spark broadcasts where they are few.
+    A full snapshot is read as `spark.read.parquet(path)`. A layered one costs a join of each layer with the keys of the later
+    ones, which Spark broadcasts if they are few.
 
     Args:
         path: A folder that `snapshot` has written; workers have it at the same path. Or an address.
-        fs_options: Of the store, where it is an address, by name: `s3.region`.
+        fs_options: Options of the store by name (`s3.region`), if `path` is an address.
 
     Raises:
-        UsageError: There is none.
+        UsageError: The snapshot does not exist.
     """
     if is_address(path):
         objects = ObjectFiles(parse_fs_options(fs_options or {}))
@@ -58,7 +58,7 @@ def read_snapshot(spark: SparkSession, path: str, *, fs_options: Mapping[str, st
 
 
 def _layer(spark: SparkSession, files: Sequence[str], objects: ObjectFiles) -> DataFrame:
-    """The rows of files in a store: executors read them as all else there, where Spark would need Hadoop's client of it."""
+    """Read the rows of files in a store with Ottla's own client; Spark itself would need Hadoop's client for the store."""
 
     def read(batches: Batches) -> Batches:
         for number in numbers(batches):
@@ -71,7 +71,7 @@ def _layer(spark: SparkSession, files: Sequence[str], objects: ObjectFiles) -> D
 
 
 def _is_in_log(manifest: Manifest) -> Column:
-    """Retention may have taken a row's record since."""
+    """Return the condition that retention has not removed a row's record."""
     starts = {number: span.log_start_offset for number, span in manifest.partitions.items() if span.log_start_offset}
     if not starts:
         return F.lit(True)
