@@ -1,9 +1,9 @@
-"""A Spark session as our jobs like it, for those who have none.
+"""Spark session with Ottla's settings, for callers that have none.
 
     spark = builder("nightly").master("local[4]").getOrCreate()
     register(spark)
 
-Who has a session keeps it: `source.register` is all it takes, and nothing here is called then.
+A caller with a session keeps it and needs only `source.register`; nothing here is called then.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ..source.source import PUSHDOWN_CONF, register
 from .java import java_home
 
 CONFS = {
-    PUSHDOWN_CONF: "true",  # filters reach our source; it must not take any without it
-    # Rows of our exchanges have 64 KiB where there are many: a task gets no more than 64 MB of them at once.
+    PUSHDOWN_CONF: "true",  # filters reach our source, which must not accept any without it
+    # Rows of large exchanges have 64 KiB: a task receives at most 64 MB of them at once.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-    "spark.ui.showConsoleProgress": "false",  # jobs say themselves how far they are
+    "spark.ui.showConsoleProgress": "false",  # jobs report their progress themselves
     "spark.port.maxRetries": "100",  # the UI's 4040 to 4140: with Spark's 16 the 18th driver of a machine does not start
 }
 
@@ -29,20 +29,20 @@ LOCAL_CONFS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-"""For a session in one process: it neither looks for the machine's name nor listens to others, with its UI as well."""
+"""Options of a session in one process: it does not resolve the host name, and listens on the loopback address only."""
 
 
 def builder(app_name: str = "ottla", *, master: str | None = None) -> SparkSession.Builder:
-    """A builder with our settings, which the caller may go on to change.
+    """Return a builder with Ottla's settings, which the caller may change.
 
-    Sets JAVA_HOME and PYSPARK_PYTHON of this process: Spark's launcher and workers take them from nowhere else. Workers
+    Sets JAVA_HOME and PYSPARK_PYTHON of this process, as Spark's launcher and workers read them only there. Workers
     run this same Python, which has ottla and its packages.
 
     Args:
-        master: As Spark's; None leaves it to spark-submit or to the caller.
+        master: Spark's master; None leaves it to spark-submit or to the caller.
 
     Raises:
-        UsageError: There is no Java that Spark can run on.
+        UsageError: No Java that Spark can run on was found.
     """
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -59,8 +59,10 @@ def builder(app_name: str = "ottla", *, master: str | None = None) -> SparkSessi
 
 
 def session(app_name: str = "ottla", *, master: str | None = None) -> SparkSession:
-    """A Spark session that knows the format `ottla`, where PySpark has formats in Python (4.0 or newer), with Java found and
-    Spark's noise off; see `builder`."""
+    """Start a Spark session with Java found and Spark's log output off; see `builder`.
+
+    With PySpark 4.0 or newer it also has the format `ottla`.
+    """
     spark = builder(app_name, master=master).getOrCreate()
     if HAS_SOURCES:
         register(spark)
