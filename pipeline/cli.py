@@ -1,12 +1,16 @@
 """The command `ottla-spark`: jobs over a data directory.
 
-Exit codes: 0 done, 1 bad options, or what was asked for makes no sense, 2 a live server holds the data directory,
-3 damage in the log, 4 the segments have changed since the plan, or a server was at work where that cannot be read through
-(another call will do), 5 `verify` has found something, 6 Spark, a disk or the server failed (what is staged stays, and
-another call goes on).
+Exit codes:
+    0  done
+    1  invalid options, or a request that makes no sense
+    2  a live server holds the data directory
+    3  damage in the log
+    4  the segments have changed since the plan, or a server changed them during the read; another call may succeed
+    5  `verify` has found something
+    6  Spark, a disk or the server failed; what is staged stays, and another call continues
 
-What a command says of its result goes to standard output, as one JSON object with --json; progress and refusals, a line
-each, to standard error.
+A command's result goes to standard output, as one JSON object with --json. Progress and errors go to standard error, a line
+each.
 """
 
 from __future__ import annotations
@@ -23,8 +27,8 @@ from .errors import PipelineError, UsageError, as_pipeline_error, without_the_ex
 
 EXAMPLES = """\
 examples:
-  ottla-spark compact ./data --topic orders --dry-run     what would go
-  ottla-spark compact ./data --topic orders --install     with the server stopped; --include-active: all that is in the log
+  ottla-spark compact ./data --topic orders --dry-run     what would be removed
+  ottla-spark compact ./data --topic orders --install     with the server stopped; --include-active: also the active segment
   ottla-spark verify ./data --topic orders --against ./copy-from-before
   ottla-spark verify --bootstrap source:9092 --topic orders --against mirror:9092
   ottla-spark snapshot ./data --topic orders --out ./orders-latest
@@ -32,22 +36,22 @@ examples:
   ottla-spark read ./data --topic orders --limit 5
   ottla-spark check /mnt/logs/data --master spark://host:7077
 
-exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damaged log, 4 segments changed since the plan, or meanwhile,
-5 verify found something, 6 Spark, a disk or the server failed (another call goes on)
+exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damaged log, 4 segments changed since the plan, or during the call,
+5 verify found something, 6 Spark, a disk or the server failed (another call continues)
 """
 
 Commands: TypeAlias = "argparse._SubParsersAction[SparkParser]"
 
 
 class SparkParser(argparse.ArgumentParser):
-    """Says what is wrong in one line; what would be right stands in the help."""
+    """Argument parser that reports an error in one line and refers to the help."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(UsageError.exit_code, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 class _Named(argparse.Action):
-    """Puts all values of an option into one dictionary. A later one wins."""
+    """Option whose values are collected in one dictionary. The last value of a name counts."""
 
     def __call__(
         self,
@@ -60,7 +64,7 @@ class _Named(argparse.Action):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; returns the exit code."""
+    """Run one command line and return the exit code."""
     options = _parser().parse_args(arguments)
     try:
         from . import cli_runs
@@ -74,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failure = as_pipeline_error(error)
         return _refused(str(failure), failure.exit_code)
     except KeyboardInterrupt:
-        on = "another call goes on" if options.command == "apply" else "--resume goes on"
+        on = "another call continues" if options.command == "apply" else "--resume continues"
         return _refused(
             f"stopped; what is {'applied' if options.command == 'apply' else 'staged'} stays, and {on}", 130
         )
@@ -101,45 +105,49 @@ def _parser() -> SparkParser:
 
 
 def _plan(commands: Commands) -> None:
-    parser = _command(commands, "plan", "fix what a compaction would do, and save it beside the data directory")
+    parser = _command(commands, "plan", "plan a compaction, and save the plan next to the data directory")
     _log_options(parser)
     _at_once_option(parser)
     _html_option(parser)
 
 
 def _compact(commands: Commands) -> None:
-    parser = _command(commands, "compact", "compact into a directory beside the data directory")
+    parser = _command(commands, "compact", "compact into a directory next to the data directory")
     _log_options(parser)
-    parser.add_argument("--install", dest="installs", action="store_true", help="then put the result into the log")
+    parser.add_argument("--install", dest="installs", action="store_true", help="then install the result in the log")
     _admin_option(parser)
     _at_once_option(parser)
-    parser.add_argument("--dry-run", action="store_true", help="say what would go, and leave nothing behind")
+    parser.add_argument("--dry-run", action="store_true", help="report what would be removed, and leave no files")
     _html_option(parser)
     parser.add_argument(
         "--resume", action="store_true",
-        help="insist on the pending plan where there is one: whatever the configs are now, and if its segments have"
-        " changed, stop with exit code 4 (without it a new plan is made then)",
+        help="continue the pending plan, if one exists, whatever the configs are now; if its segments have changed, stop"
+        " with exit code 4 (default: make a new plan then)",
     )  # fmt: skip
     parser.add_argument(
         "--include-active", dest="includes_active", action="store_true",
-        help="roll the active segment first, so that its records count; the server must be stopped, and was stopped cleanly",
+        help="roll the active segment first, so that its records are compacted; the server must have been stopped cleanly",
     )  # fmt: skip
-    parser.add_argument("--max-groups", type=number(1), metavar="N", help="install so many groups of each partition")
+    parser.add_argument(
+        "--max-groups", type=number(1), metavar="N", help="number of groups to install of each partition (default: all)"
+    )
     parser.add_argument(
         "--on-corrupt",
         choices=("fail", "skip-partition"),
         default="fail",
-        help="what to do about a damaged log (default: %(default)s)",
+        help="reaction to a damaged log (default: %(default)s)",
     )
     parser.add_argument("--no-verify", dest="verifies", action="store_false", help="do not verify what is staged")
 
 
 def _install(commands: Commands) -> None:
-    parser = _command(commands, "install", "put what compact has staged into the log")
+    parser = _command(commands, "install", "install in the log what compact has staged")
     _log_options(parser, needs_topic=False)
     _admin_option(parser)
-    parser.add_argument("--plan", dest="plan_id", metavar="ID", help="this one only")
-    parser.add_argument("--max-groups", type=number(1), metavar="N", help="so many groups of each plan")
+    parser.add_argument("--plan", dest="plan_id", metavar="ID", help="install only the plan with this ID")
+    parser.add_argument(
+        "--max-groups", type=number(1), metavar="N", help="number of groups to install of each plan (default: all)"
+    )
 
 
 def _verify(commands: Commands) -> None:
@@ -152,104 +160,121 @@ def _verify(commands: Commands) -> None:
     _log_options(parser, needs_topic=False)
     parser.add_argument(
         "--against", metavar="DIR|HOST:PORT",
-        help="a copy of the data directory from before, or of all: A,B; with --bootstrap the Kafka that has the other topic",
+        help="copy of the data directory from before the compaction, or copies of several: A,B; with --bootstrap the brokers of"
+        " the other topic",
     )  # fmt: skip
     parser.add_argument(
-        "--plan", dest="plan_id", metavar="ID", help="what this plan has made, staged or installed, and its originals"
+        "--plan",
+        dest="plan_id",
+        metavar="ID",
+        help="verify the result of this plan, staged or installed, against its originals",
     )
     parser.add_argument(
         "--drop-originals",
         action="store_true",
-        help="with --plan, if it passes and is installed: forget the plan, and give back the space of the files that it"
-        " has replaced",
+        help="with --plan, if it passes and is installed: forget the plan, and delete the files that it has replaced",
     )
     wire = parser.add_argument_group(
         "over the wire",
-        "any Kafka, by Spark's own connector (--conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION);"
+        "any Kafka, with Spark's own connector (--conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION);"
         " with --against or --against-topic two topics are compared, key by key",
     )
-    wire.add_argument("--bootstrap", metavar="HOST:PORT[,…]", help="in place of DATA_DIR")
-    wire.add_argument("--against-topic", metavar="NAME", help="the other topic (default: of the same name)")
+    wire.add_argument("--bootstrap", metavar="HOST:PORT[,…]", help="brokers to read from, instead of DATA_DIR")
     wire.add_argument(
-        "--command-config", metavar="FILE", help="options of Kafka's clients, as Kafka's own tools take them"
+        "--against-topic", metavar="NAME", help="topic to compare with (default: the topic of the same name)"
     )
-    wire.add_argument("--against-command-config", metavar="FILE", help="those for --against (default: the same)")
-    wire.add_argument("--headers", action="store_true", help="headers are compared, too")
-    wire.add_argument("--every-version", action="store_true", help="compare all records of a key, and their order")
-    wire.add_argument("--clean-end", metavar="OFFSET|JSON", help='below it all is compacted: 4711, or {"0": 4711, …}')
+    wire.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="properties file with options of Kafka's clients, as for Kafka's own tools",
+    )
+    wire.add_argument(
+        "--against-command-config",
+        metavar="FILE",
+        help="properties file for --against (default: that of --command-config)",
+    )
+    wire.add_argument("--headers", action="store_true", help="also compare headers")
+    wire.add_argument("--every-version", action="store_true", help="compare all records of each key, and their order")
+    wire.add_argument(
+        "--clean-end", metavar="OFFSET|JSON", help='offset below which everything is compacted: 4711, or {"0": 4711, …}'
+    )
     wire.add_argument(
         "--no-transactions", action="store_true",
-        help="nobody writes the topic in transactions: below a missing offset all is compacted",
+        help="no producer writes the topic in transactions, so everything below a missing offset is compacted",
     )  # fmt: skip
     wire.add_argument(
         "--cleaned-within", type=number(0), metavar="MS",
-        help="so long after its timestamp each record is cleaned (default, where timestamps are those of the append:"
+        help="time after its timestamp by which each record is cleaned, in milliseconds (default for LogAppendTime:"
         " max.compaction.lag.ms and an hour)",
     )  # fmt: skip
 
 
 def _snapshot(commands: Commands) -> None:
-    parser = _command(commands, "snapshot", "the latest value of each key, as Parquet")
+    parser = _command(commands, "snapshot", "write the latest value of each key, as Parquet")
     _log_options(parser, is_one=True)
-    parser.add_argument("--out", required=True, metavar="DIR", help="a folder that is not there yet, or an address")
-    parser.add_argument("--overwrite", action="store_true", help="take the place of a snapshot that is there")
+    parser.add_argument("--out", required=True, metavar="DIR", help="new folder, or an address")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing snapshot")
     parser.add_argument(
         "--since", metavar="DIR",
-        help="an earlier snapshot, which may be that of --out: read only what has come since, and put it over that one's files",
+        help="earlier snapshot, which may be that of --out: read only later records, and write them as a layer over its files",
     )  # fmt: skip
 
 
 def _restore(commands: Commands) -> None:
-    parser = commands.add_parser("restore", help="write a snapshot into a topic, through a stock producer")
-    parser.add_argument("snapshot", metavar="DIR", help="what `snapshot` has written")
+    parser = commands.add_parser("restore", help="write a snapshot into a topic, with a stock producer")
+    parser.add_argument("snapshot", metavar="DIR", help="folder or address of the snapshot")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT[,…]")
     parser.add_argument(
         "--create",
         action="store_true",
-        help="make the topic, compacted, where it is not there, with the snapshot's partitions",
+        help="create the topic if it does not exist, compacted, with as many partitions as the snapshot",
     )
     parser.add_argument(
         "--producer-config", action="append", type=client_option, default=[], metavar="NAME=VALUE|@FILE",
         help=f"option of the producer; {OF_A_FILE}",
     )  # fmt: skip
     _fs_option(parser)
-    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def _apply(commands: Commands) -> None:
-    text = "bring a change feed into a table with one row a key: Delta Lake, Apache Iceberg or Parquet"
+    text = "apply a change feed to a table with one row per key: Delta Lake, Apache Iceberg or Parquet"
     parser = _described(commands, "apply", text)
     add_options(parser)
     _spark_options(parser)
 
 
 def _read(commands: Commands) -> None:
-    parser = _command(commands, "read", "print records, a JSON object each")
+    parser = _command(commands, "read", "print records, one JSON object per line")
     _log_options(parser)
     parser.add_argument(
-        "--from-offset", type=number(0), metavar="N", help="the first offset (default: the log's start)"
+        "--from-offset", type=number(0), metavar="N", help="first offset to read (default: the log's start)"
     )
-    parser.add_argument("--limit", type=number(1), metavar="N", help="so many records of each partition (default: all)")
+    parser.add_argument(
+        "--limit", type=number(1), metavar="N", help="number of records to print of each partition (default: all)"
+    )
     parser.add_argument(
         "--isolation-level", choices=("read_committed", "read_uncommitted"), default="read_committed",
-        help="(default: %(default)s)",
+        help="whether uncommitted and aborted records are read (default: %(default)s)",
     )  # fmt: skip
 
 
 def _status(commands: Commands) -> None:
-    parser = _command(commands, "status", "the plans beside a data directory, and how far they are")
+    parser = _command(commands, "status", "show the plans of a data directory, and their progress")
     _log_options(parser, needs_topic=False)
     parser.add_argument(
-        "--forget", metavar="ID", help="a plan that is given up: take it away, with the replaced files that it keeps"
+        "--forget", metavar="ID", help="delete the plan with this ID, with the replaced files that it keeps"
     )
 
 
 def _check(commands: Commands) -> None:
     parser = _described(
-        commands, "check", "what each executor of a cluster has, and what does not go together: exit code 6"
+        commands, "check", "show the versions on each executor of a cluster; exit code 6 if some do not fit together"
     )
-    parser.add_argument("data_dir", metavar="DATA_DIR", nargs="?", help="is it seen there; several: A,B")
+    parser.add_argument(
+        "data_dir", metavar="DATA_DIR", nargs="?", help="data directory that executors must see; several: A,B"
+    )
     _spark_options(parser)
 
 
@@ -261,61 +286,65 @@ def _command(commands: Commands, name: str, text: str, *, needs_dir: bool = True
     parser = _described(commands, name, text)
     parser.add_argument(
         "data_dir", metavar="DATA_DIR", nargs=None if needs_dir else "?",
-        help="of Ottla or Apache Kafka; several as in log.dirs: A,B; or the address of a copy",
+        help="data directory of Ottla or Apache Kafka; several as in log.dirs: A,B; or the address of a copy",
     )  # fmt: skip
     return parser
 
 
 def _log_options(parser: SparkParser, *, needs_topic: bool = True, is_one: bool = False) -> None:
-    which = None if is_one else "or several" + ("" if needs_topic else " (default: all)")
+    which = None if is_one else "topic, or several" + ("" if needs_topic else " (default: all)")
     parser.add_argument("--topic", required=needs_topic, metavar="NAME" if is_one else "NAME[,…]", help=which)
-    parser.add_argument("--partition", type=number(0), metavar="N", help="only this one")
+    parser.add_argument(
+        "--partition", type=number(0), metavar="N", help="number of the only partition to work on (default: all)"
+    )
     parser.add_argument(
         "--config", dest="configs", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE",
-        help="a topic config that the store does not have: what `ottla topics` and kafka-configs have set is there,"
-        " what stands in server.properties is not (log.cleaner.delete.retention.ms there is delete.retention.ms here);"
-        " and producer.id.expiration.ms, where that is set there",
+        help="topic config that the store does not have, e.g. one from server.properties (log.cleaner.delete.retention.ms"
+        " there is delete.retention.ms here), or producer.id.expiration.ms; what `ottla topics` and kafka-configs have set"
+        " is in the store",
     )  # fmt: skip
     _fs_option(parser)
-    _spark_options(parser, "; `none` does it in this process, without a JVM")
+    _spark_options(parser, ", or `none` to run in this process, without a JVM")
 
 
 def _spark_options(parser: SparkParser, more: str = "") -> None:
     parser.add_argument(
         "--master", default=_default_master(os.environ), metavar="URL",
-        help=f"Spark's{more} (default: $OTTLA_SPARK_MASTER, else what spark-submit was told, else local[*])",
+        help=f"Spark master{more} (default: $OTTLA_SPARK_MASTER, else that of spark-submit, else local[*])",
     )  # fmt: skip
     parser.add_argument(
-        "--conf", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE", help="of Spark"
+        "--conf", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE", help="Spark option"
     )
-    parser.add_argument("--json", action="store_true", help="the result as JSON")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
 def _default_master(environment: Mapping[str, str]) -> str | None:
-    """None leaves it to spark-submit, which tells the Python that it starts where its gateway listens."""
+    """Return the default of --master: None under spark-submit, which passes its gateway's port to the Python that it starts."""
     return environment.get("OTTLA_SPARK_MASTER", None if "PYSPARK_GATEWAY_PORT" in environment else "local[*]")
 
 
 def _fs_option(parser: SparkParser) -> None:
     parser.add_argument(
         "--fs-option", dest="fs_options", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE",
-        help="of a store, where a directory is an address as s3://BUCKET/PREFIX: s3.region, s3.endpoint_override, …;"
+        help="option of a store, for a directory with an address (s3://BUCKET/PREFIX): s3.region, s3.endpoint_override, …;"
         " credentials come from the environment",
     )  # fmt: skip
 
 
 def _html_option(parser: SparkParser) -> None:
-    parser.add_argument("--html", metavar="FILE", help="draw what would go, segment by segment, into this file")
+    parser.add_argument(
+        "--html", metavar="FILE", help="file for a drawing of what would be removed, segment by segment"
+    )
 
 
 def _at_once_option(parser: SparkParser) -> None:
-    text = "so many partitions at a time on Spark, each a job of its own (default: %(default)s)"
+    text = "number of partitions to work on at a time on Spark, each a job of its own (default: %(default)s)"
     parser.add_argument("--at-once", type=number(1), default=4, metavar="N", help=text)
 
 
 def _admin_option(parser: SparkParser) -> None:
-    text = "install through the running server with this admin listener; without it the server must be stopped"
+    text = "admin listener of the running server that installs; without it the server must be stopped"
     parser.add_argument("--admin", metavar="HOST:PORT", help=text)
 
 
