@@ -27,7 +27,7 @@ class AdminClient:
     """Calls of a server's admin listener, each on a connection of its own. Any thread may call."""
 
     def __init__(self, address: str) -> None:
-        """`address` is HOST:PORT."""
+        """Set the address, HOST:PORT."""
         self._address = address
 
     def get(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:

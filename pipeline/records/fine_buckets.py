@@ -9,8 +9,8 @@ product would grow with its square. So buckets have two sizes:
     rows of an exchange      S × coarse <= V / ROW_BYTES_MIN + S: linear in the data
 
 A task receives a coarse bucket, which may be larger than its limit. Then it spills the entries to its own disk in fine buckets,
-and processes those one after the other (`Parted`). M is 32 MiB; with fewer than 512 sources no bucket is divided into fine
-ones.
+and processes those one after the other (`Parted`). With an M of 32 MiB and fewer than 512
+sources no bucket is divided into fine ones.
 """
 
 from __future__ import annotations

@@ -134,5 +134,5 @@ def group_line(plan: CompactionPlan, result: GroupResult) -> str:
 
 
 def as_json(results: Sequence[PartitionResult]) -> dict[str, Any]:
-    """One object for all partitions."""
+    """Return one JSON object for all partitions."""
     return {"partitions": [asdict(each) for each in results]}

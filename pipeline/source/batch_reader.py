@@ -46,7 +46,7 @@ class BatchReader(DataSourceReader):
 
 
 class PushDownReader(BatchReader):
-    """`BatchReader` that applies Spark's filters on topic, partition, offset and timestamp."""
+    """`BatchReader` that uses Spark's filters on topic, partition, offset and timestamp."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         for each in filters:

@@ -81,7 +81,7 @@ class Tail:
 
 
 def _last_batch(segment: LogSegment) -> tuple[int, int] | None:
-    """Position and last offset of a segment's last whole batch."""
+    """Return position and last offset of a segment's last whole batch, None without one."""
     found = None
     with suppress(CorruptRecordError):
         for position, _, last_offset in batch_steps(segment.log_file, segment.floor_position(OFFSET_MAX), ""):
