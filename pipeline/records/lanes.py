@@ -89,7 +89,7 @@ def _hop_alone(data: NDArray[np.uint8], starts: Int64s, ends: Int64s, counts: In
 
 
 def varints(data: NDArray[np.uint8], at: Int64s, byte_count_max: int) -> tuple[Int64s, Int64s]:
-    """Decode `read_varint` (at most 5 bytes) or `read_varlong` (10) at many places; returns the values, and the positions after them.
+    """Decode `read_varint` (at most 5 bytes) or `read_varlong` (10) at many places: the values, and the positions after them.
 
     Raises:
         IndexError: A place is after the end of the data.
