@@ -1,7 +1,9 @@
-"""Exit code 0 when the broker answers an ApiVersions request within two seconds: `healthcheck.py [HOST:PORT [PROTOCOL]]`.
+"""Health check: exit code 0 if the broker answers an ApiVersions request within two seconds.
 
-Without arguments the broker is the one that this container serves, wherever that is. A port that accepts connections is not
-enough; logins are not tried, and certificates are nobody's business here. Nothing but the standard library is needed.
+    healthcheck.py [HOST:PORT [PROTOCOL]]
+
+The default is the address of this container's broker. A port that accepts connections is not enough. Logins are not tried, and
+certificates are not checked. Only the standard library is needed.
 """
 
 import os
@@ -12,16 +14,16 @@ import sys
 import tempfile
 
 LISTENER_FILE = "ottla-listener"
-"""What the entrypoint writes once the broker serves, in the directory for temporary files: security protocol and address."""
+"""Name of the temporary file to which the entrypoint writes the broker's security protocol and address."""
 
 API_VERSIONS, VERSION, CORRELATION_ID = 18, 0, 4711
 TIMEOUT_S = 2.0
 
 
 def is_healthy(address: str, protocol: str = "PLAINTEXT") -> bool:
-    """Whether the broker at HOST:PORT answers ApiVersions v0 with error code 0 and at least one API.
+    """Return whether the broker at HOST:PORT answers ApiVersions v0 with error code 0 and at least one API.
 
-    One that wants a certificate of its clients is healthy when it says so.
+    A broker that requires client certificates counts as healthy if it says so.
     """
     host, _, port = address.rpartition(":")
     body = struct.pack(">hhih", API_VERSIONS, VERSION, CORRELATION_ID, -1)
@@ -48,7 +50,7 @@ def _connected(host: str, port: int, protocol: str) -> socket.socket:
 
 
 def where() -> tuple[str, str]:
-    """Address and security protocol of this container's broker."""
+    """Return address and security protocol of this container's broker."""
     try:
         with open(os.path.join(tempfile.gettempdir(), LISTENER_FILE), encoding="utf-8") as file:
             protocol, address = file.read().split()

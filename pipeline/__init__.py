@@ -1,11 +1,11 @@
-"""PySpark jobs over segment stores; stands on protocol and storage only.
+"""PySpark jobs over segment stores. They depend on `protocol` and `storage` only.
 
     import ottla.pipeline
     ottla.pipeline.register(spark)
     spark.read.format("ottla").option("topic", "orders").load("/data")
 
 Public names load on first use: PySpark, Arrow and NumPy are an extra (`pip install 'ottla[spark]'`), and plans and stores
-do without them.
+work without them.
 """
 
 from typing import TYPE_CHECKING

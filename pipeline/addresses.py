@@ -1,4 +1,4 @@
-"""Addresses that a user names: whether they are any, and whether anybody listens there."""
+"""Addresses that a user names: whether they are valid, and whether a broker listens there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 def check_that_somebody_is_there(bootstrap_servers: str) -> None:
-    """Ask, at once, whether one of them takes a connection: a client would go on trying, and tell of each time.
+    """Check, with one attempt each, that one of these brokers accepts a connection. A client would retry and log each attempt.
 
     Raises:
-        UsageError: One is no HOST:PORT, or its host cannot be a name.
-        ServiceFailedError: None does.
+        UsageError: An address is not HOST:PORT, or its host is not a valid name.
+        ServiceFailedError: No broker accepts a connection.
     """
     reasons = []
     for text in bootstrap_servers.split(","):
@@ -26,7 +26,7 @@ def check_that_somebody_is_there(bootstrap_servers: str) -> None:
         except OSError as error:
             reasons.append(f"{text.strip()}: {error.strerror or error}")
         except UnicodeError as error:
-            raise UsageError(f"--bootstrap: {text.strip()}: not a name of a host: {error}") from error
+            raise UsageError(f"--bootstrap: {text.strip()}: not a valid host name: {error}") from error
         else:
             return
     raise ServiceFailedError(f"no broker answers at {'; '.join(reasons)}")

@@ -1,12 +1,16 @@
 """The command `ottla-spark`: jobs over a data directory.
 
-Exit codes: 0 done, 1 bad options, or what was asked for makes no sense, 2 a live server holds the data directory,
-3 damage in the log, 4 the segments have changed since the plan, or a server was at work where that cannot be read through
-(another call will do), 5 `verify` has found something, 6 Spark, a disk or the server failed (what is staged stays, and
-another call goes on).
+Exit codes:
+    0  done
+    1  invalid options, or a request that makes no sense
+    2  a live server holds the data directory
+    3  damage in the log
+    4  the segments have changed since the plan, or a server changed them during the read; another call may succeed
+    5  `verify` has found something
+    6  Spark, a disk or the server failed; what is staged stays, and another call continues
 
-What a command says of its result goes to standard output, as one JSON object with --json; progress and refusals, a line
-each, to standard error.
+A command's result goes to standard output, as one JSON object with --json. Progress and errors go to standard error, a line
+each.
 """
 
 from __future__ import annotations
@@ -40,14 +44,14 @@ Commands: TypeAlias = "argparse._SubParsersAction[SparkParser]"
 
 
 class SparkParser(argparse.ArgumentParser):
-    """Says what is wrong in one line; what would be right stands in the help."""
+    """Argument parser that reports an error in one line and refers to the help."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(UsageError.exit_code, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 class _Named(argparse.Action):
-    """Puts all values of an option into one dictionary. A later one wins."""
+    """Option whose values are collected in one dictionary. The last value of a name counts."""
 
     def __call__(
         self,
@@ -60,7 +64,7 @@ class _Named(argparse.Action):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; returns the exit code."""
+    """Run one command line and return the exit code."""
     options = _parser().parse_args(arguments)
     try:
         from . import cli_runs
@@ -312,7 +316,7 @@ def _spark_options(parser: SparkParser, more: str = "") -> None:
 
 
 def _default_master(environment: Mapping[str, str]) -> str | None:
-    """None leaves it to spark-submit, which tells the Python that it starts where its gateway listens."""
+    """Return the default of --master: None under spark-submit, which passes its gateway's port to the Python that it starts."""
     return environment.get("OTTLA_SPARK_MASTER", None if "PYSPARK_GATEWAY_PORT" in environment else "local[*]")
 
 

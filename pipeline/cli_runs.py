@@ -1,4 +1,4 @@
-"""The sub-commands of `ottla-spark`: options in, functions of `jobs` called, results printed."""
+"""Sub-commands of `ottla-spark`: they map options to functions of `jobs` and print the results."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ Result = TypeVar("Result")
 
 
 class Call(Protocol):
-    """Calls a function of `jobs` with the options that have its parameters' names, or those of `jobs.job`."""
+    """Call of a function of `jobs` with the options that have its parameters' names, or those of `jobs.job`."""
 
     def __call__(self, function: Callable[..., Result], /, **more: Any) -> Result: ...
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a parsed command line; returns the exit code. Refusals are raised."""
+    """Run a parsed command line and return the exit code. Errors are raised."""
     if options.command == "restore":
         return _restore(options)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a JVM that is gone is told of once, by us
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # Ottla reports a JVM that has exited once
     if options.command == "check":
         return _check(options)
     say, progress = _voices(options)
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _voices(options: argparse.Namespace) -> tuple[Say, JobProgress]:
-    """Who says lines, and who is told how far it is."""
+    """Return the function that prints lines, and the progress of the jobs."""
     if options.quiet:
         return lambda _line: None, JobProgress()
     if not sys.stderr.isatty():
@@ -200,13 +200,13 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _try_html(options: argparse.Namespace) -> None:
-    """A file that cannot be written is refused before hours of work."""
+    """Check that the file of --html can be written, before hours of work."""
     if options.html is not None:
         os.close(open_file(options.html, os.O_WRONLY, create=True))
 
 
 def _print_drawn(results: list[PartitionResult], options: argparse.Namespace) -> int:
-    """With --html FILE into that, too; on a terminal with a drawing below each line."""
+    """Print results. --html FILE also writes them there; on a terminal a drawing follows each line."""
     if options.html is not None:
         with open(open_file(options.html, os.O_WRONLY, create=True, truncate=True), "w", encoding="utf-8") as file:
             file.write(document("What a compaction would do", html_of(results)))
@@ -227,7 +227,7 @@ def _print_results(results: Sequence[PartitionResult], options: argparse.Namespa
 
 
 def _print(options: argparse.Namespace, found: object, lines: Iterable[object]) -> int:
-    """What was found as JSON where that is asked for, else as these lines."""
+    """Print the result as JSON with --json, else these lines."""
     if options.json:
         json.dump(found, sys.stdout, indent=1)
         sys.stdout.write("\n")

@@ -1,6 +1,6 @@
-"""What can go wrong in a job, as exceptions: each carries the exit code that `ottla-spark` ends with.
+"""Errors of a job, as exceptions: each has the exit code with which `ottla-spark` ends.
 
-The text is one line that says everything: Spark shows the user no more than the last line of what a task raised.
+The text is one complete line: Spark shows the user only the last line of what a task raised.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from ..protocol.errors import KafkaError
 
 
 class PipelineError(Exception):
-    """A job cannot go on. `exit_code` tells scripts why."""
+    """Error that ends a job. `exit_code` gives scripts the reason."""
 
     exit_code = 1
 
     results: Sequence[Any] = ()
-    """What became of each partition, where it was a job over several (`PartitionResult`)."""
+    """The result of each partition, for a job over several (`PartitionResult`)."""
 
 
 class UsageError(PipelineError):
-    """What was asked for makes no sense: no such topic, a topic that is not compacted, a directory that is no store."""
+    """Request that makes no sense: an unknown topic, a topic that is not compacted, a directory that is not a store."""
 
 
 class StoreLockedError(PipelineError):
@@ -33,7 +33,7 @@ class StoreLockedError(PipelineError):
 
 
 class CorruptSourceError(PipelineError):
-    """Bytes on disk that cannot be what a server wrote. Nothing is dropped because of it; nothing was changed."""
+    """Bytes on disk that a server cannot have written. Nothing is dropped because of them, and nothing was changed."""
 
     exit_code = 3
 
@@ -41,11 +41,11 @@ class CorruptSourceError(PipelineError):
     def at(
         cls, file: str, position: int | None, offset: int | None, *, expected: object, actual: object
     ) -> CorruptSourceError:
-        """Name the place.
+        """Make the error for one place.
 
         Args:
-            position: Byte in the file where it begins; None for the file as a whole.
-            offset: The record offset that stands there, or would.
+            position: Byte in the file where the damage begins; None for the file as a whole.
+            offset: The record offset at this place, or expected there.
         """
         where = file + ("" if position is None else f", byte {position}")
         where += "" if offset is None else f", offset {offset}"
@@ -53,7 +53,7 @@ class CorruptSourceError(PipelineError):
 
 
 class SourceChangedError(PipelineError):
-    """The segments are no longer those that the plan was made for: plan anew."""
+    """The segments are no longer those that the plan was made for. A new plan is needed."""
 
     exit_code = 4
 
@@ -65,25 +65,27 @@ class VerifyFailedError(PipelineError):
 
 
 class SparkFailedError(PipelineError):
-    """A job failed for a reason outside of it: Spark, or a disk. What it staged stays, and `--resume` goes on from there."""
+    """A job failed for an external reason: Spark, or a disk. What it staged stays, and `--resume` continues from there."""
 
     exit_code = 6
 
 
 class ServiceFailedError(PipelineError):
-    """What a job reaches over the network does not answer for as long as the job waits, or has failed: an object store, a Kafka, or
-    the server through which an install goes. The text names it. Another call may succeed; what an install did stays.
+    """A network service failed, or did not answer within the job's timeout.
+
+    It is an object store, a Kafka, or the server through which an install goes. The text names it. Another call may succeed.
+    What an install did stays.
     """
 
     exit_code = 6
 
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
-"""What is not the caller's mistake, as a path that may not be read is."""
+"""Errors that are not the caller's mistake. A path that may not be read is one."""
 
 
 def as_pipeline_error(error: PipelineError | OSError | KafkaError) -> PipelineError:
-    """What a job says of an error of the floors below."""
+    """Convert an error of `protocol`, `storage` or the operating system to that of a job."""
     if isinstance(error, PipelineError):
         return error
     if isinstance(error, KafkaError):
@@ -100,7 +102,7 @@ _OF_THE_EXTRA = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
 
 
 def check_the_extra() -> None:
-    """Refuse what needs the extra `spark` where that is not installed. UsageError."""
+    """Raise UsageError if the extra `spark`, which the caller needs, is not installed."""
     try:
         for name in ("numpy", "pyarrow"):
             import_module(name)
@@ -111,7 +113,7 @@ def check_the_extra() -> None:
 
 
 def without_the_extra(error: ImportError) -> str | None:
-    """What to install, where it is the extra `spark` that is not there; None for any other module."""
+    """Return how to install the extra `spark` if the missing module is part of it, None for any other module."""
     if (error.name or "").partition(".")[0] not in _OF_THE_EXTRA:
         return None
     return f"{error.name} is missing: pip install 'ottla[spark]'"

@@ -1,4 +1,4 @@
-"""The commands of `ottla-spark` as functions on a session that the caller has, and keeps.
+"""Commands of `ottla-spark` as functions on a session that the caller has, and keeps.
 
     from ottla.pipeline import jobs
 
@@ -7,7 +7,7 @@
     report = jobs.verify(spark, "/data", topic="orders", against="/before")
     report.check()
 
-With None in the session's place a job runs in this process, without a JVM. What is refused is raised (`errors`).
+With None as the session a job runs in this process, without a JVM. Failures are raised (`errors`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _engine(spark: SparkSession | None, progress: JobProgress | None = None) -> 
 
 
 def plan(spark: SparkSession | None, data_dir: str, *, topic: str, **options: Any) -> list[PartitionResult]:
-    """`ottla-spark plan`: save a plan for each partition that has something to do. Options are those of `job`."""
+    """`ottla-spark plan`: save a plan for each partition that needs compaction. Options are those of `job`."""
     asked = job(spark, data_dir, topic=topic, **options)
     asked.check_on_disk("plan")
 
@@ -111,13 +111,14 @@ def compact(
     verifies: bool = True,
     **options: Any,
 ) -> list[PartitionResult]:
-    """`ottla-spark compact`: the pending plan, or a new one, is staged, verified, and if wanted installed. Options are those of `job`.
+    """`ottla-spark compact`: stage and verify the pending plan, or a new one, and install it with `installs`.
 
     Args:
-        dry_run: Say what would come of it, exactly, and leave everything as it is.
-        resume: The pending plan will do, whatever the configs, and no other; a new one only where there is none.
-        max_groups: Install so many of each partition, and leave the rest to another call.
-        skips_corrupt: A damaged log is no failure.
+        dry_run: Report the exact result, and leave everything as it is.
+        resume: Continue the pending plan, whatever the configs. A new plan is made only if none exists.
+        max_groups: Number of groups to install of each partition. Another call can install the rest.
+        skips_corrupt: A damaged log is not a failure.
+        options: Those of `job`.
 
     Raises:
         PipelineError: The first failure; the other partitions are done.
@@ -158,10 +159,10 @@ def install(
     max_groups: int | None = None,
     **options: Any,
 ) -> list[PartitionResult]:
-    """`ottla-spark install`: of each partition the newest plan, or the one of that id. Options are those of `job`.
+    """`ottla-spark install`: install the newest plan of each partition, or the one with that id. Options are those of `job`.
 
     Raises:
-        UsageError: There is no such plan, or nothing is staged.
+        UsageError: No such plan exists, or nothing is staged.
         PipelineError: The first failure; the other partitions are done.
     """
     asked, files = job(spark, data_dir, **options), OsFiles()
@@ -171,7 +172,7 @@ def install(
     store = asked.store()
     if not chosen:
         raise UsageError(f"{store.data_dir}: expected a staged plan{f' {plan_id}' if plan_id else ''}, found none")
-    # Of two, the older one was passed over; so was one beside a directory that the log has left since.
+    # Of two plans the older one was abandoned, as was one next to a directory that the log has left since.
     chosen.sort(key=lambda each: each.data_dir == store.of(each.topic_partition).data_dir)
     newest = {each.topic_partition: each for each in chosen}
 
@@ -189,11 +190,11 @@ def verify(
     plan_id: str | None = None,
     **options: Any,
 ) -> VerifyReport:
-    """`ottla-spark verify`: a log alone, against a copy of the data directory from before, or by a plan. Options are those of `job`.
+    """`ottla-spark verify`: judge a log alone, against an earlier copy, or by a plan. Options are those of `job`.
 
     Raises:
-        UsageError: Neither a topic nor a plan is given, or there is none.
-        PipelineError: As opening the logs does. What is found is in the report, whose `check` raises it.
+        UsageError: Neither a topic nor a plan is given, or it does not exist.
+        PipelineError: A log cannot be opened. Findings are in the report, whose `check` raises them.
     """
     check_the_extra()
     from .verify.audit_scope import scope_against, scope_alone
@@ -223,10 +224,10 @@ def snapshot(
     since: str | None = None,
     **options: Any,
 ) -> SnapshotResult:
-    """`ottla-spark snapshot`. Options are those of `job`.
+    """`ottla-spark snapshot`: write the newest value of each key. Options are those of `job`.
 
     Args:
-        since: An earlier snapshot, which may be `out` itself: only what has come since is read.
+        since: An earlier snapshot, which may be `out` itself: only later records are read.
     """
     check_the_extra()
     from .snapshot.places import since_of
@@ -251,7 +252,7 @@ def snapshot(
 
 
 def apply(spark: SparkSession, *, topic: str, table: str, table_format: str, **options: Any) -> Applied:
-    """`ottla-spark apply`: what is in the topic and not in the table yet.
+    """`ottla-spark apply`: apply the records of a topic that are not in the table yet.
 
     Args:
         options: The other fields of `apply.query.ApplyJob`.
@@ -262,15 +263,15 @@ def apply(spark: SparkSession, *, topic: str, table: str, table_format: str, **o
 
 
 def applier(spark: SparkSession, *, topic: str, table: str, table_format: str, **options: Any) -> Applier:
-    """The function that `apply` gives to `foreachBatch`, for a stream and a checkpoint of your own.
+    """Return the function that `apply` gives to `foreachBatch`, for the caller's own stream and checkpoint.
 
     Args:
-        options: The other fields of `apply.query.ApplyJob`, without those of the stream. `kafka` (the options of Kafka's clients,
-            with `bootstrap.servers`) or `data_dir` is required: each batch asks there for the topic's id.
+        options: The other fields of `apply.query.ApplyJob`, without those of the stream. `kafka` (the options of Kafka's
+            clients, with `bootstrap.servers`) or `data_dir` is required: each batch asks there for the topic's id.
 
     Raises:
-        SourceChangedError: The table has records of another topic of that name, which was deleted. A batch raises it as well.
-        UsageError: `topic_made_anew` is given, which `apply` alone can do; and as `query.applier`.
+        SourceChangedError: The table has records of a deleted topic of the same name. A batch also raises it.
+        UsageError: `topic_made_anew` is given, which only `apply` supports; and as `query.applier`.
     """
     from .apply import query
 
@@ -284,7 +285,7 @@ def applier(spark: SparkSession, *, topic: str, table: str, table_format: str, *
 
 
 def status(data_dir: str, **options: Any) -> list[dict[str, Any]]:
-    """`ottla-spark status`: the plans beside the data directory, and how far they are. Options are those of `job`."""
+    """`ottla-spark status`: list the plans of the data directory and their progress. Options are those of `job`."""
     asked, files = job(None, data_dir, **options), OsFiles()
     found = []
     for each in pending(asked):
@@ -311,11 +312,12 @@ def status(data_dir: str, **options: Any) -> list[dict[str, Any]]:
 
 
 def check(spark: SparkSession | None, data_dir: str | None = None) -> CheckReport:
-    """`ottla-spark check`: what the driver and each executor have. `print` of the report is the table, its `check` raises what does
-    not go together first.
+    """`ottla-spark check`: report what the driver and each executor have.
+
+    `print` of the report shows a table. Its `check` raises the first mismatch.
 
     Args:
-        data_dir: Whether they see it; several with commas between them.
+        data_dir: The directory that all must see; several with commas between them.
     """
     from .run.check import check as checked
 
@@ -323,5 +325,5 @@ def check(spark: SparkSession | None, data_dir: str | None = None) -> CheckRepor
 
 
 def results_frame(spark: SparkSession, results: Sequence[PartitionResult]) -> DataFrame:
-    """One row for each partition, of RESULT_DDL."""
+    """Return a frame with one row for each partition, of RESULT_DDL."""
     return spark.createDataFrame([astuple(each) for each in results], RESULT_DDL)

@@ -1,4 +1,4 @@
-"""How far a job is: its steps, each of so many pieces, counted by whoever does them. Nothing that was written is read to find out."""
+"""Progress of a job: its steps and their pieces, counted by the code that does them. No file is read for it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 Add = Callable[[int], object]
-"""Counts so many pieces that are done; sent to tasks."""
+"""Count this many finished pieces. It is sent to tasks."""
 Counter = tuple[Add, Callable[[], int]]
-"""What counts, and how many have been counted."""
+"""A function that counts, and one that returns the count."""
 
 
 class Step(NamedTuple):
     """One step of a job, which may not have begun."""
 
     name: str
-    """Of its pieces, and what becomes of them: `segments scanned`."""
+    """Noun of the pieces and what is done with them: `segments scanned`."""
     total: int
     counted: Callable[[], int]
 
     def done(self) -> int:
-        """A piece that is done again, as Spark does what was lost with an executor, is counted again."""
+        """Return the number of pieces done, at most `total`: Spark repeats pieces that were lost with an executor."""
         return min(self.counted(), self.total)
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 
 def counted_here() -> Counter:
-    """For work in this process."""
+    """Return a counter for work in this process."""
     count = 0
 
     def add(number: int) -> None:
@@ -39,7 +39,7 @@ def counted_here() -> Counter:
 
 
 class Watch:
-    """The steps of one job, as it comes to know of them."""
+    """Steps of one job, added as they begin."""
 
     def __init__(self, about: str = "", counter: Callable[[], Counter] = counted_here) -> None:
         """
@@ -52,23 +52,23 @@ class Watch:
         self._counter = counter
 
     def begin(self, about: str) -> None:
-        """It goes on with something else; the steps so far are done."""
+        """Continue with another part of the job. The steps so far are done."""
         self.about, self.steps = about, ()
 
     def step(self, name: str, total: int) -> Add:
-        """One more step, of so many pieces."""
+        """Add a step of `total` pieces, and return the function that counts them."""
         add, counted = self._counter()
         self.steps += (Step(name, total, counted),)
         return add
 
     def __str__(self) -> str:
-        """`orders-0: segments scanned 312 of 400, buckets merged 0 of 40`: those of the steps that are not done."""
+        """Format the steps that are not done: `orders-0: segments scanned 312 of 400, buckets merged 0 of 40`."""
         steps = [str(step) for step in self.steps if step.done() < step.total]
         return f"{self.about}: {', '.join(steps)}" if steps else ""
 
 
 def nobody_counts() -> Counter:
-    """For tasks of which nothing is known before they end: what they are sent is a function that does nothing."""
+    """Return a counter for tasks that report nothing before they end: they are sent a function that does nothing."""
     return _let_go, _nothing
 
 
@@ -80,7 +80,7 @@ class _Unwatched(Watch):
 
 
 UNWATCHED: Watch = _Unwatched()
-"""Of a job that nobody watches: nothing is counted, and tasks are sent a function that does nothing."""
+"""Steps of a job without progress: nothing is counted, and tasks are sent a function that does nothing."""
 
 
 def _let_go(_number: int) -> None:

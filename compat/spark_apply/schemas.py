@@ -130,7 +130,7 @@ def avro_framed_and_not(suite: Suite, commands: Commands) -> None:
     holds(suite, commands, "Avro in Confluent's framing, a local schema", ran, "framed", wanted)
     written(commands, "framed", ("c", avro(["no frame", 1])))
     ran = commands.apply("framed", *schema, "--value-framing", "confluent")
-    refused(suite, commands, "Avro without its frame", ran, CORRUPT, "no magic byte and schema id before it")
+    refused(suite, commands, "Avro without its frame", ran, CORRUPT, "magic byte and schema id are missing")
 
     known = {7: ONE}
     folder = commands.work / "schemas"
@@ -229,7 +229,7 @@ def losses(suite: Suite, commands: Commands) -> None:
         "records that are gone",
         ran,
         CHANGED,
-        "lost-0: expected its records from offset 2 on, up to which",
+        "lost-0: expected records from the table's position 2 on",
     )
     wanted = {"a": {"n": 1}, "b": {"n": 2}, "d": {"n": 5}}
     holds(suite, commands, "--take-losses", commands.apply("lost", *COLUMNS, "--take-losses"), "lost", wanted)
@@ -301,10 +301,10 @@ def asked_wrongly(suite: Suite, commands: Commands) -> None:
             "a schema that is none",
             "wrong",
             [*create, "--value-schema", "n NUMBER OF"],
-            "--value-schema: expected columns as in",
+            "--value-schema: expected columns such as",
         ),
         ("a column twice", "wrong", [*create, "--value-schema", "n INT, N INT"], "n"),
-        ("no schema for a new table", "wrong", create, "--value-schema: expected columns as in"),
+        ("no schema for a new table", "wrong", create, "--value-schema: expected columns such as"),
         (
             "an empty topic's schema",
             "empty",

@@ -218,14 +218,14 @@ class Judge:
         none = {name: "" for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
         cases: tuple[tuple[str, str, Mapping[str, str], Mapping[str, str], int, str], ...] = (
             ("nothing is wrong", there, good, own, 0, ""),
-            ("a wrong key", there, good, {**own, "AWS_ACCESS_KEY_ID": "AKIANOBODY"}, 1, "does not take the credentials"),
-            ("a wrong secret", there, good, {**own, "AWS_SECRET_ACCESS_KEY": "hush"}, 1, "does not take the credentials"),
+            ("a wrong key", there, good, {**own, "AWS_ACCESS_KEY_ID": "AKIANOBODY"}, 1, "rejects the credentials"),
+            ("a wrong secret", there, good, {**own, "AWS_SECRET_ACCESS_KEY": "hush"}, 1, "rejects the credentials"),
             ("no credentials", there, good, {**own, **none}, 1, "credentials"),
-            ("a wrong bucket", "s3://lgos/small", good, own, 1, "there is no such bucket"),
+            ("a wrong bucket", "s3://lgos/small", good, own, 1, "bucket not found"),
             ("a wrong prefix", f"s3://{BUCKET}/smal", good, own, 1, "is not a directory"),
             ("a wrong region", there, {**good, "s3.region": "us-east-1"}, own, 1, "another region"),
-            ("no server", there, away, own, 6, "nobody answers there"),
-            ("no host", there, unknown, own, 6, "nobody answers there"),
+            ("no server", there, away, own, 6, "no server answers there"),
+            ("no host", there, unknown, own, 6, "no server answers there"),
             ("a secret option", there, {"s3.secret_key": "hush"}, own, 1, "expected no secret"),
             ("a secret address", "s3://key:hush@logs/x", good, own, 1, "no credentials in an address"),
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """Compare the table and a night's snapshot with the feed: `python check.py CHANGES TABLE SNAPSHOT`; exit code 1 if one differs.
 
-Plain Python over Parquet: what it says does not rest on Spark.
+Plain Python over Parquet: the result does not depend on Spark.
 """
 
 import json
@@ -18,7 +18,7 @@ Rows = list[tuple[str, dict[str, object]]]
 def main() -> None:
     changes, table, snapshot = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
     wanted = sorted(feed.customers_after(changes).items())
-    print(f"{len(wanted)} customers by the feed's {changes} changes")
+    print(f"{len(wanted)} customers after the feed's {changes} changes")
     for what, rows in {"table": rows_of_table(table), "snapshot": rows_of_snapshot(snapshot)}.items():
         print(f"{len(rows)} in the {what}")
         if sorted(rows) != wanted:

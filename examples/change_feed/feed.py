@@ -1,8 +1,8 @@
-"""A change feed of customers, as a capture of a database writes it: the key a customer, the value JSON or null.
+"""Change feed of customers, as from a database's change capture: the key is a customer, the value JSON or null.
 
     python feed.py --bootstrap HOST:PORT --topic customers --changes 20000 [--from 0]
 
-Every change follows from its number, so that `customers_after` can say what the table must hold.
+Every change is computed from its number, so that `customers_after` can compute the expected table.
 """
 
 import argparse
@@ -20,7 +20,7 @@ PARTITIONS = 3
 
 
 def changes(start: int, end: int) -> Iterator[tuple[str, dict[str, object] | None]]:
-    """(customer, its row, or None when it is deleted) of the changes from `start`, inclusive, to `end`, exclusive."""
+    """Yield (customer, its row, or None if it is deleted) for the changes from `start`, inclusive, to `end`, exclusive."""
     for number in range(start, end):
         chance = random.Random(number)
         customer = f"customer-{chance.randrange(CUSTOMERS):04}"
@@ -31,7 +31,7 @@ def changes(start: int, end: int) -> Iterator[tuple[str, dict[str, object] | Non
 
 
 def customers_after(end: int) -> dict[str, dict[str, object]]:
-    """What a table of the feed's first `end` changes holds."""
+    """Return the rows of a table after the feed's first `end` changes."""
     newest = dict(changes(0, end))
     return {customer: row for customer, row in newest.items() if row is not None}
 

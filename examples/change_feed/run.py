@@ -1,11 +1,11 @@
 """Two days of the example, from a clone: `make example`, or `python3 examples/change_feed/run.py [--source kafka|ottla]`.
 
-Makes the project's environment and starts a broker; each day the feed writes changes, the job brings the table up to
-date, and at night, under the running broker, the topic is compacted and a snapshot written; between the days the broker
-is killed. Table and snapshot are compared with the feed each time: exit code 1 when one differs.
+Makes the project's environment and starts a broker. Each day the feed writes changes, and the job updates the table. At night,
+under the running broker, the topic is compacted and a snapshot written. Between the days the broker is killed. Table and
+snapshot are compared with the feed each time: exit code 1 if one differs.
 
 The job reads with Spark's own Kafka connector if its jars are there or Maven can fetch them, else the broker's files in
-place, which takes no more than Python and its package index.
+place, which needs only Python and its package index.
 """
 
 import argparse
@@ -29,17 +29,21 @@ JARS = (
     "org.apache.commons:commons-pool2:2.12.1",
 )
 DAYS = {"2026-06-01": (0, 60_000), "2026-06-02": (60_000, 120_000)}
-"""Date -> the first of its changes, and the one after its last."""
+"""Date -> the number of its first change, and the one after its last."""
 
 COLUMNS = "city STRING, orders BIGINT, changed_ms BIGINT"
 
 SHORT_JOBS = {"PYSPARK_SUBMIT_ARGS": "--driver-java-options -XX:TieredStopAtLevel=1 pyspark-shell"}
-"""Spark starts four times for a few seconds' work: what the JVM's second compiler would win, it never gets back."""
+"""Options for Spark, which starts four times for a few seconds' work: too short for the JVM's second compiler to pay off."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--source", choices=("kafka", "ottla"), help="of the job; unless given, kafka where it can be")
+    parser.add_argument(
+        "--source",
+        choices=("kafka", "ottla"),
+        help="source of the job (default: kafka if its jars are available, else ottla)",
+    )
     asked = parser.parse_args()
     python = python_with_spark()
     source = asked.source or chosen_source()
@@ -57,7 +61,7 @@ def main() -> None:
 
 
 def python_with_spark() -> str:
-    """This Python, if it has all that is needed; else that of the project's environment, made now if need be."""
+    """Return this Python if it has all that is needed; else that of the project's environment, which is made if needed."""
     if all(importlib.util.find_spec(name) for name in ("ottla", "pyspark", "confluent_kafka")):
         return sys.executable
     subprocess.run(["make", ".venv/bin/.ready"], cwd=CLONE, check=True)
@@ -67,14 +71,12 @@ def python_with_spark() -> str:
 def chosen_source() -> str:
     if has_jars():
         return "kafka"
-    print(
-        "no jars of Spark's Kafka connector, and no Maven that fetches them: the job reads the broker's files in place"
-    )
+    print("no jars of Spark's Kafka connector, and no Maven to fetch them: the job reads the broker's files in place")
     return "ottla"
 
 
 def has_jars() -> bool:
-    """Whether all are there, or could be fetched now."""
+    """Return whether all jars exist, or could be fetched now."""
     for artifact in JARS:
         _, name, version = artifact.split(":")
         if (CONNECTOR / f"{name}-{version}.jar").exists():
@@ -88,7 +90,7 @@ def has_jars() -> bool:
 
 
 class Example:
-    """The programs of the example, with one broker. Each runs in a process of its own, as from a timer."""
+    """Programs of the example, with one broker. Each runs in a process of its own, as from a timer."""
 
     def __init__(self, python: str, work: Path, source: str) -> None:
         self.python, self.work, self.source = python, work, source
@@ -109,7 +111,7 @@ class Example:
         self.run("check.py", end, self.work / "table", self.work / "latest" / date)
 
     def apply(self) -> None:
-        """Bring the table up to date: `ottla-spark apply`, through Spark's own Kafka connector or from the broker's files."""
+        """Update the table: `ottla-spark apply`, through Spark's own Kafka connector or from the broker's files."""
         source = ["--bootstrap", self.listener] if self.source == "kafka" else ["--data-dir", self.data]
         jars = ",".join(str(CONNECTOR / jar) for jar in sorted(os.listdir(CONNECTOR))) if self.source == "kafka" else ""
         table = ["--table", self.work / "table", "--table-format", "parquet", "--create"]
@@ -131,7 +133,7 @@ class Example:
     def start_broker(self) -> None:
         command = [self.python, "-m", "ottla.server", "serve", "--data", str(self.data)]
         command += ["--listener", self.listener, "--admin", self.admin]
-        # Only what is safe on disk is compacted, and the broker notes once a minute what is. Our days are shorter.
+        # Only data that is safe on disk is compacted, and the broker records its end once a minute. These days are shorter.
         command += ["--override", "log.flush.offset.checkpoint.interval.ms=1000"]
         self.broker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.broker.stdout is not None
@@ -139,7 +141,7 @@ class Example:
             sys.exit("the broker did not start")
 
     def kill_broker(self) -> None:
-        """kill -9."""
+        """Kill the broker with SIGKILL."""
         if self.broker is not None:
             self.broker.kill()
             self.broker.wait()

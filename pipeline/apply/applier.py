@@ -1,9 +1,9 @@
-"""What is done with a batch of records: the function that Structured Streaming's `foreachBatch` wants.
+"""Application of a batch of records: the function that Structured Streaming's `foreachBatch` calls.
 
-    decode -> what is in it -> what cannot be decoded: fail, or into a table of its own -> newest of each key -> MERGE, with the state
+    decode -> count -> undecodable ones: fail, or put into a table of their own -> newest of each key -> MERGE, with the state
 
-A batch may come again, whole or in other pieces, with this checkpoint or another: records below the offsets that the table's
-state has are passed over (`state`).
+A batch may come again, whole or in other pieces, with this checkpoint or another: records below the offsets of the table's
+state are skipped (`state`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ASIDE_KEYS = ("topic", "partition", "offset")
 
 @dataclass(slots=True)
 class Applied:
-    """What has been done so far: records and batches that were not passed over."""
+    """Number of records and batches that were applied. Skipped ones are not counted."""
 
     batches: int = 0
     records: int = 0
@@ -42,16 +42,17 @@ class Applied:
 
 @dataclass
 class Applier:
-    """
-    table, key, value: Where to, and how bytes are understood.
-    topic: Records of others are passed over.
-    topic_id: The topic's id when the stream began, where it is known.
-    topic_id_now: Asks for the topic's id, once in each batch: a topic that was deleted and created again has another. None: it
-        is not asked for.
-    aside: Table of what cannot be decoded; None: it fails.
+    """Callable that applies batches to a table.
+
+    table, key, value: The target, and the formats of keys and values.
+    topic: Records of other topics are skipped.
+    topic_id: The topic's id when the stream began, if known.
+    topic_id_now: Returns the topic's id, called once in each batch: a topic that was deleted and created again has another.
+        None disables the check.
+    aside: Table for records that cannot be decoded; None makes them an error.
     keeps_deleted: See `Columns`.
-    adds_columns: The table gets the columns that it lacks; else that is refused.
-    begun_at: The state that this stream has begun at, its offsets where it did; None where it has a checkpoint of its own.
+    adds_columns: Missing columns are added to the table; otherwise they are an error.
+    begun_at: The state from which this stream began, with its starting offsets; None if the stream has a checkpoint of its own.
     """
 
     table: Table
@@ -74,7 +75,7 @@ class Applier:
         """Apply one batch of the columns topic, partition, offset, timestamp, key, value.
 
         Raises:
-            CorruptSourceError: A record has no key or cannot be decoded, and there is no table for those.
+            CorruptSourceError: A record has no key or cannot be decoded, and no table for those is given.
             StoreLockedError: Another program applies to this table; this batch may come again.
             UsageError: The table lacks a column, or has it of another type.
             SourceChangedError: The topic was deleted and created again; nothing of this batch is in the table.
@@ -87,7 +88,7 @@ class Applier:
         decoded = self._decoded(records).persist()
         try:
             found = contents(decoded)
-            # After the records were read: an id that is still the same was so while they were.
+            # Checked after the records were read: an unchanged id was also valid during the read.
             self.check_topic_id()
             if not found.records:
                 return
@@ -108,10 +109,10 @@ class Applier:
         self.say(f"{self.table.name}: {found.records} records{aside}, up to {offsets_text(state.offsets)}")
 
     def prepare(self, session: SparkSession, *, creates: bool = False) -> None:
-        """Whether the table is there, with its columns; the same of that for what is put aside, which is made if need be.
+        """Check that the table and the one for undecodable records exist with their columns. The latter is created if missing.
 
         Raises:
-            UsageError: See there.
+            UsageError: A table or a column is missing, or has another type.
         """
         if not self.table.exists(session):
             if not creates:
@@ -128,12 +129,12 @@ class Applier:
         self._is_ready = True
 
     def check_topic_id(self) -> None:
-        """Ask for the topic's id. SourceChangedError: it is another; and the errors of `topic_id_now`."""
+        """Check the topic's id. Raises SourceChangedError if it has changed, and the errors of `topic_id_now`."""
         if self.topic_id_now is not None:
             check_topic_id(self.topic, self.topic_id, self.topic_id_now())
 
     def state(self, session: SparkSession) -> AppliedState:
-        """Where the table stands; of one without a state, what the places of its rows say."""
+        """Return the table's state; for a table without one, that of the places of its rows."""
         found, _ = standing(self.table.states(session))
         if found is not None:
             self._check_topic(found)
@@ -143,13 +144,13 @@ class Applier:
         return AppliedState.first(secrets.token_hex(8), self.topic, self.topic_id, offsets)
 
     def wanted_fields(self) -> StructType:
-        """The columns that a table needs, in the order in which one is made."""
+        """Return the columns that a table needs, in the order in which a new table has them."""
         places = ddl(", ".join(f"{name} {kind}" for name, kind in PLACE.items()))
         deleted = [StructField(DELETED, BooleanType())] if self.keeps_deleted else []
         return StructType([*self.key.fields, *self._values(), *places, *deleted])
 
     def _values(self) -> list[StructField]:
-        """The value's fields, without those that the key has, too: of both the key's counts."""
+        """Return the value's fields without those that the key also has; the key's field counts."""
         keys = {name.lower() for name in self.key.fields.names}
         found = [each for each in self.value.fields if each.name.lower() not in keys]
         ours, taken = {name.lower() for name in (*PLACE, DELETED)}, set[str]()
@@ -157,15 +158,15 @@ class Applier:
             name = each.name.lower()
             if name in ours:
                 raise UsageError(
-                    f"column {each.name}: expected another name, as the table has one of ours that is called so"
+                    f"column {each.name}: expected another name, as Ottla adds a column of this name to the table"
                 )
             if name in taken:
-                raise UsageError(f"column {each.name}: expected it once, found it twice, capitals or not")
+                raise UsageError(f"column {each.name}: expected it once, found it twice (letter case does not count)")
             taken.add(name)
         return found
 
     def _check(self, session: SparkSession) -> None:
-        """Compare the table's columns with what it needs; UsageError."""
+        """Compare the table's columns with what it needs. Raises UsageError."""
         if self._checked == self.value.fields:
             return
         there = {each.name.lower(): each for each in self.table.read(session).schema}
@@ -194,11 +195,11 @@ class Applier:
             raise UsageError(f"{self.table.name}: expected a table of topic {self.topic}, found one of {found.topic}")
 
     def _stands(self, session: SparkSession, batch: int) -> AppliedState:
-        """Where the table stands before this batch.
+        """Return the table's state before this batch.
 
         Raises:
-            StoreLockedError: Another program has brought it there since the last batch, or two did before, and the checkpoint of
-                this stream is behind neither.
+            StoreLockedError: Another program has committed since the last batch. Or two did before, and this stream's
+                checkpoint follows neither.
         """
         found, is_chain = standing(self.table.states(session))
         if found is not None:
@@ -258,7 +259,7 @@ class Applier:
 
 
 def unapplied(offsets: Mapping[int, int]) -> Column:
-    """Which records are not in the table yet."""
+    """Return the condition for records that are not in the table yet."""
     if not offsets:
         return f.lit(True)
     of_partition = f.create_map(*(f.lit(number) for each in sorted(offsets.items()) for number in each))
@@ -275,11 +276,11 @@ WIDER = {
     "bigint": {"tinyint", "smallint", "int"},
     "double": {"float"},
 }
-"""Types of a table's column that hold those of a record: some formats have no small ones."""
+"""Types of a table's column that can hold those of a record, as some formats have no small types."""
 
 
 def takes(there: StructField, wanted: StructField) -> bool:
-    """Whether a column holds what a record has; what may be null in the nested does not matter."""
+    """Return whether a column can hold a record's field. Nullability of nested fields does not matter."""
     has, needs = there.dataType.simpleString().lower(), wanted.dataType.simpleString().lower()
     return has == needs or needs in WIDER.get(has, ())
 

@@ -1,11 +1,11 @@
-"""Avro records to columns, by Spark's `from_avro` (package spark-avro), each with the schema that it was written with.
+"""Conversion of Avro records to columns by Spark's `from_avro` (package spark-avro), each with its writer's schema.
 
-Confluent's framing is a zero byte, the schema's id in four bytes, and the record. The ids of a batch are looked up in the registry
-before anything is decoded; what was written with another schema than the reader's is resolved by Avro's own rules (a field
-more is left out, one less has its default).
+Confluent's framing is a zero byte, the schema's id in four bytes, and the record. The ids of a batch are looked up in the
+registry before anything is decoded. Records with another schema than the reader's are resolved by Avro's own rules: an extra
+field is left out, and a missing one has its default.
 
-A batch may bring a schema with fields that the reader's does not have: they would be lost silently, so the job fails and says
-which; with `adds_columns` the newest schema of the subject becomes the reader's, and the table gets the columns.
+A batch may contain a schema with fields that the reader's does not have. They would be lost silently, so the job fails and
+names them. With `adds_columns` the newest schema of the subject becomes the reader's, and the table gets the columns.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 OK = "__ottla_ok"
-"""A field with a default, of the reader's schema alone: there whenever a record could be decoded."""
+"""A field with a default that only the reader's schema has: it is set whenever a record could be decoded."""
 
 
 class AvroFormat:
     def __init__(self, spec: FormatSpec, topic: str, *, adds_columns: bool = False) -> None:
         """
         Raises:
-            UsageError: There is no schema, or it is no record.
-            SparkFailedError: The registry is not reached.
+            UsageError: A schema is missing, or is not that of a record.
+            SparkFailedError: The registry cannot be reached.
         """
         self._what, self._adds_columns = spec.what, adds_columns
         self._subject = spec.subject or f"{topic}-{spec.what}"
@@ -73,11 +73,11 @@ class AvroFormat:
         for is_of_it, made, reason in by_writer[1:]:
             found, why = found.when(is_of_it, made), why.when(is_of_it, reason)
         # A null reason with a null struct would be a deletion.
-        why = why.otherwise(f.lit("of a schema id that was not there when the ids were looked up"))
+        why = why.otherwise(f.lit("of a schema id that was missing when the ids were looked up"))
         return f.when(framed, found), f.coalesce(no_frame, why)
 
     def _writers(self, ids: list[int]) -> dict[int, Any]:
-        """The schema of each id; with `adds_columns` the reader's becomes the newest, if one of them is new."""
+        """Return the schema of each id. With `adds_columns` the newest becomes the reader's if one of them is new."""
         if self._registry is None:
             if len(self._seen | set(ids)) > 1:
                 found = ", ".join(map(str, sorted(self._seen | set(ids))))
@@ -94,7 +94,7 @@ class AvroFormat:
             for each in new:
                 if more := names(writers[each]) - names(self._reader):
                     raise CorruptSourceError(
-                        f"schema {each} of the {self._what}s has {', '.join(sorted(more))}, which the table does not take:"
+                        f"schema {each} of the {self._what}s has {', '.join(sorted(more))}, which the table does not have:"
                         f" --add-columns with the newest schema of {self._subject}, or --{self._what}-schema @FILE without it"
                     )
         return writers
@@ -103,20 +103,20 @@ class AvroFormat:
         from pyspark.sql.avro.functions import from_avro
 
         reader = {**self._reader, "fields": [*self._reader["fields"], {"name": OK, "type": "int", "default": 1}]}
-        # Avro resolves records of one name; that of a writer in another namespace says nothing to a table.
+        # Avro resolves records of one name; a writer's namespace does not matter for a table.
         named = {**writer, "name": reader["name"], "namespace": reader.get("namespace", "")}
         options = {"mode": "PERMISSIVE", "avroSchema": json.dumps(reader)}
         made = from_avro(data, json.dumps(named), options)
         found = f.struct(*(made.getField(field.name).alias(field.name) for field in self.fields))
-        return found, f.when(made.isNull() | made.getField(OK).isNull(), f.lit("no Avro record of the schema"))
+        return found, f.when(made.isNull() | made.getField(OK).isNull(), f.lit("not an Avro record of the schema"))
 
 
 def parsed(text: str, option: str) -> Any:
-    """A record's schema. UsageError: it is none."""
+    """Parse a record's schema. Raises UsageError if the text is not one."""
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{option}: expected an Avro schema, found no JSON ({error})") from error
+        raise UsageError(f"{option}: expected an Avro schema, found invalid JSON ({error})") from error
     if not isinstance(found, dict) or found.get("type") != "record" or not found.get("fields") or "name" not in found:
         raise UsageError(f"{option}: expected an Avro schema of a record with fields, found {text[:200]!r}")
     return found
@@ -127,7 +127,7 @@ def names(schema: Any) -> set[str]:
 
 
 def spark_type(schema: Any, what: str) -> StructType:
-    """The columns that Spark makes of it: all may be null."""
+    """Return the columns to which Spark converts a schema. All may be null."""
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()

@@ -1,13 +1,13 @@
-"""Bytes of a record to columns of a table: text, bytes and JSON, by Spark's own functions.
+"""Conversion of a record's bytes to columns of a table: text, bytes and JSON, by Spark's own functions.
 
     format      a key's or a value's columns
-    string      one, of UTF-8 text, cast to its type
-    binary      one, as it is
+    string      one column of UTF-8 text, cast to its type
+    binary      one column of the unchanged bytes
     json        fields of an object, of the types of a schema (DDL); a value's other fields are left out
     avro        fields of a record: `avro_format`
     protobuf    fields of a message: `protobuf_format`
 
-What cannot be decoded is told from what is null: a converter gives a struct, and why there is none.
+Undecodable data differs from null: a converter returns a struct, and the reason if decoding failed.
 """
 
 from __future__ import annotations
@@ -46,48 +46,49 @@ if TYPE_CHECKING:
 
 CORRUPT = "__ottla_corrupt"
 OBJECT = "object"
-"""The field of the envelope that JSON is parsed in."""
+"""Field of the envelope around the JSON text."""
 JSON_KEY_TYPES = (StringType, BooleanType, ByteType, ShortType, IntegerType, LongType)
-"""Those of which two values that differ in the text differ in the column, numbers written as integers."""
+"""Types for which different JSON values give different column values, with numbers written as integers."""
 FRAME_BYTES = 5
-"""Confluent's framing: a zero byte and the schema's id in four bytes."""
-NOT_FRAMED = "not framed: no magic byte and schema id before it"
+"""Size of Confluent's framing: a zero byte and the schema's id in four bytes."""
+NOT_FRAMED = "not framed: magic byte and schema id are missing"
 NAMED_MAX = 8
-"""Fields that a message lists."""
+"""Number of fields that a message lists."""
 SAMPLED = 1_000
-"""Records that `--value-schema infer` looks at."""
+"""Number of records that `--value-schema infer` reads."""
 
 
 class Format(Protocol):
-    """
-    fields: Of the struct that it makes, in the table's order.
+    """Converter of keys or values.
+
+    fields: Those of the struct that it returns, in the table's order.
     """
 
     @property
     def fields(self) -> StructType: ...
 
     def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
-        """(the struct, why there is none or null) of a column of bytes that are not null.
+        """Convert a column of bytes that are not null; returns the struct, and the reason why decoding failed or null.
 
         Args:
-            records: With that column; a format may look into it first, for what it must fetch.
+            records: Frame with that column; a format may read it first to fetch what it needs.
         """
         ...
 
 
 @dataclass(frozen=True)
 class FormatSpec:
-    """How keys, or values, are to be understood, as the user says it.
+    """Format of keys, or of values, as the user specifies it.
 
     name: `json`, `avro`, `protobuf`, `string` or `binary`.
     schema: Text, or `@FILE`: DDL for json (and for string: `name TYPE`), an Avro schema, a Protobuf descriptor file. None
-        where it is found out: from the registry, or from the table.
+        takes it from the registry, or from the table.
     message: Protobuf's name of the message.
     registry: URL of a schema registry, or a folder with `ID.avsc`; for avro, and framed data.
-    subject: Whose newest schema is the reader's; None is TOPIC-key or TOPIC-value.
-    is_framed: Whether a magic byte and a schema id come before the data; None: the format's default, which is True for avro
+    subject: Subject whose newest schema is the reader's; None is TOPIC-key or TOPIC-value.
+    is_framed: Whether a magic byte and a schema id precede the data; None is the format's default, which is True for avro
         with a registry.
-    what: `key` or `value`, for messages, and the name of the one column of a text or of bytes.
+    what: `key` or `value`, for messages, and the name of the only column of the formats string and binary.
     """
 
     name: str
@@ -100,10 +101,10 @@ class FormatSpec:
 
 
 def schema_text(spec: FormatSpec) -> str | None:
-    """The schema itself, where it is text.
+    """Return the schema, if it is text.
 
     Raises:
-        UsageError: The file has no text.
+        UsageError: The file is not UTF-8 text.
         OSError: It cannot be read.
     """
     if spec.schema is None or not spec.schema.startswith("@"):
@@ -115,7 +116,7 @@ def schema_text(spec: FormatSpec) -> str | None:
         return data.decode()
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"--{spec.what}-schema: expected a file of UTF-8 text, found byte {error.start} of {path} to be none"
+            f"--{spec.what}-schema: expected a file of UTF-8 text, found an invalid byte at position {error.start} of {path}"
         ) from error
 
 
@@ -128,27 +129,27 @@ def schema_path(spec: FormatSpec) -> str:
 
 
 def ddl(text: str) -> StructType:
-    """Columns as Spark's DDL has them."""
+    """Parse columns in Spark's DDL."""
     found = _parse_datatype_string(text)
     assert isinstance(found, StructType)
     return found
 
 
 def parsed_ddl(text: str, option: str) -> StructType:
-    """UsageError: it is none."""
+    """Parse columns in Spark's DDL. Raises UsageError if the text is invalid."""
     try:
         found = _parse_datatype_string(text)
     except (PySparkException, ValueError) as error:
         raise UsageError(
-            f"{option}: expected columns as in `city STRING, orders BIGINT`, found {' '.join(text.split())[:200]!r}"
+            f"{option}: expected columns such as `city STRING, orders BIGINT`, found {' '.join(text.split())[:200]!r}"
         ) from error
     if not isinstance(found, StructType) or not found.fields:
-        raise UsageError(f"{option}: expected columns as in `city STRING, orders BIGINT`, found {text[:200]!r}")
+        raise UsageError(f"{option}: expected columns such as `city STRING, orders BIGINT`, found {text[:200]!r}")
     return found
 
 
 def is_utf8(data: Column) -> Column:
-    """Whether bytes are UTF-8."""
+    """Return whether bytes are UTF-8."""
     if hasattr(f, "is_valid_utf8"):
         return f.is_valid_utf8(data.cast("string"))
     # Spark before 4.0: other bytes do not survive a round trip.
@@ -156,17 +157,17 @@ def is_utf8(data: Column) -> Column:
 
 
 def is_framed(data: str) -> Column:
-    """Whether a column of bytes begins with Confluent's frame."""
+    """Return whether a column of bytes begins with Confluent's frame."""
     return (f.length(data) >= FRAME_BYTES) & (f.hex(f.substring(data, 1, 1)) == "00")
 
 
 def unframed(data: str, frame_bytes: int = FRAME_BYTES) -> Column:
-    """The bytes after the frame."""
+    """Return the bytes after the frame."""
     return f.expr(f"substring({data}, {frame_bytes + 1})")
 
 
 def check_unframed(spec: FormatSpec) -> None:
-    """Refuse a framing that the format does not have; UsageError."""
+    """Raise UsageError for a framing that the format does not support."""
     if spec.is_framed:
         raise UsageError(
             f"--{spec.what}-framing confluent: expected with avro, protobuf or json, found with {spec.name}"
@@ -174,18 +175,18 @@ def check_unframed(spec: FormatSpec) -> None:
 
 
 def check_collation(field: StructField) -> None:
-    """Refuse a key's column that compares different texts as equal; UsageError."""
+    """Raise UsageError for a key's column that compares different texts as equal."""
     if "collate" in field.dataType.simpleString().lower():
         raise UsageError(
             f"--key-schema: column {field.name}: expected a type without a collation, found {field.dataType.simpleString()},"
-            " which makes one row of several keys"
+            " which merges several keys into one row"
         )
 
 
 class TextFormat:
     """UTF-8, cast to the type of its column.
 
-    A key must be written as Spark writes the value ("7", not "07"): two keys of the topic are never one row.
+    A key must be written as Spark writes the value ("7", not "07"), so that two keys of the topic never share a row.
     """
 
     def __init__(self, spec: FormatSpec) -> None:
@@ -203,12 +204,12 @@ class TextFormat:
         (field,) = self.fields
         kind = field.dataType.simpleString()
         found = f.expr(f"try_cast(CAST({data} AS STRING) AS {sql_type(field.dataType)})")
-        why = f.when(~is_utf8(f.col(data)), f.lit("not UTF-8")).when(found.isNull(), f.lit(f"no {kind}"))
+        why = f.when(~is_utf8(f.col(data)), f.lit("not UTF-8")).when(found.isNull(), f.lit(f"not a valid {kind}"))
         if self._is_key:
             if isinstance(field.dataType, FloatType | DoubleType):
                 found += f.lit(0).cast(field.dataType)  # Spark compares -0.0 as 0.0
             written = found.cast("string")
-            text = f.concat(f.lit(f"no {kind} as it is written here, which is "), written)
+            text = f.concat(f.lit(f"not in the canonical form of {kind}, which is "), written)
             why = why.when(written != f.col(data).cast("string"), text)
         return f.struct(found.alias(field.name)), why
 
@@ -229,8 +230,8 @@ class BinaryFormat:
 class JsonFormat:
     """A JSON object, and nothing after it. Undecodable: a field of another type; an object with none of the fields.
 
-    A field that is missing is null. A key has exactly the fields of the schema: two keys of the topic that differ in another
-    field are never one row.
+    A missing field is null. A key has exactly the fields of the schema, so that two keys of the topic that differ in another
+    field never share a row.
     """
 
     def __init__(self, fields: StructType, spec: FormatSpec) -> None:
@@ -239,25 +240,25 @@ class JsonFormat:
             fields: At least one.
 
         Raises:
-            UsageError: A key has a column of a type that makes one value of several.
+            UsageError: A key has a column of a type that maps several values to one.
         """
         for each in fields if spec.what == "key" else ():
             if type(each.dataType) not in JSON_KEY_TYPES:
                 raise UsageError(
                     f"--key-schema: column {each.name}: expected STRING, BOOLEAN or an integer type for a JSON key, found"
-                    f" {each.dataType.simpleString()}, which makes one row of several keys; or --key-format string"
+                    f" {each.dataType.simpleString()}, which merges several keys into one row; or --key-format string"
                 )
             check_collation(each)
         self.fields = fields
         self._end = secrets.token_hex(8)
-        """The envelope's last field, which no text can have."""
+        """Name of the envelope's last field, which no text can contain."""
         self._is_key, self._is_framed = spec.what == "key", bool(spec.is_framed)
 
     def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
         bytes_ = unframed(data) if self._is_framed else f.col(data)
         text = bytes_.cast("string")
-        # Spark's parser stops at the object's end, and fails at a text without one. In an envelope it meets neither. The text has not
-        # closed the envelope if the last field is there, and added none if there are no others.
+        # Spark's parser stops at the object's end, and fails for text without an object. An envelope prevents both. The text has not
+        # closed the envelope if the last field is there, and added none without other fields.
         envelope = f.concat(f.lit(f'{{"{OBJECT}":'), text, f.lit(f',"{self._end}":true}}'))
         schema = StructType(
             [
@@ -274,21 +275,21 @@ class JsonFormat:
         made = f.struct(*(found.getField(name).alias(name) for name in self.fields.names))
         why = f.when(f.lit(self._is_framed) & ~is_framed(data), f.lit(NOT_FRAMED))
         why = why.when(~is_utf8(bytes_), f.lit("not UTF-8"))
-        why = why.when(~f.coalesce(fits, f.lit(False)), f.lit("no JSON object of the schema"))
+        why = why.when(~f.coalesce(fits, f.lit(False)), f.lit("not a JSON object of the schema"))
         names, expected = f.json_object_keys(text), f.array(*map(f.lit, sorted(self.fields.names)))
         if self._is_key:
             only = f.coalesce(f.sort_array(names) == expected, f.lit(False))
-            return made, why.when(~only, f.lit(f"no JSON object of {', '.join(self.fields.names)} alone"))
+            return made, why.when(~only, f.lit(f"not a JSON object with only {', '.join(self.fields.names)}"))
         all_null = reduce(and_, (found.getField(name).isNull() for name in self.fields.names))
         listed = ", ".join(self.fields.names[:NAMED_MAX]) + (", …" if len(self.fields) > NAMED_MAX else "")
         return made, why.when(
             all_null & ~f.coalesce(f.arrays_overlap(names, expected), f.lit(False)),
-            f.lit(f"no JSON object with a field of the schema ({listed})"),
+            f.lit(f"not a JSON object with a field of the schema ({listed})"),
         )
 
 
 def sampled_json(records: DataFrame, data: str, spec: FormatSpec) -> StructType:
-    """The schema of the JSON of some records. UsageError: there are none, or they are no objects."""
+    """Infer the schema of the JSON of some records. Raises UsageError if the topic has none, or they are not objects."""
     option = f"--{spec.what}-schema"
     bytes_ = unframed(data) if spec.is_framed else f.col(data)
     texts = records.where(f.col(data).isNotNull()).limit(SAMPLED).select(bytes_.cast("string")).collect()
@@ -302,7 +303,7 @@ def sampled_json(records: DataFrame, data: str, spec: FormatSpec) -> StructType:
 
 
 def sql_type(kind: DataType) -> str:
-    """A type as Spark's SQL reads it, with the names of nested fields quoted."""
+    """Return a type in Spark's SQL, with the names of nested fields quoted."""
     if isinstance(kind, StructType):
         return f"struct<{', '.join(f'{quoted(each.name)}: {sql_type(each.dataType)}' for each in kind)}>"
     if isinstance(kind, ArrayType):

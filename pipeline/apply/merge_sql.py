@@ -1,7 +1,7 @@
-"""The text of a table's MERGE: which row gives way to which record, in the same words for every format.
+"""SQL of a table's MERGE: which records replace which rows, with the same rules for every format.
 
-In one partition the higher offset is the later. Over two, which a key is in when the topic was given more partitions,
-offsets say nothing, and the record's timestamp decides; of two with the same the higher partition, for that is the new one.
+Within a partition the higher offset is later. A key is in two partitions if the topic was given more of them. Offsets do not
+compare there, so the record's timestamp decides. Of equal timestamps the higher partition wins, as it is the new one.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 PARTITION, OFFSET, TIMESTAMP = "kafka_partition", "kafka_offset", "kafka_timestamp"
 DELETED = "kafka_deleted"
 PLACE = {PARTITION: "int", OFFSET: "bigint", TIMESTAMP: "timestamp_ltz"}
-"""Columns that each table has: which record a row is of."""
+"""Columns of each table that locate the record of a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Names of a table's columns, besides those of PLACE.
+    """Names of a table's columns, without those of PLACE.
 
     keeps_deleted: A deleted key stays as a row whose DELETED is true and whose values are null.
     """
@@ -28,7 +28,7 @@ class Columns:
 
     @property
     def written(self) -> list[str]:
-        """What a record sets, but the keys."""
+        """Columns that a record sets, without the keys."""
         return [*self.values, *PLACE, *([DELETED] if self.keeps_deleted else [])]
 
 
@@ -38,13 +38,14 @@ NEWER = (
     f" OR s.{PARTITION} <> t.{PARTITION}"
     f" AND (s.{TIMESTAMP} > t.{TIMESTAMP} OR s.{TIMESTAMP} = t.{TIMESTAMP} AND s.{PARTITION} > t.{PARTITION}))"
 )
-"""Whether the record of `s` is later than the row of `t`. A row without a place was not put there by us: older."""
+"""Whether the record of `s` is later than the row of `t`. A row without a place does not come from Ottla, and is older."""
 
 
 def merge(table: str, source: str, columns: Columns) -> str:
-    """
+    """Return the MERGE statement.
+
     Args:
-        source: A view with the keys, what is `written`, and DELETED: one row a key.
+        source: A view with the keys, the `written` columns, and DELETED: one row per key.
     """
     keys = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in columns.keys)
     sets = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in columns.written)
@@ -63,7 +64,7 @@ def merge(table: str, source: str, columns: Columns) -> str:
 
 
 def insert_missing(table: str, source: str, keys: Sequence[str], columns: Sequence[str]) -> str:
-    """Rows whose keys are not there yet."""
+    """Return the statement that inserts the rows whose keys are not in the table."""
     same = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
     names = ", ".join(map(quoted, columns))
     values = ", ".join(f"s.{quoted(name)}" for name in columns)
@@ -71,7 +72,7 @@ def insert_missing(table: str, source: str, keys: Sequence[str], columns: Sequen
 
 
 def forget_places(table: str) -> str:
-    """Each record is later than each row then: of a topic that was made anew, whose offsets begin at 0 again."""
+    """Return the statement that makes each record later than each row, for a recreated topic with offsets from 0 again."""
     return f"UPDATE {table} SET {', '.join(f'{quoted(name)} = NULL' for name in PLACE)}"
 
 

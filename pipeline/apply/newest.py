@@ -1,7 +1,7 @@
-"""Of a batch of decoded records: what is in it, and the newest record of each key.
+"""Contents of a batch of decoded records, and the newest record of each key.
 
-A decoded record has columns `key` (a struct of the table's key columns), `value` (a struct of the others, null for a deletion),
-those of PLACE, and BAD: why it cannot be decoded, or null.
+A decoded record has the columns `key` (a struct of the table's key columns), `value` (a struct of the others, null for a
+deletion), those of PLACE, and BAD: the reason why it cannot be decoded, or null.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ KEY, VALUE, BAD = "key", "value", "bad"
 
 
 class BatchContents(NamedTuple):
-    """
-    records: All of them, those that cannot be decoded among them.
-    next_offsets: Partition -> the offset after the last one's.
-    bad: (partition, offset, why) of the first in each partition that cannot be decoded.
+    """Counts of a batch's records, and the undecodable ones.
+
+    records: All records, including those that cannot be decoded.
+    next_offsets: Partition -> the offset after the last record.
+    bad: (partition, offset, reason) of the first undecodable record of each partition.
     """
 
     records: int
@@ -33,7 +34,7 @@ class BatchContents(NamedTuple):
 
 
 def contents(decoded: DataFrame) -> BatchContents:
-    """One row a partition comes to the driver."""
+    """Count the records of a batch. One row per partition comes to the driver."""
     is_bad = f.col(BAD).isNotNull()
     rows = (
         decoded.groupBy(PARTITION)
@@ -56,12 +57,12 @@ def contents(decoded: DataFrame) -> BatchContents:
 
 
 def newest(decoded: DataFrame, values: Sequence[str]) -> DataFrame:
-    """The newest record of each key: the table's columns, and DELETED.
+    """Return the newest record of each key: the table's columns, and DELETED.
 
     Args:
-        values: Names of the table's columns that are of the value; fields of the struct VALUE besides are left out.
+        values: Names of the table's columns that are in the value; other fields of the struct VALUE are left out.
     """
-    # Within a partition by offset, then between partitions by time: as `merge_sql.NEWER` has it.
+    # Within a partition by offset, then between partitions by time, as in `merge_sql.NEWER`.
     of_partition = decoded.groupBy(KEY, PARTITION).agg(f.max_by(f.struct(VALUE, OFFSET, TIMESTAMP), OFFSET).alias("r"))
     of_partition = of_partition.select(
         KEY, PARTITION, f.col(f"r.{VALUE}"), f.col(f"r.{OFFSET}"), f.col(f"r.{TIMESTAMP}")

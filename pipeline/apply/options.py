@@ -1,6 +1,6 @@
-"""The options of `ottla-spark apply`, and types of options that other commands have, too.
+"""Options of `ottla-spark apply`, and types of options that other commands share.
 
-Knows neither Spark nor Arrow, so that a help text is quick.
+Imports neither Spark nor Arrow, so that a help text is quick.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _NAME = re.compile(r"[\w.-]*")
 
 
 def client_option(text: str) -> str:
-    """Check NAME=VALUE or @FILE."""
+    """Check that a text is NAME=VALUE or @FILE."""
     if (text[:1] == "@" and text != "@") or text.find("=") > 0:
         return text
     raise argparse.ArgumentTypeError(f"expected NAME=VALUE or @FILE, found {shown(text)}")
 
 
 def shown(text: str) -> str:
-    """The name that a text begins with: a password may follow."""
+    """Return the name with which a text begins, without the rest, which may be a password."""
     name = _NAME.match(text)
-    assert name is not None  # it takes any text
+    assert name is not None  # it matches any text
     return repr(text) if name[0] == text else f"{name[0]!r}…"
 
 
 def number(at_least: int) -> Callable[[str], int]:
-    """A type of options."""
+    """Return an option type for integers of at least this size."""
 
     def parse(text: str) -> int:
         with suppress(ValueError):
@@ -63,7 +63,7 @@ def number(at_least: int) -> Callable[[str], int]:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Those that are fields of `ApplyJob` have their names."""
+    """Add the options. Those that are fields of `ApplyJob` have the fields' names."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
     source = parser.add_argument_group("from")

@@ -1,4 +1,7 @@
-"""Which jars a session needs and does not have: Spark comes with none of these, and says so in forty lines of Java."""
+"""Check for the jars that a session needs.
+
+Spark includes none of these, and reports a missing one in about forty lines of Java.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class Package(NamedTuple):
-    """
-    loads: A class that is there with it.
-    coordinates: Of Maven, with {spark} for Spark's own version and {line} for the first two numbers of it.
-    newest_line: The newest Spark that there is one for; None: it comes with each Spark.
+    """Jar of a format or connector.
+
+    loads: A class that is in it.
+    coordinates: Those of Maven, with {spark} for Spark's own version and {line} for its first two numbers.
+    newest_line: The newest Spark that it supports; None if each Spark has one.
     """
 
     loads: str
@@ -35,13 +39,13 @@ PACKAGES = {
         "org.apache.iceberg:iceberg-spark-runtime-{line}_2.13:1.12.0",
         newest_line=(4, 1),
     ),
-    # Spark has the classes of the format avro itself by now, and those of the functions in the jar alone.
+    # Spark itself has the classes of the format avro, but those of the functions are only in the jar.
     "avro": Package("org.apache.spark.sql.avro.AvroDataToCatalyst", "org.apache.spark:spark-avro_2.13:{spark}"),
     "protobuf": Package(
         "org.apache.spark.sql.protobuf.ProtobufDataToCatalyst", "org.apache.spark:spark-protobuf_2.13:{spark}"
     ),
 }
-"""Newest releases on 2026-11-25: those that apply was tried with."""
+"""Newest releases on 2026-11-25, with which apply was tested."""
 
 EXTENSIONS = {
     "delta": {
@@ -50,14 +54,14 @@ EXTENSIONS = {
     },
     "iceberg": {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"},
 }
-"""What a session must be started with, besides the jars."""
+"""Options that a session must be started with, in addition to the jars."""
 
 
 def check_packages(session: SparkSession, needed: Sequence[str]) -> None:
-    """UsageError, which says what to give: a jar is missing, or the session was started without what the format needs."""
+    """Raise UsageError, with the remedy, if a jar or an option that the formats need is missing from the session."""
     if "connect" in type(session).__module__:
         raise UsageError(
-            "expected a classic session of Spark, found one of Spark Connect, which has no driver's JVM here"
+            "expected a classic Spark session, found one of Spark Connect, which has no JVM in this process"
         )
     missing = [name for name in needed if name in PACKAGES and not is_loaded(session, PACKAGES[name].loads)]
     if missing:
@@ -69,13 +73,13 @@ def check_packages(session: SparkSession, needed: Sequence[str]) -> None:
 
 
 def advice(missing: Sequence[str], spark_version: str) -> str:
-    """One line with the option that brings these packages."""
+    """Return one line with the option that adds these packages."""
     line = tuple(map(int, spark_version.split(".")[:2]))
     for name in missing:
         newest = PACKAGES[name].newest_line
         if newest is not None and line > newest:
             at_most = ".".join(map(str, newest))
-            return f"the jar of {name} is missing, and of this Spark, {spark_version}, there is none: pip install 'pyspark=={at_most}.*'"
+            return f"the jar of {name} is missing, and none exists for Spark {spark_version}: pip install 'pyspark=={at_most}.*'"
     named = {"spark": spark_version, "line": ".".join(map(str, line))}
     found = ",".join(PACKAGES[name].coordinates.format(**named) for name in missing)
     are = "jar of {} is" if len(missing) == 1 else "jars of {} are"

@@ -1,11 +1,11 @@
-"""A table as a folder of Parquet files, for those who have neither Delta nor Iceberg: each batch makes a new version of it.
+"""Table in a folder of Parquet files, for users without Delta or Iceberg. Each batch makes a new version of it.
 
     TABLE/data/0000000007-<id>/…   the rows of a version
     TABLE/versions/0000000007.json {"data": "0000000007-<id>", "state": …}; the highest number is the table
 
-A version is whole before it has a number, and a number is given once: of two programs that write at the same time the second is
-refused. All rows are written again each time, so it is for tables of megabytes. The folder is on a file system that the driver
-and all workers see under this path, and that has hard links.
+A version is complete before it has a number, and a number is given once: of two concurrent writers the second is refused.
+All rows are written again each time, so it is for tables of megabytes. The folder must be on a file system with hard links
+that the driver and all workers see under this path.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 KEPT = 2
-"""Versions. Those who began to read one may finish while the next is made."""
+"""Number of versions that are kept. Readers of one may finish while the next is made."""
 
 
 class ParquetTable:
@@ -41,15 +41,15 @@ class ParquetTable:
         self.name = name
         self._path = Path(os.path.abspath(name))
         self._known: tuple[Path, StructType] | None = None
-        """The folder of a version, which never changes, and its columns: Spark runs a job to find these in its files."""
+        """The folder of a version, which never changes, and its columns, which Spark would have to read in a job."""
 
     def newest(self) -> Path | None:
-        """The folder with the files of the newest version; for readers without Spark."""
+        """Return the folder with the files of the newest version; for readers without Spark."""
         found = self._versions()
         return None if not found else self._data(found[-1])
 
     def read(self, session: SparkSession) -> DataFrame:
-        """The newest version. UsageError: there is no table."""
+        """Read the newest version. Raises UsageError if the table does not exist."""
         if (folder := self.newest()) is None:
             raise UsageError(f"{self.name}: expected a table, found none")
         if self._known is not None and self._known[0] == folder:
@@ -62,7 +62,7 @@ class ParquetTable:
         if self._versions():
             return True
         if self._path.exists() and any(self._path.iterdir()) and not (self._path / "versions").is_dir():
-            raise UsageError(f"{self.name}: expected a table of parquet, or an empty folder, found other files")
+            raise UsageError(f"{self.name}: expected a parquet table, or an empty folder, found other files")
         return False
 
     def create(self, session: SparkSession, fields: StructType) -> None:
@@ -115,7 +115,7 @@ class ParquetTable:
         return AppliedState.from_json(json.loads(found[-1].read_text())["state"]) if found else None
 
     def _write(self, rows: DataFrame, state: AppliedState | None, number: int) -> None:
-        """StoreLockedError: the number is taken."""
+        """Write a version. Raises StoreLockedError if its number is taken."""
         name = f"{number:010}-{secrets.token_hex(8)}"
         folder = self._path / "data" / name
         rows.write.parquet(folder.as_uri())
@@ -130,14 +130,14 @@ class ParquetTable:
             os.link(draft, versions / f"{number:010}.json")
         except FileExistsError:
             shutil.rmtree(folder, ignore_errors=True)
-            raise another_is_at_work(self.name, f"version {number} is there") from None
+            raise another_is_at_work(self.name, f"version {number} exists") from None
         finally:
             draft.unlink()
         self._known = folder, rows.schema
         self._drop_old()
 
     def _drop_old(self) -> None:
-        """Old versions, and attempts at a number that another has: they can never become one. Later numbers are somebody's work."""
+        """Delete old versions, and attempts at numbers that are taken. Later numbers belong to running writers."""
         versions = self._versions()
         for each in versions[:-KEPT]:
             each.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Protobuf messages to columns, by Spark's `from_protobuf` (package spark-protobuf) and a descriptor file.
+"""Conversion of Protobuf messages to columns by Spark's `from_protobuf` (package spark-protobuf) and a descriptor file.
 
-Framed, as Confluent's serializers do it, are a zero byte, the schema's id in four bytes, and which message of the file it is: a zero
-byte for the first, the only one that is taken.
+The framing of Confluent's serializers is a zero byte, the schema's id in four bytes, and the number of the message in the file:
+a zero byte for the first, the only one that is supported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEADER_BYTES = 6
 
 class ProtobufFormat:
     def __init__(self, spec: FormatSpec, session: SparkSession) -> None:
-        """UsageError: no descriptor file, or no such message in it."""
+        """Read the descriptors. Raises UsageError if the descriptor file or the message in it is missing."""
         if spec.message is None:
             raise UsageError(f"--{spec.what}-format protobuf: expected --{spec.what}-message NAME")
         with open(schema_path(spec), "rb") as file:
@@ -43,13 +43,13 @@ class ProtobufFormat:
         if self._is_framed:
             framed = (f.hex(f.substring(data, 1, 1)) == "00") & (f.hex(f.substring(data, HEADER_BYTES, 1)) == "00")
             body = unframed(data, HEADER_BYTES)
-            why = f.when(~framed, f.lit("not framed: no magic byte, schema id and first message before it"))
+            why = f.when(~framed, f.lit("not framed: magic byte, schema id and first message are missing"))
         made = self._made(body)
-        # Undecodable is null in each field, or as a whole; so is a message of fields that are all unset, which has no bytes.
+        # An undecodable message is null in each field, or as a whole. So is one whose fields are all unset, which has no bytes.
         all_null = reduce(and_, (made.getField(field.name).isNull() for field in self.fields))
         found = f.struct(*(made.getField(field.name).alias(field.name) for field in self.fields))
         bad = made.isNull() | all_null & (f.length(body) > 0)
-        return found, f.coalesce(why, f.when(bad, f.lit(f"no message {self._message}")))
+        return found, f.coalesce(why, f.when(bad, f.lit(f"not a message {self._message}")))
 
     def _made(self, data: Column) -> Column:
         from pyspark.sql.protobuf.functions import from_protobuf

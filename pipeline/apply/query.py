@@ -1,7 +1,7 @@
-"""The command's own stream: from where the table stands, to where the topic ends now, or on and on.
+"""Stream of the command `apply`: from the table's position to the topic's current end, or without end.
 
-Its checkpoint is thrown away: the table says how far it is, and there is nothing besides that could be lost, belong to another
-table, or be ahead of it.
+Its checkpoint is deleted afterwards, as the table stores the progress. No second state can get lost, belong to another table,
+or be ahead of the table.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KINDS: Mapping[str, Callable[[str], Table]] = {"delta": DeltaTable, "iceberg": I
 
 
 def table(kind: str, name: str) -> Table:
-    """UsageError: no such kind, or no name of a table."""
+    """Return a table. Raises UsageError for an unknown kind, or an invalid name."""
     if kind not in KINDS:
         raise UsageError(f"--table-format: expected one of {', '.join(KINDS)}, found {kind}")
     return KINDS[kind](name)
@@ -55,17 +55,17 @@ def table(kind: str, name: str) -> Table:
 
 TEXT_KEYS, JSON_VALUES = FormatSpec("string", "key"), FormatSpec("json", "value")
 LOOK_EVERY_S = 1
-"""For an interrupt, while the stream runs."""
+"""Interval of checks for an interrupt while the stream runs, in seconds."""
 KAFKA_DEFAULTS = {"isolation.level": "read_committed", "max.poll.records": "10000"}
 
 
 @dataclass(frozen=True)
 class ApplyJob:
-    """What `ottla-spark apply` is asked for; see its help.
+    """Options of `ottla-spark apply`; see its help.
 
-    kafka: Options of Kafka's clients, `bootstrap.servers` among them; or
-    data_dir: of the format `ottla`.
-    every_s: Seconds between batches of a stream that stays; None: until the topic's end.
+    kafka: Options of Kafka's clients, with `bootstrap.servers`; or
+    data_dir: A data directory for the format `ottla`.
+    every_s: Seconds between batches of a continuous stream; None stops at the topic's end.
     """
 
     topic: str
@@ -92,15 +92,15 @@ def applier(
     topic_id_now: Callable[[], str | None] | None = None,
     topic_id: str | None = None,
 ) -> Applier:
-    """The function for `foreachBatch`.
+    """Return the function for `foreachBatch`.
 
     Args:
-        topic_id_now: Asks for the topic's id.
-        topic_id: What it has answered before the stream begins.
+        topic_id_now: Returns the topic's current id.
+        topic_id: The id before the stream began.
 
     Raises:
         SourceChangedError: The table has records of a topic of another id, unless `job.topic_made_anew`.
-        UsageError: Jars are missing, or the table, or a schema makes no sense.
+        UsageError: Jars or the table are missing, or a schema is invalid.
         SparkFailedError: The registry does not answer.
     """
     with spoken():
@@ -130,13 +130,16 @@ def applier(
 
 
 def topic_id_of(session: SparkSession, job: ApplyJob) -> Callable[[], str | None]:
-    """A function that asks for the id of a job's topic. UsageError: the job has no source, or Kafka's jar is missing."""
+    """Return a function that asks for the id of a job's topic.
+
+    Raises UsageError if the job has no source, or Kafka's jar is missing.
+    """
     if job.data_dir is not None:
         data_dir = job.data_dir
         return lambda: topic_of_directory(data_dir, job.topic).topic_id
     if "bootstrap.servers" not in job.kafka:
         raise UsageError(
-            "applier: expected kafka={'bootstrap.servers': …} or data_dir=…, found neither: each batch asks there whether the"
+            "applier: expected kafka={'bootstrap.servers': …} or data_dir=…, found neither: each batch checks there whether the"
             " topic was deleted and created again"
         )
     check_packages(session, ["kafka"])
@@ -144,10 +147,10 @@ def topic_id_of(session: SparkSession, job: ApplyJob) -> Callable[[], str | None
 
 
 def apply(session: SparkSession, job: ApplyJob) -> Applied:
-    """Apply what is in the topic and not in the table yet.
+    """Apply the topic's records that are not in the table yet.
 
     Raises:
-        PipelineError: As `applier`, `starting_offsets` and the batches do. What was applied stays, and another call goes on.
+        PipelineError: As `applier`, `starting_offsets` and the batches do. Applied records stay, and another call continues.
     """
     with spoken():
         topic_id_now = topic_id_of(session, job)
@@ -177,7 +180,7 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
                         if is_interrupted():
                             break
                 except StreamingQueryException:
-                    # Offsets that are gone are the lesser news where the topic itself is another.
+                    # A recreated topic matters more than its missing offsets.
                     try:
                         made.check_topic_id()
                     except SourceChangedError:
@@ -187,13 +190,13 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
                     raise
                 finally:
                     query.stop()
-        # Batches have a session of their own: the caller's is to see the table as they have left it.
+        # Batches have a session of their own. This read shows their result to the caller's session.
         made.table.read(session)
         return made.applied
 
 
 def begin(session: SparkSession, made: Applier, now: TopicNow, job: ApplyJob) -> dict[int, int]:
-    """Where to go on in each partition; where the topic is another, or is shorter, its records win over all rows from now on."""
+    """Return the starting offset of each partition. In a recreated or shorter topic, new records replace all rows."""
     state = made.state(session)
     stands = state
     if job.topic_made_anew and state.topic_id is not None and state.topic_id != now.topic_id:
@@ -211,23 +214,24 @@ def begin(session: SparkSession, made: Applier, now: TopicNow, job: ApplyJob) ->
 
 
 def records_of(reader: Any, job: ApplyJob, starting: str) -> DataFrame:
-    """The topic's records from somewhere on, by a reader of batches or of streams."""
+    """Return the topic's records from `starting` on, with a reader of batches or of streams."""
     if job.data_dir is None:
         reader = reader.format("kafka").option("subscribe", job.topic)
         for name, value in {**KAFKA_DEFAULTS, **job.kafka}.items():
             reader = reader.option(f"kafka.{name}", value)
     else:
         reader = reader.format("ottla").option("topic", job.topic).option("isolationLevel", "read_committed")
-        # Spark plans a Python source in a process of its own, whose working directory is that of the JVM's start.
+        # Spark plans a Python source in another process, in the working directory of the JVM's start.
         reader = reader.option("path", opened_store(job.data_dir).data_dir)
     found: DataFrame = reader.option("startingOffsets", starting).load()
     return found
 
 
 def format_of(session: SparkSession, job: ApplyJob, spec: FormatSpec, known: StructType | None = None) -> Format:
-    """
+    """Return the format of keys or values.
+
     Args:
-        known: What the table has already, where it is there: JSON needs no schema then.
+        known: The table's columns, if it exists: JSON needs no schema then.
     """
     if spec.name == "string":
         return TextFormat(spec)
@@ -247,14 +251,14 @@ def format_of(session: SparkSession, job: ApplyJob, spec: FormatSpec, known: Str
     if text is not None:
         return JsonFormat(parsed_ddl(text, option), spec)
     if known is None:
-        raise UsageError(f"{option}: expected columns as in `city STRING, orders BIGINT`, or infer, found none")
+        raise UsageError(f"{option}: expected columns such as `city STRING, orders BIGINT`, or infer, found none")
     if not known.fields:
-        raise UsageError(f"{option}: expected columns as in `city STRING, orders BIGINT`, found a table without any")
+        raise UsageError(f"{option}: expected columns such as `city STRING, orders BIGINT`, found a table without any")
     return JsonFormat(known, spec)
 
 
 def values_of(session: SparkSession, target: Table, keys: Sequence[str]) -> StructType | None:
-    """The columns of a table that are there for values; None where there is no table."""
+    """Return the existing value columns of a table; None if it does not exist."""
     if not target.exists(session):
         return None
     ours = {name.lower() for name in (*keys, *PLACE, DELETED)}
@@ -263,7 +267,7 @@ def values_of(session: SparkSession, target: Table, keys: Sequence[str]) -> Stru
 
 @contextmanager
 def spoken() -> Iterator[None]:
-    """What Spark refuses before it runs anything is the caller's mistake: a name, a path, a column."""
+    """Raise UsageError for requests that Spark rejects before it runs anything: an invalid name, path or column."""
     with failures_translated():
         try:
             yield

@@ -1,10 +1,10 @@
-"""Schemas by their ids: of a Confluent schema registry, or of a folder with a file `ID.avsc` for each.
+"""Lookup of schemas by their ids: in a Confluent schema registry, or in a folder with a file `ID.avsc` for each.
 
     GET /schemas/ids/7                              {"schema": "…"}
     GET /subjects/orders-value/versions/latest      {"id": 7, "schema": "…", …}
 
-A user and password come from the environment, as `OTTLA_REGISTRY_USER=user:password`, or stand in the URL, as in
-`https://user:password@registry:8081`, which every user of the machine may read. They go to that server alone.
+A user and password come from the environment (`OTTLA_REGISTRY_USER=user:password`) or from the URL
+(`https://user:password@registry:8081`), which every user of the machine can read. They are sent to that server only.
 """
 
 from __future__ import annotations
@@ -30,16 +30,22 @@ _Origin = tuple[str, str | None, int | None]
 
 class Registry(Protocol):
     def by_id(self, schema_id: int) -> str:
-        """An Avro schema, as JSON. UsageError: there is none of that id. SparkFailedError: the registry is not reached."""
+        """Return an Avro schema as JSON.
+
+        Raises UsageError if the id is unknown, SparkFailedError if the registry cannot be reached.
+        """
         ...
 
     def latest(self, subject: str) -> str:
-        """The newest of a subject."""
+        """Return the newest schema of a subject."""
         ...
 
 
 def registry(place: str, environment: Mapping[str, str] = os.environ) -> Registry:
-    """Of a URL, or of a folder. UsageError: it is neither, or the user in the environment has no password."""
+    """Return the registry of a URL or a folder.
+
+    Raises UsageError if it is neither, or the environment's user has no password.
+    """
     if place.startswith(("http://", "https://")):
         return HttpRegistry(place, environment.get(USER))
     if os.path.isdir(place):
@@ -50,12 +56,13 @@ def registry(place: str, environment: Mapping[str, str] = os.environ) -> Registr
 
 
 class HttpRegistry:
-    """
+    """Registry at a URL.
+
     Args:
-        user: `USER:PASSWORD`, where the URL names none.
+        user: `USER:PASSWORD`, for a URL without a user.
 
     Raises:
-        UsageError: `user` has no colon, or the URL is none.
+        UsageError: `user` has no colon, or the URL is invalid.
     """
 
     def __init__(self, url: str, user: str | None = None) -> None:
@@ -73,7 +80,7 @@ class HttpRegistry:
             self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
         self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         self._shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-        """Without what may be a password."""
+        """URL without what may be a password."""
         self._opener = urllib.request.build_opener(_RegistryRedirects(self._shown, self._origin))
         self._known: dict[int, str] = {}
 
@@ -116,7 +123,7 @@ class HttpRegistry:
 
 
 class _RegistryRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows those that stay with the registry: urllib sends the password to any server that it is sent to."""
+    """Handler that follows only redirects within the registry, as urllib sends the password to every redirect's server."""
 
     def __init__(self, url: str, origin: _Origin) -> None:
         self._url, self._origin = url, origin
@@ -128,20 +135,20 @@ class _RegistryRedirects(urllib.request.HTTPRedirectHandler):
             fp.close()
             there = urllib.parse.urlsplit(newurl)
             raise UsageError(
-                f"registry {self._url}: it sends us to another server ({there.scheme}://{there.netloc.rpartition('@')[2]});"
-                " name that one with --registry"
+                f"registry {self._url}: redirected to another server ({there.scheme}://{there.netloc.rpartition('@')[2]});"
+                " name that server with --registry"
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _origin(url: str) -> _Origin:
-    """Scheme, host and port (RFC 6454). ValueError: it has no such port."""
+    """Return scheme, host and port (RFC 6454). Raises ValueError for an invalid port."""
     parts = urllib.parse.urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 class FolderRegistry:
-    """Files `ID.avsc`, of which the highest id is the newest; `SUBJECT.avsc` comes before it."""
+    """Files `ID.avsc`, of which the highest id is the newest; `SUBJECT.avsc` takes precedence."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -160,4 +167,4 @@ class FolderRegistry:
             with open(path, encoding="utf-8") as file:
                 return file.read()
         except FileNotFoundError:
-            raise UsageError(f"{path}: expected the schema of that id, found no file") from None
+            raise UsageError(f"{path}: expected a schema, file not found") from None

@@ -1,11 +1,11 @@
-"""Delta Lake and Apache Iceberg, by SQL: what they share, and how each keeps a state with a commit.
+"""Delta Lake and Apache Iceberg, by SQL: what they share, and how each stores a state with a commit.
 
-Delta      the user metadata of the commit, found again by DESCRIBE HISTORY; and a transaction of the state's generation and
-           sequence (`txnAppId`, `txnVersion`): the second commit of a number is none.
-Iceberg    a property of the snapshot, found again in its ancestors.
+Delta      the user metadata of the commit, read with DESCRIBE HISTORY; and a transaction of the state's generation and
+           sequence (`txnAppId`, `txnVersion`): a second commit with the same number does nothing.
+Iceberg    a property of the snapshot, read from its ancestors.
 
-After a MERGE the history is looked at: it must end with the state that was written, or with the one before, where nothing
-has changed and so nothing was committed.
+The history is checked after a MERGE: it must end with the state that was written, or with the one before if no row has
+changed and so nothing was committed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 RECENT = 32
-"""Commits that are looked at first: between two of ours there are few others."""
+"""Number of commits that are read first, as few other commits are between two of `apply`."""
 
 _PART = re.compile(r"[^\s`.;]+|`(?:[^`]|``)+`")
 _CONFLICT = re.compile(r"Concurrent\w{1,60}Exception|DELTA_CONCURRENT|CommitFailedException|Found conflicting files")
@@ -44,10 +44,10 @@ class SqlTable:
     kind: ClassVar[str]
     min_parts: ClassVar[int] = 1
     commits_no_change: ClassVar[bool]
-    """Whether a MERGE that changes no row commits all the same, and so always brings its state."""
+    """Whether a MERGE that changes no row still commits, and so always stores its state."""
 
     def __init__(self, name: str) -> None:
-        """UsageError: no name of a table."""
+        """Check the name. Raises UsageError if it is not that of a table."""
         parts = _PART.findall(name)
         if ".".join(parts) != name or len(parts) < self.min_parts:
             raise UsageError(f"--table: expected {self._expected()}, found {name!r}")
@@ -63,7 +63,7 @@ class SqlTable:
         rows = session.sql(f"DESCRIBE TABLE EXTENDED {self.sql}").where("col_name = 'Provider'").collect()
         provider = rows[0]["data_type"].lower() if rows else self.kind
         if provider != self.kind:
-            raise UsageError(f"{self.name}: expected a table of {self.kind}, found one of {provider}")
+            raise UsageError(f"{self.name}: expected a {self.kind} table, found one of {provider}")
         return True
 
     def read(self, session: SparkSession) -> DataFrame:
@@ -102,7 +102,7 @@ class SqlTable:
         is_there = found is not None and found.id == state.id
         is_unchanged = not self.commits_no_change and (found is None or found.id == state.base)
         if not is_chain or not (is_there or is_unchanged):
-            raise another_is_at_work(self.name, "it has committed meanwhile")
+            raise another_is_at_work(self.name, "it has committed during this batch")
         return is_there
 
     def _confs(self, state: AppliedState) -> Mapping[str, str]:
@@ -111,7 +111,7 @@ class SqlTable:
 
 class DeltaTable(SqlTable):
     kind = "delta"
-    commits_no_change = True  # for the transaction that goes with it
+    commits_no_change = True  # as it contains a transaction
 
     def __init__(self, name: str) -> None:
         self._is_path = "/" in name
@@ -121,14 +121,17 @@ class DeltaTable(SqlTable):
             self.name, self.sql = name, f"delta.{quoted(place)}"
 
     def create(self, session: SparkSession, fields: StructType) -> None:
-        """UsageError: it would be in a catalog that ends with the session, and the next run would not find it."""
+        """Create the table.
+
+        Raises UsageError for a catalog that ends with the session, as the next run would not find the table.
+        """
         parts = _PART.findall(self.name)
         catalog = parts[0].strip("`") if len(parts) > 2 else session.catalog.currentCatalog()
         kept = session.conf.get("spark.sql.catalogImplementation", "in-memory")
         if not self._is_path and catalog == "spark_catalog" and kept == "in-memory":
             raise UsageError(
                 f"{self.name}: expected a path such as ./{self.name}, or a catalog that outlives the session"
-                " (--conf spark.sql.catalogImplementation=hive), found Spark's own, which does not"
+                " (--conf spark.sql.catalogImplementation=hive), found Spark's in-memory catalog"
             )
         super().create(session, fields)
 
@@ -161,7 +164,7 @@ class DeltaTable(SqlTable):
 
 
 def states_of_history(newest_first: Sequence[Any]) -> Iterator[AppliedState]:
-    """The states of a Delta table's history, in which RESTORE goes back, and a table that was made anew begins.
+    """Yield the states of a Delta table's history, following RESTORE, up to the table's last creation.
 
     Args:
         newest_first: Rows of DESCRIBE HISTORY.
@@ -174,7 +177,7 @@ def states_of_history(newest_first: Sequence[Any]) -> Iterator[AppliedState]:
         operation, parameters = row["operation"] or "", row["operationParameters"] or {}
         if operation == "RESTORE":
             upto = _restored_to(newest_first, parameters)
-            # RESTORE leaves the transactions of what it took away: their numbers are used up.
+            # RESTORE keeps the transactions of the commits that it reverts, so their numbers are used up.
             generation = generation or f"restored-{row['version']}"
             continue
         if (found := AppliedState.from_json(row["userMetadata"])) is not None:
@@ -184,7 +187,7 @@ def states_of_history(newest_first: Sequence[Any]) -> Iterator[AppliedState]:
 
 
 def _restored_to(rows: Sequence[Any], parameters: Mapping[str, str]) -> int:
-    """The version that a RESTORE has gone back to; -1 if it cannot be told, and then nothing before it counts."""
+    """Return the version that a RESTORE has restored; -1 if it is unknown, so that nothing before it counts."""
     version, time = parameters.get("version"), parameters.get("timestamp")
     if version is not None and version != "null":
         return int(version)
@@ -200,7 +203,7 @@ class IcebergTable(SqlTable):
         if session.conf.get(f"spark.sql.catalog.{name}", None) is None:
             conf = f"--conf spark.sql.catalog.{name}=org.apache.iceberg.spark.SparkCatalog"
             raise UsageError(
-                f"{self.name}: expected a catalog {name}, found none: {conf} and what Iceberg's kind of it needs"
+                f"{self.name}: expected a catalog {name}, found none: add {conf} and the options of Iceberg's catalog type"
             )
         return super().exists(session)
 
@@ -211,7 +214,7 @@ class IcebergTable(SqlTable):
         return super().read(session)
 
     def states(self, session: SparkSession) -> Iterator[AppliedState]:
-        session.catalog.refreshTable(self.sql)  # a catalog remembers a table for half a minute
+        session.catalog.refreshTable(self.sql)  # a catalog caches a table for half a minute
         key = f"summary['{PROPERTY}']"
         rows = session.sql(f"SELECT snapshot_id, parent_id, {key} AS state FROM {self.sql}.snapshots").collect()
         heads = session.sql(f"SELECT snapshot_id FROM {self.sql}.refs WHERE name = 'main'").collect()
@@ -228,7 +231,7 @@ class IcebergTable(SqlTable):
 
 @contextmanager
 def confs(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Settings of a session for one statement: what commits after it must not carry them."""
+    """Set options of a session for one statement, so that later commits do not carry them."""
     before = {name: session.conf.get(name, None) for name in wanted}
     try:
         for name, value in wanted.items():

@@ -1,12 +1,12 @@
-"""How far a table has come, as the table itself says it: in the commit that brought its rows.
+"""Progress of a table, stored in the table itself: in the commit that contains the rows.
 
-A checkpoint and a table are two places, and who dies between them has done a batch in one of them. So it is not the
-checkpoint that counts. Each commit carries the offsets up to which the topic is in it, and records below them are passed
-over, whatever brings them again: a batch run once more, other batches, a new checkpoint.
+A checkpoint and a table are two places, and a process that dies between the two writes has done a batch in only one of them.
+So the checkpoint does not count. Each commit carries the offsets up to which the topic is in it, and records below them are
+skipped in any case: in a repeated batch, in other batches, or with a new checkpoint.
 
-States are a chain: each names the one it was built upon. Where a table's history shows two that were built upon the same
-one, two programs were at work, and the later one may have brought back what the other had deleted. All is right again once
-everything since their common base has been applied once more: so that base is where the table stands then (`standing`).
+States are a chain: each names the one before it. If a table's history shows two with the same predecessor, two programs were
+at work, and the later one may have restored what the other had deleted. Applying everything since their common base again
+repairs that, so that base is the table's position then (`standing`).
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 PROPERTY = "ottla.apply"
-"""The property of an Iceberg snapshot with a state; in Delta's user metadata it is the one key of a JSON object."""
+"""Property of an Iceberg snapshot that has the state. In Delta's user metadata it is the only key of a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedState:
-    """
-    id: Of this state, at random.
-    base: The id of the one before; None of the first.
-    generation: The id of the first, which the later ones keep; with `sequence` it tells Delta that a commit was there already.
-    topic_id: None where it is not known.
-    offsets: Partition -> the offset of the next record that is to be applied.
+    """State of a table after a commit.
+
+    id: A random id of this state.
+    base: The id of the state before; None for the first.
+    generation: The id of the first state, which later ones keep. With `sequence` it lets Delta detect a repeated commit.
+    topic_id: None if unknown.
+    offsets: Partition -> the offset of the next record to apply.
     """
 
     id: str
@@ -40,11 +41,11 @@ class AppliedState:
 
     @classmethod
     def first(cls, new_id: str, topic: str, topic_id: str | None, offsets: Mapping[int, int]) -> AppliedState:
-        """Of a table that has none: `offsets` are what its rows say, if it has any."""
+        """Make the state of a table that has none. `offsets` are those of its rows, if it has any."""
         return cls(new_id, topic, new_id, topic_id=topic_id, offsets=dict(offsets))
 
     def after(self, new_id: str, offsets: Mapping[int, int], *, topic_id: str | None = None) -> AppliedState:
-        """The one that is built upon this. An offset never goes back."""
+        """Return the next state. An offset never decreases."""
         further = {each: max(offset, self.offsets.get(each, 0)) for each, offset in offsets.items()}
         return replace(
             self,
@@ -56,7 +57,7 @@ class AppliedState:
         )
 
     def from_the_beginning(self, new_id: str, topic_id: str | None) -> AppliedState:
-        """Of a topic that was made anew: nothing of it is in the table yet."""
+        """Return the next state for a recreated topic, of which nothing is in the table yet."""
         return replace(self, id=new_id, base=self.id, sequence=self.sequence + 1, topic_id=topic_id, offsets={})
 
     def to_json(self) -> str:
@@ -66,7 +67,7 @@ class AppliedState:
 
     @classmethod
     def from_json(cls, text: str | None) -> AppliedState | None:
-        """None where that is no state: others have metadata of their own in a table's history."""
+        """Parse a state; None if the text is not one, as other programs store metadata in a table's history."""
         try:
             found: dict[str, Any] = json.loads(text or "")[PROPERTY]
             offsets = {int(each): int(offset) for each, offset in found.pop("offsets").items()}
@@ -76,16 +77,16 @@ class AppliedState:
 
 
 def standing(newest_first: Iterable[AppliedState]) -> tuple[AppliedState | None, bool]:
-    """Where a table stands, and whether its history is one chain.
+    """Return a table's state, and whether its history is one chain.
 
     Args:
-        newest_first: The states of its history. One may be there several times, where a commit of another kind repeats it.
+        newest_first: The states of its history. One may occur several times, if commits of other kinds repeat it.
     """
     chain = _each_once(newest_first)
     newest = next(chain, None)
     if newest is None:
         return None, True
-    # Who goes on from a fork has begun where this says, and so ends it: the forks that count are those at the top.
+    # A program that continues after a fork began at the state returned here, which ends the fork: only those at the top count.
     above, bases = newest, list[str | None]()
     below = list[AppliedState]()
     for state in chain:

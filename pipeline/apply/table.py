@@ -1,4 +1,4 @@
-"""What a batch is merged into: three kinds of tables, one protocol."""
+"""Target of a batch: three kinds of tables, one protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Table(Protocol):
     """A table in some format. Sessions are arguments: a batch of a stream has one of its own.
 
-    kind: As `--table-format` has it.
+    kind: The value of `--table-format`.
     name: As the user named it.
     """
 
@@ -28,11 +28,11 @@ class Table(Protocol):
     def name(self) -> str: ...
 
     def exists(self, session: SparkSession) -> bool:
-        """UsageError: what is there is no table of this kind."""
+        """Return whether the table exists. Raises UsageError if something else has its place."""
         ...
 
     def read(self, session: SparkSession) -> DataFrame:
-        """As it is now, which from then on the session's own queries see, too."""
+        """Return the current rows, and refresh the table for the session's own queries."""
         ...
 
     def create(self, session: SparkSession, fields: StructType) -> None: ...
@@ -40,24 +40,25 @@ class Table(Protocol):
     def add_columns(self, session: SparkSession, fields: StructType) -> None: ...
 
     def states(self, session: SparkSession) -> Iterator[AppliedState]:
-        """Those of the table's history as it is now, the newest first; lazily, for it may be long."""
+        """Yield the states of the table's history, the newest first; lazily, as it may be long."""
         ...
 
     def merge(self, rows: DataFrame, columns: Columns, state: AppliedState) -> bool:
-        """Bring rows (`newest`) in by `merge_sql.merge`, and the state with them: both or nothing. Returns whether the state is
-        there; it need not be where no row has changed.
+        """Merge rows (`newest`) with `merge_sql.merge` and store the state, both or neither.
+
+        Returns whether the state is stored; it need not be if no row has changed.
 
         Raises:
-            StoreLockedError: Another program was quicker; nothing has changed.
+            StoreLockedError: Another program committed first; nothing has changed.
         """
         ...
 
     def insert_missing(self, rows: DataFrame, keys: Sequence[str]) -> None:
-        """Add the rows whose keys are not there."""
+        """Add the rows whose keys are not in the table."""
         ...
 
     def forget_places(self, session: SparkSession, state: AppliedState) -> None:
-        """`merge_sql.forget_places`, and the state with it."""
+        """Run `merge_sql.forget_places`, and store the state with it."""
         ...
 
 
@@ -68,7 +69,7 @@ def another_is_at_work(name: str, reason: str) -> StoreLockedError:
 
 
 def no_rows(session: SparkSession, fields: StructType) -> DataFrame:
-    """A frame of these columns, which takes no Python worker to make."""
+    """Return an empty frame of these columns, made without a Python worker."""
     from pyspark.sql import functions as f
 
     return session.range(0).select(*(f.lit(None).cast(each.dataType).alias(each.name) for each in fields))

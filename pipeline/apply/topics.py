@@ -1,8 +1,8 @@
-"""What a topic is now: its id, its partitions and where they begin and end.
+"""Current state of a topic: its id, its partitions, and their first and last offsets.
 
-Of a running Kafka by the admin client that Spark's connector has in its jar, with the connector's own `kafka.` options; of a
-data directory from what lies there. With it a job can tell a topic that was made anew, or has lost what is not in the table yet,
-before it reads a record.
+For a running Kafka it comes from the admin client in the jar of Spark's connector, with the connector's own `kafka.` options;
+for a data directory from its files. It lets a job detect, before it reads a record, that a topic was recreated or has lost
+records that are not in the table yet.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TIMEOUT_MS = 60_000
-"""Of a broker that takes connections: a JVM on a busy machine may need half a minute before it asks anything."""
+"""Timeout for a broker that accepts connections: a JVM on a busy machine may need half a minute before its first request."""
 
 
 class TopicNow(NamedTuple):
-    """
-    spans: Partition -> (its first offset, the one after its last); the latter is None where it is not known.
+    """State of a topic.
+
+    spans: Partition -> (its first offset, the offset after its last); the latter is None if unknown.
     """
 
     name: str
@@ -54,7 +55,7 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
     """Ask a Kafka for a topic's id, partitions and offsets.
 
     Args:
-        options: Of Kafka's clients, `bootstrap.servers` among them.
+        options: Options of Kafka's clients, with `bootstrap.servers`.
 
     Raises:
         UsageError: The topic is not found, or a client's option is wrong.
@@ -72,7 +73,7 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
 
 
 def _id_of(described: Any) -> str | None:
-    """None: the broker has no ids of topics, and answers with zeros (KIP-516)."""
+    """Return the topic's id; None if the broker has no topic ids and answers with zeros (KIP-516)."""
     found = described.topicId()
     return None if not found.getMostSignificantBits() and not found.getLeastSignificantBits() else found.toString()
 
@@ -84,7 +85,7 @@ def _described(session: SparkSession, admin: Any, topic: str) -> Any:
 
 @contextmanager
 def _asked(session: SparkSession, topic: str, options: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
-    """(the JVM, an admin client of Kafka), with the client's errors as ours."""
+    """Yield the JVM and an admin client of Kafka, and convert the client's errors."""
     from py4j.protocol import Py4JJavaError
 
     jvm: Any = session._jvm
@@ -123,7 +124,7 @@ def _offsets(jvm: Any, admin: Any, topic: str, numbers: list[int], spec: Any, is
 
 
 def reason(error: Any) -> str:
-    """The innermost cause of a Java exception, its kind and message, in one line."""
+    """Return the innermost cause of a Java exception, its class and message, in one line."""
     found = error.java_exception
     while (cause := found.getCause()) is not None:
         found = cause
@@ -132,26 +133,26 @@ def reason(error: Any) -> str:
 
 
 def check_topic_id(topic: str, expected: str | None, found: str | None) -> None:
-    """Compare a topic's id with the one whose records are in the table. None: not known.
+    """Compare a topic's id with the one whose records are in the table. None is unknown.
 
     Raises:
         SourceChangedError: They differ: the topic was deleted and created again.
     """
     if expected is not None and found is not None and expected != found:
         raise SourceChangedError(
-            f"{topic}: expected topic id {expected}, as the table has it, found {found}: the topic was deleted and created"
-            " again (--topic-made-anew applies it from its beginning)"
+            f"{topic}: expected topic id {expected} of the table, found {found}: the topic was deleted and created"
+            " again (--topic-made-anew applies the new one from its beginning)"
         )
 
 
 def starting_offsets(now: TopicNow, state: AppliedState, *, takes_losses: bool) -> dict[int, int]:
-    """Partition -> where to go on, -2 for its beginning.
+    """Return the starting offset of each partition; -2 is its beginning.
 
     Args:
-        takes_losses: What the topic no longer has is given up.
+        takes_losses: Records that the topic no longer has are given up.
 
     Raises:
-        SourceChangedError: The topic is another than that of the table, or has lost what is not in the table yet.
+        SourceChangedError: The topic is not that of the table, or has lost records that are not in the table yet.
     """
     check_topic_id(now.name, state.topic_id, now.topic_id)
     found = {}
@@ -162,10 +163,10 @@ def starting_offsets(now: TopicNow, state: AppliedState, *, takes_losses: bool) 
             continue
         lost = ""
         if offset < first:
-            lost = f"expected its records from offset {offset} on, up to which the table is, found them from {first} on"
+            lost = f"expected records from the table's position {offset} on, found them only from offset {first} on"
         elif end is not None and offset > end:
-            lost = f"expected it to reach offset {offset}, up to which the table is, found its end at {end}"
+            lost = f"expected records up to the table's position {offset}, found the log's end at offset {end}"
         if lost and not takes_losses:
-            raise SourceChangedError(f"{now.name}-{partition}: {lost} (--take-losses goes on from there)")
+            raise SourceChangedError(f"{now.name}-{partition}: {lost} (--take-losses continues from there)")
         found[partition] = max(first, offset if end is None else min(offset, end))
     return found

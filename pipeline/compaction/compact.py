@@ -6,7 +6,7 @@
 Rows are blobs, as many as `records.fine_buckets` says: linear in the data, and few.
 
 Tasks read the plan from its staging directory and the segments from the data directory, so both must have the same path
-on every worker. What a worker needs of memory is what the stages say of one segment, one bucket or one group, times
+on every worker. A worker needs the memory that the stages document for one segment, bucket or group, times
 the tasks that it runs at once.
 """
 
@@ -40,11 +40,13 @@ from .staging import group_directory, load_plan
 from .survey import Survey, Surveying, survey_segment
 
 TASK_BYTES = 256 << 20
-"""Of segments for each task, where there are many more of these than the cluster runs tasks at once: what a task costs
-Spark by itself is as much as 20 MB of work."""
+"""Segment bytes for each task, if the segments are many more than the cluster's concurrent tasks.
+
+A task's overhead in Spark equals about 20 MB of work.
+"""
 
 STAGES = "segments scanned, keys merged, groups rewritten"
-"""Of a job that has all three, in Spark's UI."""
+"""Name in Spark's UI of a job with all three stages."""
 
 _BLOBS = BlobRows("source", "kind")
 _RESULTS = pa.schema([("manifest", pa.string())])
@@ -62,13 +64,13 @@ _SURVEYS = pa.schema(
 def compact(
     spark: SparkSession, plan: CompactionPlan, *, buckets: Buckets | None = None, watch: Watch = UNWATCHED
 ) -> list[GroupResult]:
-    """Run a plan that lies in its staging directory; returns what became of each group, in order.
+    """Run a saved plan and return the result of each group, in order.
+
+    Finished groups are kept, so that a call after an error continues where the earlier one stopped.
 
     Args:
-        buckets: How many parts the keys are merged in; unless given, as `exchange.buckets_of` says.
-        watch: Is told how far it is.
-
-    Groups that are finished already are left as they are, so calling again after an error goes on where it stopped.
+        buckets: Number of parts in which keys are merged; the default is `exchange.buckets_of`.
+        watch: Receives the progress.
 
     Raises:
         CorruptSourceError, SourceChangedError: As the stages do.
@@ -87,9 +89,9 @@ def compact(
 
 
 def dry_run(spark: SparkSession, plan: CompactionPlan, *, watch: Watch = UNWATCHED) -> list[GroupResult]:
-    """What `compact` would return for a plan that lies in its staging directory, without files: none is written.
+    """Return what `compact` would return for a saved plan, without writing a file.
 
-    Arguments and errors as above.
+    Arguments and errors are those of `compact`.
     """
     if not plan.groups:
         return []
@@ -99,7 +101,7 @@ def dry_run(spark: SparkSession, plan: CompactionPlan, *, watch: Watch = UNWATCH
 
 
 def _whole(spark: SparkSession, plan: CompactionPlan, files: Files, watch: Watch) -> dict[int, GroupResult]:
-    """The groups that are finished. The driver reads what their manifests say, the workers what lies beside these."""
+    """Return the finished groups. The driver reads their manifests, the workers check the files next to these."""
     said = [group for group in range(len(plan.groups)) if finished_group(plan, group, files) is not None]
     if not said:
         return {}
@@ -115,7 +117,7 @@ def _results(dead: DataFrame, task: Task, what: str) -> list[GroupResult]:
 def _superseded(
     spark: SparkSession, plan: CompactionPlan, groups: frozenset[int], buckets: Buckets | None, watch: Watch
 ) -> DataFrame:
-    """Stages 1 and 2: the blobs of these groups, each group in one partition."""
+    """Run stages 1 and 2: return the blobs of these groups, each group in one partition."""
     at_once = tasks_at_once(spark)
     if buckets is None:
         buckets = buckets_of(plan, at_once)
@@ -128,7 +130,7 @@ def _superseded(
 
 
 def survey_on(spark: SparkSession, watch: Watch = UNWATCHED) -> Surveying:
-    """The `survey` of `make_plan` as a Spark job, for logs whose headers alone take the driver too long."""
+    """Return the `survey` of `make_plan` as a Spark job, for logs whose headers take the driver too long."""
 
     def survey(_files: Files, directory: str, base_offsets: Sequence[int]) -> Sequence[Survey]:
         bases = list(base_offsets)
@@ -209,11 +211,11 @@ def _preview(staging: str, previewed: Add) -> Task:
 
 @lru_cache(maxsize=4)
 def _plan(staging: str) -> CompactionPlan:
-    """Once for each worker process; what a path names never changes, for a plan's id is a hash of it."""
-    gc.freeze()  # PySpark collects garbage after every task, which takes 20 ms for modules that stay
+    """Load a plan, once in each worker process. A path's plan never changes, as a plan's id is a hash of it."""
+    gc.freeze()  # PySpark collects garbage after every task, which takes 20 ms for long-lived modules
     try:
         return load_plan(ReadingFiles(), staging)
-    except (UsageError, FileNotFoundError) as error:  # the driver could
+    except (UsageError, FileNotFoundError) as error:  # the driver could read it
         raise SparkFailedError(
             f"worker {gethostname()}: {error}; the data directory and {os.path.dirname(staging)} must be on all workers,"
             " at the same paths"

@@ -1,14 +1,14 @@
-"""What goes between the stages of a compaction, and stage 2: which records are superseded by records of other segments.
+"""Exchange between the stages of a compaction, and stage 2: which records are superseded by records of other segments.
 
     stage 1, a task a segment     dead bits inside the segment, and an entry of 16 bytes for the newest record of each key
-    exchange                      one blob for each segment and coarse bucket of hashes; how many, `records.fine_buckets` says
+    exchange                      one blob for each segment and coarse bucket of hashes; see `records.fine_buckets`
     stage 2, a task a bucket      of each key's entries all but the last die: blobs of record numbers or bits, one a segment
     exchange                      to the tasks that rewrite a group of segments each (`rewrite`)
 
-A segment's own bits ride along, with one of the buckets.
+A segment's own bits are sent with one of the buckets.
 
-Memory of stage 2: about 90 bytes for each entry of one fine bucket, 190 MB at `BUCKET_BYTES`. On Spark's local disks it puts by 20
-bytes for each entry of its coarse bucket, and 8 for each that is superseded, where that has more than one fine bucket.
+Memory of stage 2: about 90 bytes for each entry of one fine bucket, 190 MB at `BUCKET_BYTES`. A coarse bucket with several fine
+ones also uses Spark's local disks: 20 bytes for each entry, and 8 for each superseded one.
 """
 
 from __future__ import annotations
@@ -28,34 +28,38 @@ from .plan import CompactionPlan
 from .segment_bits import BitTable, Bools, Numbers, pack
 
 CLEAN_KEYS, DIRTY_KEYS, BITS, SUPERSEDED, SUPERSEDED_BITS = range(5)
-"""Kinds of blobs. In order of (source, kind) entries are in the order of the log, and all dirty ones behind the clean.
-What is superseded are numbers of records, or a bitmap over them where that is shorter."""
+"""Kinds of blobs. In order of (source, kind), entries are in the order of the log, and all dirty ones follow the clean ones.
+Superseded records are listed by number, or in a bitmap if that is shorter.
+"""
 
 BUCKET_BYTES = 32 << 20
-"""A fine bucket's entries, about, where every record has a key of its own."""
+"""Approximate size of a fine bucket's entries if every record has a key of its own."""
 
 Tags = npt.NDArray[np.uint32]
-"""Of entries: twice the number of the segment, and the kind. In their order entries are in the order of the log."""
+"""Tags of entries: twice the number of the segment, plus the kind. Sorted by tag, entries are in the order of the log."""
 
 
 class Blob(NamedTuple):
     """One row of an exchange."""
 
     task: int
-    """Before stage 2 the coarse bucket, after it the group."""
+    """Coarse bucket before stage 2, group after it."""
     source: int
-    """The segment's number in the plan."""
+    """Number of the segment in the plan."""
     kind: int
     data: Buffer
 
 
 def buckets_of(plan: CompactionPlan, at_once: int = 1) -> Buckets:
-    """How many there are on a cluster that runs so many tasks at once. The result's bytes do not depend on it."""
+    """Return the number of buckets for a cluster that runs `at_once` tasks at a time.
+
+    The result's bytes do not depend on it.
+    """
     return buckets_for(plan.record_count * BYTES_PER_SLOT, len(plan.sources), BUCKET_BYTES, at_once)
 
 
 def scan_source(plan: CompactionPlan, number: int, files: Files, *, buckets: int) -> Iterator[Blob]:
-    """Stage 1 for the source of this number, in so many coarse buckets. Errors as of `scan_segment`."""
+    """Run stage 1 for the source with this number, with this many coarse buckets. Errors as of `scan_segment`."""
     scan = scan_segment(plan, number, files)
     yield Blob(number % buckets, number, BITS, scan.bits.to_bytes())
     for kind, entries in ((CLEAN_KEYS, scan.clean), (DIRTY_KEYS, scan.dirty)):
@@ -67,10 +71,10 @@ def scan_source(plan: CompactionPlan, number: int, files: Files, *, buckets: int
 
 
 def merge_buckets(plan: CompactionPlan, blobs: Iterable[Blob], buckets: Buckets | None = None) -> Iterator[Blob]:
-    """Stage 2 for the coarse buckets of these blobs, of each of which all are here, in any order.
+    """Run stage 2 for the coarse buckets of these blobs. All blobs of each bucket must be given, in any order.
 
     Args:
-        buckets: As blobs were made for; None if none is finer than those.
+        buckets: The number with which the blobs were made; None if no bucket is divided into fine ones.
     """
     group_of = plan.group_of_source
     whole: dict[int, list[Blob]] = defaultdict(list)
@@ -93,13 +97,13 @@ def merge_buckets(plan: CompactionPlan, blobs: Iterable[Blob], buckets: Buckets 
 
 
 def superseded(blobs: list[Blob]) -> Iterator[tuple[int, Numbers]]:
-    """(source, numbers of its records that are superseded by those of other blobs) of one bucket's entries."""
+    """Yield each source with the numbers of its records that other blobs of one bucket supersede."""
     blobs = sorted(blobs, key=lambda blob: (blob.source, blob.kind))
     yield from _by_source(*_fallen(np.concatenate([_entries_of(blob) for blob in blobs]), _tags(blobs)))
 
 
 def _superseded_parts(parted: Parted, fine: int) -> Iterator[tuple[int, Numbers]]:
-    """The same of the fine buckets of a coarse one, each source once."""
+    """Yield the same for the fine buckets of a coarse one, each source once."""
     found = Parted(fine, BUCKET_BYTES)
     for entries, tags in parted.each():
         order = np.argsort(tags, kind="stable")
@@ -120,7 +124,7 @@ def _tags(blobs: Sequence[Blob]) -> Tags:
 
 
 def _fallen(entries: Entries, tags: Tags) -> tuple[Numbers, Numbers]:
-    """Sources and numbers of the entries that are superseded: of a key all but the last, if the last is dirty.
+    """Return sources and numbers of the superseded entries: all but the last of a key, if the last is dirty.
 
     Args:
         entries, tags: In order of the log.
@@ -136,14 +140,14 @@ def _fallen(entries: Entries, tags: Tags) -> tuple[Numbers, Numbers]:
 
 
 def _by_source(sources: Numbers, numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """The numbers of each source, which is together."""
+    """Yield the numbers of each source, whose entries must be adjacent."""
     if len(sources):
         starts = np.flatnonzero(np.append(True, sources[1:] != sources[:-1]))
         yield from zip(sources[starts].tolist(), np.split(numbers, starts[1:]), strict=True)
 
 
 def set_superseded(blob: Blob, dead: BitTable, start: int) -> None:
-    """Set the bits of what a blob of stage 2 says is superseded; its source's records begin at bit `start`."""
+    """Set the bits of the superseded records of a blob of stage 2. Its source's records begin at bit `start`."""
     if blob.kind == SUPERSEDED_BITS:
         dead.put(start, np.frombuffer(blob.data, np.uint64))
     else:
@@ -151,10 +155,10 @@ def set_superseded(blob: Blob, dead: BitTable, start: int) -> None:
 
 
 def _in_order_of_keys(entries: Entries) -> tuple[npt.NDArray[np.int64], Bools]:
-    """The rows in order of their keys, those of a key in their own order; and which of these are the last of a key.
+    """Return the rows in order of their keys, those of a key in their own order, and which of them are the last of a key.
 
-    What is sorted is one number a row: as much of the hash as has room beside the row's own number. Blobs are in order
-    already, so this is a merge.
+    Each row is sorted by one number: the row's own number, and as many bits of the hash as fit next to it. Blobs are already
+    sorted, so this is a merge.
     """
     count = len(entries)
     hashes, tails = entries[:, 0], entries[:, 1] >> np.uint64(32)
@@ -174,7 +178,7 @@ def _in_order_of_keys(entries: Entries) -> tuple[npt.NDArray[np.int64], Bools]:
 
 
 def _packed(numbers: Numbers) -> tuple[int, Buffer]:
-    """Numbers of records as the shorter of two kinds of data."""
+    """Return numbers of records as the shorter of two kinds of data."""
     words = int(numbers.max()) // 64 + 1
     if numbers.nbytes <= 8 * words:
         return SUPERSEDED, _data_of(numbers)

@@ -1,6 +1,6 @@
-"""What became of a group of segments, as its manifest says it in the staging directory.
+"""Result of a group of segments, in its manifest in the staging directory.
 
-Kilobytes a group: who asks how far a plan is reads no more than that, wherever the bytes were made.
+It has kilobytes per group. Reading the progress of a plan needs only these, wherever the segments were made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .staging import group_directory, is_installed
 
 @dataclass(frozen=True, kw_only=True)
 class GroupResult:
-    """What became of a group; `to_json` is its manifest."""
+    """Result of a group; `to_json` is its manifest."""
 
     group: int
     base_offset: int
@@ -31,7 +31,7 @@ class GroupResult:
     bytes_written: int
     records_read: int
     removed: Mapping[str, int]
-    """Records that went, by reason: the fields of `clean_rules.RemovedRecords`."""
+    """Number of records that were removed, by reason: the fields of `clean_rules.RemovedRecords`."""
 
     @property
     def records_written(self) -> int:
@@ -42,7 +42,7 @@ class GroupResult:
 
     @classmethod
     def from_json(cls, text: str) -> GroupResult:
-        """ValueError, KeyError or TypeError if it is none."""
+        """Parse a manifest. Raises ValueError, KeyError or TypeError if it is invalid."""
         fields: dict[str, Any] = json.loads(text)
         fields["source_base_offsets"] = tuple(fields["source_base_offsets"])
         fields["files"] = {name: tuple(found) for name, found in fields["files"].items()}
@@ -50,8 +50,10 @@ class GroupResult:
 
 
 def finished_group(plan: CompactionPlan, group: int, files: Files) -> GroupResult | None:
-    """The result that lies in the staging directory, or was installed from there; None if there is none, or its files have
-    not the sizes that its manifest says. What is in them is not looked at."""
+    """Return the result that is staged or was installed, None if the group is not finished.
+
+    It is not finished if the files' sizes differ from the manifest's. Their contents are not read.
+    """
     directory = group_directory(plan, group)
     try:
         found = GroupResult.from_json(read_text(files, paths.join(directory, MANIFEST_FILE)))
@@ -64,14 +66,16 @@ def finished_group(plan: CompactionPlan, group: int, files: Files) -> GroupResul
 
 
 def check_finished_group(plan: CompactionPlan, group: int, files: Files) -> GroupResult | None:
-    """As `finished_group`, but None also if what is in the files is not what the manifest says. Reads every byte of what is
-    not installed yet."""
+    """Return as `finished_group`, but None also if the files' contents differ from the manifest.
+
+    Reads every byte of a group that is not installed yet.
+    """
     found = finished_group(plan, group, files)
     if found is None or is_installed(files, plan, group):
         return found
     directory = group_directory(plan, group)
     try:
         is_whole = all(size_and_crc(files, paths.join(directory, name)) == said for name, said in found.files.items())
-    except FileNotFoundError:  # installed, or discarded, meanwhile
+    except FileNotFoundError:  # installed or discarded during the check
         return finished_group(plan, group, files)
     return found if is_whole else None

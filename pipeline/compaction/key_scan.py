@@ -1,7 +1,7 @@
 """Stage 1 of a compaction: one segment's keys, through the server's own map.
 
-A segment is scanned in up to two zones, each with a map of its own, for clean records (below the first dirty offset)
-die only for a key of the dirty part, and never for one another:
+A segment is scanned in up to two zones, each with a map of its own. Clean records (below the first dirty offset) are
+superseded only by dirty ones, never by one another:
 
     base              first dirty                  end
     | batch | batch | ba:tch | batch | batch | batch |
@@ -50,16 +50,16 @@ from .segment_bits import Numbers, SegmentBits, Words, pack, unpack
 CHUNK_BYTES = 1 << 20
 
 Entries = npt.NDArray[np.uint64]
-"""Two words an entry, in order of the hash: 64 bits of it; 32 bits more of it, and the record's number + 1."""
+"""Entries of two words, in order of the hash: 64 bits of it; 32 more bits of it, and the record's number + 1."""
 
 NO_ENTRIES: Entries = np.empty((0, 2), np.uint64)
 
 
 class KeyScan(NamedTuple):
-    """What is known of a segment by itself."""
+    """Result of scanning one segment by itself."""
 
     clean: Entries
-    """The newest record of each key below the first dirty offset, and above it."""
+    """The newest record of each key below the first dirty offset. `dirty` has those above it."""
     dirty: Entries
     bits: SegmentBits
 
@@ -73,7 +73,7 @@ def scan_segment(plan: CompactionPlan, number: int, files: Files) -> KeyScan:
         UsageError: This process hashes keys in another way than the one that made the plan.
     """
     if plan.key_hash != KEY_HASH:
-        raise UsageError(f"the plan wants keys hashed by {plan.key_hash}, this worker's kernel does it by {KEY_HASH}")
+        raise UsageError(f"the plan needs keys hashed with {plan.key_hash}, but this worker's kernel uses {KEY_HASH}")
     path = paths.log_path(plan.directory, plan.sources[number].base_offset)
     segment = open_source(plan, number, files)
     try:
@@ -85,7 +85,7 @@ def scan_segment(plan: CompactionPlan, number: int, files: Files) -> KeyScan:
 
 
 def open_source(plan: CompactionPlan, number: int, files: Files) -> LogSegment:
-    """The segment of this number. SourceChangedError if it is not the one that was planned, as far as its size tells."""
+    """Open the segment with this number. Raises SourceChangedError if its size differs from the planned one."""
     source = plan.sources[number]
     path = paths.log_path(plan.directory, source.base_offset)
     try:
@@ -123,14 +123,14 @@ class _Scan:
         return KeyScan(_entries(clean, 0), _entries(dirty, before), self._bits(clean, dirty, shared))
 
     def _position_of_border(self) -> int:
-        """Where the first batch begins that reaches the dirty part; the segment's end if none does."""
+        """Return the position of the first batch that reaches the dirty part; the segment's end if none does."""
         if self._border <= self._source.base_offset:
             return 0
         position = None if self._border >= self._source.end_offset else self._segment.position_of(self._border)
         return self._segment.size_bytes if position is None else position
 
     def _map(self, start_offset: int) -> tuple[OffsetMap, MapBuilder]:
-        """A map that does not fill, however many keys there are."""
+        """Make a map that has room for all keys."""
         records = max(1, self._source.record_count)
         offsets = OffsetMap(
             start_offset,
@@ -149,12 +149,14 @@ class _Scan:
                 raise RuntimeError(f"{self._path}: a map with room for all records became full")
 
     def _check_crcs(self, position: int, view: memoryview) -> int:
-        """Check the whole batches of a chunk that was read at `position`; returns their bytes."""
+        """Check the whole batches of a chunk that was read at `position`, and return their size in bytes."""
         at = 0
         while len(view) - at >= HEADER_BYTES:
             base_offset, length = LOG_OVERHEAD.unpack_from(view, at)
             end = at + LOG_OVERHEAD_BYTES + length
-            if not at + HEADER_BYTES <= end <= len(view):  # the rest comes with the next chunk, or the kernel says no
+            if (
+                not at + HEADER_BYTES <= end <= len(view)
+            ):  # the rest comes with the next chunk, or the kernel rejects it
                 break
             crc = int.from_bytes(view[at + CRC_POSITION : at + ATTRIBUTES_POSITION])
             if (computed := crc32c(view[at + ATTRIBUTES_POSITION : end])) != crc:
@@ -170,7 +172,7 @@ class _Scan:
         return at
 
     def _take_below_border(self, clean: OffsetMap, builder: MapBuilder, position: int) -> int:
-        """Put the records below the border of the batch at `position`, if it has some; returns how many."""
+        """Add the records below the border of the batch at `position`, if it has some, and return their number."""
         size_bytes = batch_size(self._segment.log_file.read_at(position, LOG_OVERHEAD_BYTES))
         data = memoryview(self._segment.log_file.read_at(position, size_bytes))
         batch = RecordBatch(data)
@@ -202,7 +204,7 @@ class _Scan:
         return SegmentBits(before - shared + after, clean.keys.keyless + dirty.keys.keyless, dead, tombstones, echoes)
 
     def _dead_in_clean(self, clean: OffsetMap) -> tuple[npt.NDArray[np.uint8], Numbers]:
-        """The keyless records below the border, a byte each, and the echoes among the others."""
+        """Return the keyless records below the border, a byte each, and the echoes among the others."""
         count = clean.keys.records
         dead = unpack(_words(clean.dead, count), count)
         if int(dead.sum()) == clean.keys.keyless:
@@ -217,7 +219,7 @@ class _Scan:
         return dead, np.array(pairs, np.uint32).reshape(-1)
 
     def _clean_keys(self) -> Iterator[bytes | None]:
-        """Key by key in Python, which takes a hundred times as long: for logs that are not what a pass leaves."""
+        """Yield key by key in Python, a hundred times as slow: only for logs that differ from a pass's result."""
         transactions = PassTransactions()
         transactions.add_aborted(self._source.aborted)
         for _, batch in self._segment.batches():
@@ -230,7 +232,7 @@ class _Scan:
 
 
 def _entries(offsets: OffsetMap, before: int) -> Entries:
-    """A map's slots that are in use, their numbers raised by `before`."""
+    """Return a map's used slots, with their numbers raised by `before`."""
     if offsets.keys.entries == 0:
         return NO_ENTRIES
     table = np.frombuffer(offsets.table, np.uint64).reshape(-1, 2)
@@ -244,7 +246,7 @@ def _words(bits: array[int], count: int) -> Words:
 
 
 def _damage(segment: LogSegment, path: str, found: KafkaError) -> CorruptSourceError:
-    """Find the batch that cannot be read, with time enough: nothing else is left to do."""
+    """Find the batch that cannot be read. Speed does not matter here, as the job fails anyway."""
     position, offset = 0, segment.base_offset
     try:
         for position, batch in segment.batches():
@@ -255,7 +257,7 @@ def _damage(segment: LogSegment, path: str, found: KafkaError) -> CorruptSourceE
     except KafkaError as error:
         found = error
     return CorruptSourceError.at(
-        path, position, offset, expected="a batch with the records that its header tells of", actual=found.message
+        path, position, offset, expected="a batch with the number of records in its header", actual=found.message
     )
 
 

@@ -1,6 +1,6 @@
-"""The stages of a compaction in this process, one after the other: no Spark, no JVM.
+"""The stages of a compaction in this process, one after the other, without Spark or a JVM.
 
-For logs that fit one machine, and for tests: what `compact` distributes is exactly this.
+They are for logs that fit one machine, and for tests. `compact` distributes exactly these stages.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ def compact_locally(
     buckets: int | None = None,
     watch: Watch = UNWATCHED,
 ) -> list[GroupResult]:
-    """Run a plan that lies in its staging directory; returns what became of each group, in order.
+    """Run a saved plan and return the result of each group, in order.
+
+    Finished groups are kept. Errors are those of the stages.
 
     Args:
         source_files, files: For the data directory and for the staging directory.
-        buckets: How many parts the keys are merged in; enough for `BUCKET_BYTES` unless given. None is put by on disk, for
+        buckets: Number of parts in which keys are merged; the default suffices for `BUCKET_BYTES`. None is spilled to disk, as
             all entries are in memory anyway.
-        watch: Is told how far it is.
-
-    Groups that are finished already are left as they are. Errors as of the stages.
+        watch: Receives the progress.
     """
     results = {group: check_finished_group(plan, group, files) for group in range(len(plan.groups))}
     missing = {group for group, result in results.items() if result is None}
@@ -45,7 +45,7 @@ def compact_locally(
 def dry_run_locally(
     plan: CompactionPlan, *, source_files: Files, buckets: int | None = None, watch: Watch = UNWATCHED
 ) -> list[GroupResult]:
-    """What `compact_locally` would return, without files: none is written. Arguments and errors as above."""
+    """Return what `compact_locally` would return, without writing a file. Arguments and errors are the same."""
     blobs = _superseded(plan, set(range(len(plan.groups))), source_files, buckets, watch)
     return sorted(preview_groups(plan, blobs, source_files=source_files), key=lambda result: result.group)
 
@@ -53,7 +53,7 @@ def dry_run_locally(
 def _superseded(
     plan: CompactionPlan, groups: set[int], source_files: Files, buckets: int | None, watch: Watch
 ) -> list[Blob]:
-    """Stages 1 and 2: the blobs of these groups."""
+    """Run stages 1 and 2: return the blobs of these groups."""
     if buckets is None:
         coarse, fine = buckets_of(plan)
         buckets = coarse * fine

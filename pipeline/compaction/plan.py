@@ -1,12 +1,12 @@
 """The plan of one compaction: everything that decides the bytes of its result, fixed before anything runs.
 
     sources      [0 ...] [310 ...] [550 ...] [700 ...]   sealed segments below the upper offset
-    groups       \\_______  0  ____________/ \\_  1  _/    as the server's cleaner forms them; a group is a task
-    per source   what its batch headers were, and what is known of transactions where it begins
+    groups       \\_______  0  ____________/ \\_  1  _/    the same as those of the server's cleaner; a group is a task
+    per source   the CRC of its batch headers, and the state of transactions at its start
     for all      first dirty and upper offset, the clock, config values, producers' last records, the secret of the hash
 
 Made on the driver from a log that is open for reading, then written into the staging directory, from where every task
-reads it (`staging`). The same plan gives the same bytes, however often its tasks run; its id is a hash of what it says.
+reads it (`staging`). The same plan gives the same bytes, however often its tasks run; its id is a hash of its contents.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from .survey import Surveying, fold_transactions, survey_segments
 VERSION = 2
 
 KEY_HASH = "siphash-1-3-128" if COMPILED else "blake2b-128"
-"""What this process's kernel makes of keys; all tasks of a plan must do the same."""
+"""Hash that this process's kernel applies to keys. All tasks of a plan must use the same one."""
 
 CONFIGS = ("segment_bytes", "segment_index_bytes", "index_interval_bytes", "delete_retention_ms", "preallocate")
-"""Attributes of LogConfig that a pass looks at."""
+"""Attributes of LogConfig that affect a pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,42 +49,42 @@ class SourceSegment:
 
     base_offset: int
     end_offset: int
-    """Where the next segment begins, or the cleaned range ends (exclusive)."""
+    """Start of the next segment, or end of the cleaned range (exclusive)."""
     size_bytes: int
     mtime_ms: int
     headers_crc: int
-    """CRC-32C of its batch headers, which hold the CRCs of all else."""
+    """CRC-32C of its batch headers, which contain the CRCs of everything else."""
     record_count: int
     aborted: tuple[AbortedTxn, ...]
     """The aborted transactions that overlap it."""
     transactions: CarriedTransactions
-    """What the cleaner knows of transactions where it begins."""
+    """The cleaner's state of transactions at the segment's start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionPlan:
-    """See the module."""
+    """Plan of one partition's compaction; see the module."""
 
     data_dir: str
     topic: str
     partition: int
     topic_id: str | None
-    """Of the topic that has the name now, in hexadecimal; None if the directory does not say."""
+    """Id of the topic that has the name now, in hexadecimal; None if the directory does not have it."""
     first_dirty_offset: int
-    """Records below it go only for one of their key at or above it."""
+    """Records below it are removed only for a record of the same key at or above it."""
     upper_offset: int
-    """The end of what is compacted (exclusive): a segment's base."""
+    """End of the compacted range (exclusive): a segment's base offset."""
     log_start_offset: int
     now_ms: int
-    """The clock of delete horizons."""
+    """Clock for delete horizons."""
     secret: bytes
-    """Of the hash that stands for keys."""
+    """Secret of the hash of keys."""
     key_hash: str
-    """`KEY_HASH` of the process that planned."""
+    """`KEY_HASH` of the process that made the plan."""
     config: Mapping[str, Any]
     """`CONFIGS` and their values."""
     last_records: Mapping[int, LastRecord]
-    """Producer id -> its last record; those whose last batch lies above the range are left out."""
+    """Producer id -> its last record; producers whose last batch is above the range are left out."""
     sources: tuple[SourceSegment, ...]
     groups: tuple[tuple[int, ...], ...]
     """Numbers of `sources`: neighbours, in order."""
@@ -100,7 +100,7 @@ class CompactionPlan:
 
     @property
     def staging(self) -> str:
-        """Where the result is put."""
+        """Directory of the result."""
         return paths.join(paths.staging_root(self.data_dir), self.plan_id)
 
     @cached_property
@@ -122,15 +122,15 @@ class CompactionPlan:
 
     @cached_property
     def group_of_source(self) -> tuple[int, ...]:
-        """The number of each source's group."""
+        """Number of each source's group."""
         return tuple(number for number, group in enumerate(self.groups) for _ in group)
 
     def group_base(self, group: int) -> int:
-        """The base offset of a group's new segment."""
+        """Return the base offset of a group's new segment."""
         return self.sources[self.groups[group][0]].base_offset
 
     def to_json(self) -> str:
-        """One line for each source and group; equal plans give equal texts."""
+        """Return one line for each source and group. Equal plans give equal texts."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         fields["secret"] = self.secret.hex()
         fields["config"] = dict(sorted(self.config.items()))
@@ -147,10 +147,10 @@ class CompactionPlan:
 
     @classmethod
     def from_json(cls, text: str) -> CompactionPlan:
-        """The plan that `to_json` wrote.
+        """Parse the output of `to_json`.
 
         Raises:
-            UsageError: It is none, or one of another version.
+            UsageError: The text is not a plan, or has another version.
         """
         try:
             fields = json.loads(text)
@@ -176,12 +176,12 @@ def make_plan(
 ) -> CompactionPlan:
     """Plan what a pass of the server's cleaner would do now, if its map held any number of keys.
 
+    A plan without sources has nothing to do.
+
     Args:
-        checkpoint: Up to where it was clean; None if nothing is known.
+        checkpoint: Offset up to which the log is clean; None if unknown.
         secret: `SECRET_BYTES` random bytes.
         survey: Surveys the segments of a directory with these base offsets, in order.
-
-    A plan without sources is one with nothing to do.
 
     Raises:
         UsageError: The topic is not compacted.
@@ -254,7 +254,7 @@ def make_plan(
 
 
 def _beyond(segment: LogSegment, end: int) -> CorruptSourceError:
-    """The refusal of a segment that reaches into the next one: no CRC covers a base offset."""
+    """Return the error for a segment that reaches into the next one, as no CRC covers a base offset."""
     position, batch = next((at, batch) for at, batch in segment.headers() if batch.last_offset >= end)
     return CorruptSourceError.at(
         segment.file_paths()[0],

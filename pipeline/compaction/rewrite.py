@@ -1,13 +1,13 @@
 """Stage 3 of a compaction: one group of segments becomes one new segment, in the staging directory.
 
-The batches go through the server's own `BatchFilter`, with dead bits from stages 1 and 2 in the place of
-the server's map; transactions, producers, the clock and the configs are the plan's. So the bytes are those that the
-server's pass would have written, indexes included, and the same every time.
+The batches pass through the server's own `BatchFilter`, with dead bits from stages 1 and 2 instead of the server's map.
+Transactions, producers, the clock and the configs are the plan's. So the bytes, indexes included, equal those of a
+pass of the server, and are the same every time.
 
-    <staging>/00000000000000000310.<attempt>.part/      while it is written; if the attempt dies, until all groups are done
-    <staging>/00000000000000000310/                     finished: renamed as a whole, after all in it is on disk
+    <staging>/00000000000000000310.<attempt>.part/      during the write; after a crash until all groups are done
+    <staging>/00000000000000000310/                     finished: renamed as a whole, after all files are on disk
         00000000000000000310.log  .index  .timeindex  [.txnindex]
-        manifest.json                                   their sizes and CRCs, and what was done
+        manifest.json                                   their sizes and CRCs, and the result
 
 Memory: two bits for each record of the group, and buffers of a few MiB.
 """
@@ -48,7 +48,10 @@ PART = ".part"
 def rewrite_groups(
     plan: CompactionPlan, blobs: Iterable[Blob], *, source_files: Files, files: Files, attempt: str
 ) -> Iterable[GroupResult]:
-    """Stage 3 for the groups of these blobs, of each of which all are here, in any order. As `finished_or_rewritten`."""
+    """Run stage 3 for the groups of these blobs.
+
+    All blobs of each group must be given, in any order. See `finished_or_rewritten`.
+    """
     for group, found in by_group(blobs):
         yield finished_or_rewritten(plan, group, found, source_files=source_files, files=files, attempt=attempt)
 
@@ -56,14 +59,14 @@ def rewrite_groups(
 def finished_or_rewritten(
     plan: CompactionPlan, group: int, blobs: Sequence[Blob], *, source_files: Files, files: Files, attempt: str
 ) -> GroupResult:
-    """As `rewrite_group`; a group that an earlier attempt of this task has finished is not written again."""
+    """Rewrite a group as `rewrite_group`, unless an earlier attempt of this task has finished it."""
     return check_finished_group(plan, group, files) or rewrite_group(
         plan, group, blobs, source_files=source_files, files=files, attempt=attempt
     )
 
 
 def by_group(blobs: Iterable[Blob]) -> Iterator[tuple[int, list[Blob]]]:
-    """Each group with all of its blobs, which nobody else holds then."""
+    """Yield each group with all of its blobs, to which no other reference is kept."""
     groups: dict[int, list[Blob]] = defaultdict(list)
     for blob in blobs:
         groups[blob.task].append(blob)
@@ -74,19 +77,19 @@ def by_group(blobs: Iterable[Blob]) -> Iterator[tuple[int, list[Blob]]]:
 def rewrite_group(
     plan: CompactionPlan, group: int, blobs: Sequence[Blob], *, source_files: Files, files: Files, attempt: str
 ) -> GroupResult:
-    """Make the new segment of a group; on disk on return.
+    """Write the new segment of a group. It is on disk on return.
+
+    An existing result is kept: of two attempts the first one counts, and they are equal.
 
     Args:
-        source_files: For the data directory, nothing of which is changed.
+        source_files: For the data directory, which is not changed.
         files: For the staging directory.
-        attempt: Part of a directory name that no other attempt of this task has.
-
-    A result that is there already is left as it is: of two attempts the first one counts, and they are equal.
+        attempt: Part of a directory name that is unique to this attempt of the task.
 
     Raises:
         CorruptSourceError: A batch cannot be read, or stage 1 has seen other records.
         SourceChangedError: A segment is not the one that was planned.
-        SparkFailedError: The disk refused. What was written of the group is gone again.
+        SparkFailedError: The disk failed. The group's partial output was deleted.
     """
     directory = paths.join(plan.staging, f"{plan.group_base(group):020}.{attempt}{PART}")
     try:
@@ -115,15 +118,17 @@ def rewrite_group(
 
 
 def remove_attempts(plan: CompactionPlan, files: Files) -> None:
-    """Take away what dead attempts have left; for when every group is finished, so that no living one is needed."""
+    """Delete the files of dead attempts. Called when every group is finished, so that no running attempt is needed."""
     for name in files.list(plan.staging):
         if name.endswith(PART):
-            with suppress(OSError):  # one that Spark has given up still writes: the next call finds what it leaves
+            with suppress(
+                OSError
+            ):  # an attempt that Spark has abandoned may still write: the next call deletes its files
                 files.remove_dir(paths.join(plan.staging, name))
 
 
 def dead_bits_of(plan: CompactionPlan, group: int, blobs: Sequence[Blob]) -> DeadBits:
-    """Put the bits of a group's segments together, and set those that other segments have superseded.
+    """Combine the bits of a group's segments, and set those that other segments have superseded.
 
     Args:
         blobs: All of the group's, in any order.
@@ -203,17 +208,17 @@ def write_segment(
 
 
 def preview_groups(plan: CompactionPlan, blobs: Iterable[Blob], *, source_files: Files) -> Iterator[GroupResult]:
-    """A dry run: stage 3 as it is, into files that keep nothing but their sizes.
+    """Run stage 3 as a dry run, into files that keep only their sizes.
 
-    Tombstones and markers past their horizon, and aborted data, show only when the filter has seen them. So the figures are those
-    of `rewrite_groups`, and the log is read as often. Arguments and errors as there.
+    Expired tombstones and markers, and aborted data, are known only after the filter has read them. So the figures are those of
+    `rewrite_groups`, and the log is read as often. Arguments and errors are the same.
     """
     for group, found in by_group(blobs):
         yield write_segment(plan, group, found, plan.staging, source_files=source_files, files=_Nowhere())
 
 
 class _Nowhere(ReadingFiles):
-    """Files that are made and written, and are not there."""
+    """Files that accept writes and keep nothing but sizes. None of them exists."""
 
     def __init__(self) -> None:
         self._files: dict[str, SizeOnlyFile] = {}

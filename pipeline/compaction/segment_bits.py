@@ -1,6 +1,6 @@
-"""One bit a record: bitmaps over a segment's records, and how those of a group's segments are put together.
+"""Bitmaps over a segment's records, one bit per record, and their combination for a group's segments.
 
-Words have 64 bits, the lowest first, as the kernel wants them. Bits behind the last record are 0.
+Words have 64 bits, the lowest first, as the kernel needs them. Bits after the last record are 0.
 """
 
 from __future__ import annotations
@@ -22,17 +22,22 @@ _COUNTS = struct.Struct("=QQ")
 
 
 class SegmentBits(NamedTuple):
-    """What stage 1 says of a segment's records by itself. As bytes: the counts, the words of both bitmaps, the pairs."""
+    """Result of stage 1 for a segment's records by itself.
+
+    Its bytes are the counts, the words of both bitmaps, and the pairs.
+    """
 
     numbered: int
-    """Records that have numbers."""
+    """Number of records that have numbers."""
     keyless: int
     dead: Words
-    """Without a key, or superseded by a dirty record of the segment."""
+    """Records without a key, and those superseded by a dirty record of the segment."""
     tombstones: Words
     echoes: Numbers
-    """Pairs of numbers (older, newer) of clean records with one key: the older dies exactly if the newer does. None,
-    unless something other than a pass has moved the cleaner's checkpoint."""
+    """Pairs of numbers (older, newer) of clean records with one key: the older is removed exactly if the newer is.
+
+    Empty unless something other than a pass has moved the cleaner's checkpoint.
+    """
 
     def to_bytes(self) -> bytes:
         counts = _COUNTS.pack(self.numbered, self.keyless)
@@ -49,10 +54,10 @@ class SegmentBits(NamedTuple):
 
 
 class BitTable:
-    """A bitmap that is put together from those of several segments."""
+    """A bitmap combined from those of several segments."""
 
     def __init__(self, count: int) -> None:
-        """`count` bits, all 0, and the word more that the kernel asks for."""
+        """Make `count` bits, all 0, and one more word, which the kernel needs."""
         self._words = np.zeros(count // 64 + 2, np.uint64)
 
     def put(self, at: int, words: Words) -> None:
@@ -68,22 +73,22 @@ class BitTable:
         np.bitwise_or.at(self._words, (numbers >> 6).astype(np.intp), np.uint64(1) << (numbers & np.uint64(63)))
 
     def are_set(self, numbers: npt.NDArray[np.uint64]) -> Bools:
-        """Which of these bits are set."""
+        """Return which of these bits are set."""
         return (self._words[(numbers >> 6).astype(np.intp)] >> (numbers & np.uint64(63)) & np.uint64(1)).astype(
             np.bool_
         )
 
     def to_array(self) -> array[int]:
-        """A copy, as the kernel takes it."""
+        """Return a copy for the kernel."""
         return array("Q", self._words.tobytes())
 
 
 def unpack(words: Words, count: int) -> npt.NDArray[np.uint8]:
-    """The first `count` bits, a byte each."""
+    """Return the first `count` bits, a byte each."""
     return np.unpackbits(words.view(np.uint8), count=count, bitorder="little")
 
 
 def pack(bits: npt.NDArray[np.uint8]) -> Words:
-    """The reverse of `unpack`."""
+    """Return the words of these bits; the reverse of `unpack`."""
     packed = np.packbits(bits, bitorder="little")
     return np.pad(packed, (0, -len(packed) % 8)).view(np.uint64)

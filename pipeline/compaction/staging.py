@@ -1,12 +1,12 @@
-"""The directory beside a data directory where plans and their results lie until they are installed.
+"""Directory next to a data directory that holds plans and their results until they are installed.
 
     /data                                   the data directory
-    /data.ottla-pipeline/<plan id>/         beside it, never inside: Apache Kafka refuses to start on a strange folder
+    /data.ottla-pipeline/<plan id>/         next to it, never inside: Apache Kafka refuses to start with an unknown folder
         plan.json
         00000000000000000000/               a finished group, see `rewrite`; with a file `installed` once it is in the log
         originals/                          hard links to the files that groups have replaced, see `install`
 
-Everything here lies on the data directory's file system, so that installing makes hard links and copies nothing.
+Everything is on the data directory's file system, so that installing makes hard links and copies nothing.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ ORIGINALS = "originals"
 
 
 def save_plan(files: Files, plan: CompactionPlan) -> None:
-    """Put the plan into its staging directory, on disk on return.
+    """Save the plan in its staging directory. It is on disk on return.
 
     Raises:
-        UsageError: What lies beside the data directory is on another file system. Nothing is left.
-        FileExistsError: It is there.
-        OSError: The disk refused.
+        UsageError: The staging directory would be on another file system. No files are left.
+        FileExistsError: The plan exists.
+        OSError: The disk failed.
     """
     root = paths.staging_root(plan.data_dir)
     _check_links(files, plan)
@@ -47,7 +47,7 @@ def save_plan(files: Files, plan: CompactionPlan) -> None:
     finally:
         file.close()
     try:
-        files.link(path + paths.TEMPORARY, path)  # of two that come at once, one fails here
+        files.link(path + paths.TEMPORARY, path)  # the second of two concurrent calls fails here
     finally:
         files.remove(path + paths.TEMPORARY)
     for directory in (plan.staging, root, paths.parent(root)):
@@ -55,7 +55,7 @@ def save_plan(files: Files, plan: CompactionPlan) -> None:
 
 
 def _check_links(files: Files, plan: CompactionPlan) -> None:
-    """Try what installing will do: only that finds the mount points within one file system, too."""
+    """Make a hard link as installing will. Only that also detects mount points within one file system."""
     root = paths.staging_root(plan.data_dir)
     probe = paths.join(root, f"{plan.plan_id}{paths.TEMPORARY}")
     is_new = not files.exists(root)
@@ -63,7 +63,7 @@ def _check_links(files: Files, plan: CompactionPlan) -> None:
     for source in plan.sources[:1]:
         try:
             files.link(paths.log_path(plan.directory, source.base_offset), probe)
-        except OSError as error:  # any other one is for whoever installs, who may be another user
+        except OSError as error:  # other errors matter only to the installing user, who may be another one
             if error.errno == errno.EXDEV:
                 if is_new:
                     files.remove_dir(root)
@@ -73,7 +73,7 @@ def _check_links(files: Files, plan: CompactionPlan) -> None:
 
 
 def other_file_system(plan: CompactionPlan) -> UsageError:
-    """The refusal of a data directory that installing cannot make hard links into."""
+    """Return the error for a data directory into which installing cannot make hard links."""
     return UsageError(
         f"{paths.staging_root(plan.data_dir)}: expected the file system of {plan.directory}, found another one: a data"
         " directory that is itself a mount point, or a link to another disk, cannot be compacted; one below it can"
@@ -81,28 +81,28 @@ def other_file_system(plan: CompactionPlan) -> UsageError:
 
 
 def load_plan(files: Files, staging: str) -> CompactionPlan:
-    """The plan in a staging directory.
+    """Load the plan in a staging directory.
 
     Raises:
-        UsageError: There is none, or it is not what its name says.
+        UsageError: It does not exist, or its id differs from its directory's name.
     """
     path = paths.join(staging, PLAN_FILE)
     if not files.exists(path):
-        raise UsageError(f"{path}: no plan is there")
+        raise UsageError(f"{path}: plan not found")
     try:
         plan = CompactionPlan.from_json(read_text(files, path))
     except UsageError as error:
-        raise UsageError(f"{path}: {error}; without {staging} a new plan is made") from error
+        raise UsageError(f"{path}: {error}; delete {staging} to make a new plan") from error
     if plan.plan_id != staging.rpartition("/")[2]:
         raise UsageError(f"{path}: expected the plan {staging.rpartition('/')[2]}, found {plan.plan_id}")
     return plan
 
 
 def pending_plans(files: Files, data_dir: str, tp: TopicPartition | None = None) -> list[CompactionPlan]:
-    """The plans that lie beside a data directory, for one log or all, the oldest clock first.
+    """Return the plans next to a data directory, for one log or all, the oldest clock first.
 
     Raises:
-        UsageError: One cannot be read, or is of another directory: this one was moved or copied together with its plans.
+        UsageError: One cannot be read, or belongs to another directory: this one was moved or copied together with its plans.
     """
     root = paths.staging_root(data_dir)
     if not files.is_dir(root):
@@ -113,8 +113,8 @@ def pending_plans(files: Files, data_dir: str, tp: TopicPartition | None = None)
     for plan, directory in zip(plans, with_plan, strict=True):
         if plan.data_dir != data_dir:
             raise UsageError(
-                f"{directory}: expected a plan of {data_dir}, found one of {plan.data_dir}; without {directory} a new"
-                " plan is made"
+                f"{directory}: expected a plan of {data_dir}, found one of {plan.data_dir}; delete {directory} to make a new"
+                " plan"
             )
     return sorted(
         (plan for plan in plans if tp in (None, plan.topic_partition)), key=lambda plan: (plan.now_ms, plan.plan_id)
@@ -122,31 +122,31 @@ def pending_plans(files: Files, data_dir: str, tp: TopicPartition | None = None)
 
 
 def group_directory(plan: CompactionPlan, group: int) -> str:
-    """Where a finished group lies."""
+    """Return the directory of a finished group."""
     return paths.join(plan.staging, f"{plan.group_base(group):020}")
 
 
 def originals_directory(plan: CompactionPlan) -> str:
-    """Where the replaced segments are, under the names that they had."""
+    """Return the directory of the replaced segments, which keep their names."""
     return paths.join(plan.staging, ORIGINALS)
 
 
 def is_installed(files: Files, plan: CompactionPlan, group: int) -> bool:
-    """Whether a group is known to be in the log. It may be there and not be marked yet, after a crash."""
+    """Return whether a group is known to be in the log. After a crash it may be there without the mark."""
     return files.exists(paths.join(group_directory(plan, group), INSTALLED_FILE))
 
 
 def check_sources(
     files: Files, plan: CompactionPlan, numbers: Iterable[int] | None = None, survey: Surveying = survey_segments
 ) -> None:
-    """See that the segments (all, or those of these numbers) are what the plan was made for.
+    """Check that the segments (all, or those with these numbers) are those that the plan was made for.
 
     Args:
         survey: Reads all their headers.
 
     Raises:
-        SourceChangedError: One is gone or another.
-        CorruptSourceError: One cannot be read.
+        SourceChangedError: A segment is missing or has changed.
+        CorruptSourceError: A segment cannot be read.
     """
     sources = plan.sources if numbers is None else [plan.sources[number] for number in numbers]
     for source in sources:

@@ -1,7 +1,7 @@
-"""What a plan must know of a segment's batches: found in their headers alone, for each segment by itself.
+"""Facts about a segment's batches that a plan needs: read from their headers only, for each segment by itself.
 
-Transactions cannot be judged segment by segment: what the cleaner knows where one begins follows from all before it. So
-a survey carries the batches that matter to that, headers of transactional batches and whole control batches, and the
+Transactions cannot be judged segment by segment: the cleaner's state at a segment's start depends on everything before it. So
+a survey carries the batches that affect it, headers of transactional batches and whole control batches, and the
 driver folds them in order with the cleaner's own `PassTransactions`.
 """
 
@@ -24,26 +24,26 @@ from ..errors import CorruptSourceError
 
 
 class Survey(NamedTuple):
-    """One segment's batches."""
+    """Summary of one segment's batches."""
 
     headers_crc: int
-    """CRC-32C of all headers, back to back."""
+    """CRC-32C of all headers, concatenated."""
     record_count: int
     next_offset: int
-    """Behind its last batch."""
+    """Offset after its last batch."""
     transactional: bytes
     """Headers of transactional data batches and whole control batches, in order."""
 
 
 Surveying = Callable[[Files, str, Sequence[int]], Sequence[Survey]]
-"""Reads the headers of a directory's segments, by their base offsets: `survey_segments`, or a job that is as good."""
+"""Function that reads the headers of a directory's segments, by their base offsets: `survey_segments`, or an equivalent job."""
 
 
 def survey_segment(files: Files, directory: str, base_offset: int) -> Survey:
     """Read the headers of a sealed segment.
 
     Raises:
-        CorruptSourceError: Not batches to its end, or their offsets do not rise.
+        CorruptSourceError: The segment has bytes that are not a batch, or offsets that do not rise.
     """
     segment = LogSegment.open(files, directory, base_offset, _ANY_CONFIG, 0)
     path = paths.log_path(directory, base_offset)
@@ -79,14 +79,14 @@ def survey_segment(files: Files, directory: str, base_offset: int) -> Survey:
 
 
 def survey_segments(files: Files, directory: str, base_offsets: Sequence[int]) -> list[Survey]:
-    """One after the other; errors as of `survey_segment`."""
+    """Survey one segment after the other; errors as of `survey_segment`."""
     return [survey_segment(files, directory, base_offset) for base_offset in base_offsets]
 
 
 def fold_transactions(
     directory: str, found: Iterable[tuple[int, Survey, Sequence[AbortedTxn]]]
 ) -> Iterator[CarriedTransactions]:
-    """What the cleaner knows of transactions where each segment begins.
+    """Yield the cleaner's state of transactions at the start of each segment.
 
     Args:
         found: Base offset, survey and overlapping aborted transactions of each segment, in order.

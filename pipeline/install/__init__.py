@@ -1,5 +1,4 @@
-"""Compacted segments take the place of what they were made from, in a stopped store or in a broker that serves.
+"""Installation of compacted segments in place of their sources, in a stopped store or in a running broker.
 
-`install_steps` (what is only looked at, or written beside the log), `install` (offline), `install_online` with
-`admin_client`.
+`install_steps` (reads the log and writes only next to it), `install` (offline), `install_online` with `admin_client`.
 """

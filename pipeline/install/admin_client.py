@@ -1,4 +1,4 @@
-"""Calls of a running server's admin listener, and a lease on a partition that lasts as long as this process works."""
+"""Calls of a running server's admin listener, and a lease on a partition that lasts while this process runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import PipelineError, ServiceFailedError, SourceChangedError, Stor
 
 CONNECT_TIMEOUT_S = 10
 TIMEOUT_S = 600
-"""For one answer: the server reads all that is staged of a group, and waits for the disk."""
+"""Timeout of one response, in seconds: the server reads everything that is staged of a group, and waits for the disk."""
 
 _ERRORS: dict[tuple[str, int], type[PipelineError]] = {
     ("pause", 409): StoreLockedError,
@@ -24,24 +24,24 @@ _ERRORS: dict[tuple[str, int], type[PipelineError]] = {
 
 
 class AdminClient:
-    """Calls of a server's admin listener, each on a connection of its own. From any thread."""
+    """Calls of a server's admin listener, each on a connection of its own. Any thread may call."""
 
     def __init__(self, address: str) -> None:
-        """`address` is HOST:PORT."""
+        """Set the address, HOST:PORT."""
         self._address = address
 
     def get(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a question. Errors as `post`."""
+        """Send a GET request and return the response. Errors as `post`."""
         query = "&".join(f"{name}={value}" for name, value in fields.items())  # of topics: nothing to escape
         return self._ask(name, "GET", f"/v1/cleaning/{name}?{query}", None)
 
     def post(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a call.
+        """Send a POST request and return the response.
 
         Raises:
             UsageError: No admin listener answers there.
-            ServiceFailedError: It does, and has failed, or was gone before its answer.
-            PipelineError: It was refused; which one says `_ERRORS`.
+            ServiceFailedError: The server has failed, or stopped before it answered.
+            PipelineError: The server rejected the call; `_ERRORS` has the class by status.
         """
         return self._ask(name, "POST", f"/v1/cleaning/{name}", json.dumps(fields))
 
@@ -57,12 +57,12 @@ class AdminClient:
             finally:
                 connection.close()
         except (OSError, ValueError, http.client.HTTPException) as error:
-            if name == "status":  # the first that is asked
+            if name == "status":  # the first call
                 raise UsageError(f"{self._address}: expected a server's admin listener, found: {error!r}") from error
             raise ServiceFailedError(f"{self._address}: no answer to {name!r}: {error!r}; call again") from error
         if not isinstance(answer, dict) or (response.status != 200 and "error" not in answer):
             raise UsageError(
-                f"{self._address}: expected a server's admin listener, found one that says {answer!r:.100}"
+                f"{self._address}: expected a server's admin listener, found one that answers {answer!r:.100}"
             )
         if response.status != 200:
             kind = _ERRORS.get((name, response.status), UsageError if response.status < 500 else ServiceFailedError)
@@ -71,13 +71,13 @@ class AdminClient:
 
     @contextmanager
     def paused(self, tp: dict[str, Any], lease_ms: int) -> Iterator[dict[str, Any]]:
-        """Keep the server's cleaner off a partition; gives the fields that name the lease in other calls.
+        """Keep the server's cleaner off a partition; yields the fields that identify the lease in other calls.
 
-        It is renewed in time from a thread of its own; a process that dies leaves it to run out. Whoever does not give it
-        back with `resume` himself has it given back, where something fails.
+        A thread of its own renews the lease. It expires if the process dies. On an error in the block the lease is given back;
+        otherwise the caller gives it back with `resume`.
 
         Raises:
-            StoreLockedError: Somebody else has a lease.
+            StoreLockedError: Another client has a lease.
             UsageError, ServiceFailedError, PipelineError: As `post`.
         """
         held = tp | {"lease": self.post("pause", tp | {"lease_ms": lease_ms}).get("lease")}
@@ -85,7 +85,7 @@ class AdminClient:
 
         def renew() -> None:
             while not ended.wait(lease_ms / 3000):
-                with suppress(PipelineError):  # the next call that needs the lease will say so
+                with suppress(PipelineError):  # the next call that needs the lease reports it
                     self.post("pause", held | {"lease_ms": lease_ms})
 
         thread = threading.Thread(target=renew, name="lease", daemon=True)

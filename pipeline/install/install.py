@@ -1,24 +1,25 @@
-"""What `compact` has staged takes the place of the segments that it was made from: the only writer to a log's directory.
+"""Installation of a compaction's staged segments in place of their sources: the only code that writes to a log's directory.
 
-    lock        the server's own, of the data directory: held, and nothing is done
+    lock        the server's own, of the data directory: if it is held, nothing is done
     recovery    the server's own first step: a swap that a crash has left half-done is finished or undone
     check       the segments of all groups that are not in the log yet are those that were planned
-    ownership   staged files get the owner, group and mode of those that they replace, or all is refused
+    ownership   staged files get the owner, group and mode of those that they replace, or everything is refused
     for each group, in order, one at a time
-        originals   hard links to all files that go, in <staging>/originals
-        swap        hard links to the staged files come in as `.cleaned`; then `storage.logs.swap`, as after a cleaner's pass
-        mark        <staging>/<group>/installed; the staged names go
+        originals   hard links to all files that are replaced, in <staging>/originals
+        swap        hard links to the staged files are made as `.cleaned`; then `storage.logs.swap`, as after a cleaner's pass
+        mark        <staging>/<group>/installed; the staged names are deleted
     checkpoint  of the cleaner: the log is clean up to the plan's upper offset
 
-In order, because a tombstone that a group leaves out must not go before the older values in the groups below it; one at
-a time, because Apache Kafka takes all that lies between two unfinished swaps for replaced.
+Groups are installed in order, because a tombstone that a group leaves out must not disappear before the older values in the
+groups below it. They are installed one at a time, because Apache Kafka takes everything between two unfinished swaps for
+replaced.
 
-Whenever it is killed or the power goes, and whether or not a server runs in between, the log means the same, and
-`install` called again goes on (`install_steps.group_state`). Where a server was stopped in the midst of a swap, the new segment may be
-in place with some of the replaced ones behind it: then the swap is done again, over all of them.
+After a crash or a power loss at any time, with or without a run of the server in between, the log's contents are the same,
+and another call of `install` continues (`install_steps.group_state`). If a server was stopped during a swap, the new
+segment may be in place, followed by some of the replaced ones: then the swap is done again, over all of them.
 
-Groups that the server's own cleaner has cleaned meanwhile are no longer those that were planned: that is the end of
-this plan, and no harm.
+Groups that the server's own cleaner has cleaned since are no longer those that were planned. That ends this plan without
+harm.
 """
 
 from __future__ import annotations
@@ -60,17 +61,17 @@ from .install_steps import (
 )
 
 OnGroup = Callable[[int], None]
-"""Is told of each group once it is in the log."""
+"""Called with each group once it is in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstallResult:
-    """What one call did."""
+    """Result of one call."""
 
     installed: tuple[int, ...]
-    """The groups that it put into the log."""
+    """Numbers of the groups that it installed."""
     left: tuple[int, ...]
-    """Those that another call has to."""
+    """Numbers of the groups that are left for another call."""
 
     @property
     def is_complete(self) -> bool:
@@ -90,23 +91,23 @@ def install(
     survey: Surveying = survey_segments,
     is_verified: bool = False,
 ) -> InstallResult:
-    """Put the staged groups of a plan into the log of a server that is stopped. Calling again goes on.
+    """Install the staged groups of a plan in the log of a stopped server. Another call continues an interrupted one.
 
     Args:
-        max_groups: Put in so many and leave the rest; None is all. Later groups need not be staged then.
+        max_groups: Number of groups to install; None is all. Later groups need not be staged then.
         keep_originals: Keep the replaced files until the plan is forgotten.
-        overrides: Topic configs that the store does not know of.
+        overrides: Topic configs that the store does not have.
         store: The data directory of the plan, if it is open.
-        survey: Reads the headers of what is to be replaced.
-        is_verified: All that is staged was read just now, and found whole.
+        survey: Reads the headers of the segments to replace.
+        is_verified: All staged files were just read and found valid.
 
     Raises:
         StoreLockedError: A server holds the data directory.
         SourceChangedError: A segment is not the planned one, the topic is no longer compacted, or the plan is
-            stale. Groups before stay in.
-        UsageError: A group is not staged, or what is staged is damaged, or cannot be given to the owner of the log.
+            stale. Groups that were already installed stay.
+        UsageError: A group is not staged, its files are damaged, or they cannot be given to the owner of the log.
         CorruptSourceError: A segment cannot be read.
-        OSError: The disk refused. Nothing is lost; call again.
+        OSError: The disk failed. Nothing is lost; call again.
     """
     with locked(files, plan.data_dir):
         if is_plan_installed(plan, files):
@@ -139,8 +140,8 @@ def locked(files: Files, data_dir: str) -> Iterator[None]:
     """Hold a data directory as a server does.
 
     Raises:
-        StoreLockedError: A server holds it; says what is known of that.
-        UsageError: There is no lock file, and this process cannot make one that the server could open. None is left.
+        StoreLockedError: A server holds it; the text has what is known of that server.
+        UsageError: The lock file is missing, and this process cannot make one that the server could open. No file is left.
     """
     path = paths.join(data_dir, paths.LOCK_FILE)
     is_new = not files.exists(path)
@@ -153,7 +154,7 @@ def locked(files: Files, data_dir: str) -> Iterator[None]:
             try:
                 _give(files, path, _ownership_in(files, data_dir))
             except PermissionError as error:
-                files.remove(path)  # one that only this user may open would keep the server from starting
+                files.remove(path)  # the server could not start with a lock file that only this user may open
                 raise UsageError(f"{path} cannot be made for the owner of {data_dir}: install as that owner") from error
         yield
     finally:
@@ -161,22 +162,23 @@ def locked(files: Files, data_dir: str) -> Iterator[None]:
 
 
 def roll(files: Files, store: Store, tp: TopicPartition, now_ms: int) -> int:
-    """Close the active segment of `tp`, if it has records, so that a plan may include it; returns the base offset of the one that is
-    active then.
+    """Close the active segment of `tp`, if it has records, so that a plan may include it.
 
-    After a clean stop everything is there that a roll leaves: whole indexes, and a snapshot of the producers at the log's end. So a
-    roll is an empty segment more, in a log that the clean stop then says nothing of.
+    Returns the base offset of the segment that is active then.
+
+    After a clean stop the files that a roll writes exist already: whole indexes, and a snapshot of the producers at the log's
+    end. So a roll only adds an empty segment, and removes the log from the mark of the clean stop.
 
     Raises:
         StoreLockedError: A server holds the directory.
-        UsageError: The server that was here last did not stop cleanly; only its next start knows where the log ends.
+        UsageError: The last server did not stop cleanly; only its next start finds the log's end.
         PipelineError: As `open_log`.
-        OSError: The disk refused; the log is as it was.
+        OSError: The disk failed; the log is unchanged.
     """
     with locked(files, store.data_dir):
         if not store.is_clean:
             raise UsageError(
-                f"{store.data_dir} was not stopped cleanly: --include-active wants that; start the server and stop it"
+                f"{store.data_dir} was not stopped cleanly, which --include-active needs: start the server and stop it"
             )
         with open_log(store, tp, now_ms=now_ms, config=LogConfig()) as log:
             active = log.segments.active
@@ -214,7 +216,7 @@ def _recover(plan: CompactionPlan, files: Files, now_ms: int) -> None:
 
 
 def _swap(plan: CompactionPlan, staged: StagedSegment, numbers: Sequence[int], files: Files, now_ms: int) -> None:
-    """Put a staged segment in the place of these sources, whose files are gone on return."""
+    """Replace these sources by a staged segment. Their files are deleted on return."""
     bases = [plan.sources[number].base_offset for number in numbers]
     old = [_by_name(LogSegment.open(files, plan.directory, base, plan.log_config, now_ms)) for base in bases]
     new: list[LogSegment] = []
@@ -237,7 +239,7 @@ def _swap(plan: CompactionPlan, staged: StagedSegment, numbers: Sequence[int], f
 
 
 def _by_name(segment: LogSegment) -> LogSegment:
-    """To be renamed and removed only: there may be more of them than this process may have files open."""
+    """Close a segment that is only renamed and deleted: there may be more of them than this process may have files open."""
     segment.log_file.close()
     return segment
 
@@ -247,7 +249,7 @@ def _write_checkpoint(plan: CompactionPlan, files: Files) -> None:
     try:
         offsets = checkpoint.read()
     except CorruptCheckpointError:
-        offsets = {}  # as the server does: everything else is cleaned from its start
+        offsets = {}  # as the server does: all other logs are cleaned from their start
     known = offsets.get(plan.topic_partition, 0)
     owned = files.ownership(checkpoint.path) if files.exists(checkpoint.path) else None
     checkpoint.write(offsets | {plan.topic_partition: max(known, plan.upper_offset)})
@@ -255,7 +257,7 @@ def _write_checkpoint(plan: CompactionPlan, files: Files) -> None:
 
 
 def _take_out_of_mark(files: Files, data_dir: str, tp: TopicPartition) -> None:
-    """The server's next start is not to take the log's new files for damage."""
+    """Remove the log from the clean-stop mark, so that the server's next start does not take its new files for damage."""
     mark = paths.join(data_dir, paths.CLEAN_SHUTDOWN_FILE)
     if files.exists(mark):
         owned = files.ownership(mark)
@@ -264,12 +266,12 @@ def _take_out_of_mark(files: Files, data_dir: str, tp: TopicPartition) -> None:
 
 
 def _ownership_in(files: Files, directory: str) -> Ownership:
-    """What a file has that the owner of a directory makes there."""
+    """Return the ownership of a file that the directory's owner makes there."""
     owner = files.ownership(directory)
     return owner._replace(mode=owner.mode & 0o666)
 
 
 def _give(files: Files, path: str, ownership: Ownership) -> None:
-    """Give a file that this process has made to the server."""
+    """Give a file that this process has made to the server's user."""
     if files.ownership(path) != ownership:
         files.set_ownership(path, ownership)

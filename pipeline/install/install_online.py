@@ -1,11 +1,11 @@
-"""What `compact` has staged takes the place of its sources in a server that runs: the server itself does the swaps.
+"""Installation of a compaction's staged segments in a running server, which does the swaps itself.
 
-    pause      a lease, renewed while this runs, keeps the server's own cleaner off; appends and reads go on
+    pause      a lease, renewed while this runs, keeps the server's own cleaner off; appends and reads continue
     check      as offline: the segments of all groups that are not in the log yet are those that were planned
-    for each group: the lease is looked at, originals are linked, the server is told to install, the group is marked
-    resume     with the offset up to which the log is clean now; also where something fails, without that
+    for each group: the lease is checked, originals are linked, the server installs on request, the group is marked
+    resume     with the offset up to which the log is clean now; also after an error, without that offset
 
-The server's admin listener has to be on (`ottla serve --admin PORT`); it is on this machine, as data and staging are.
+The server's admin listener must be open (`ottla serve --admin PORT`). The server is on this machine, as data and staging are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .install_steps import (
 )
 
 LEASE_MS = 60_000
-"""So long after a driver died the server's cleaner goes on, and so does an install that is called again."""
+"""Time after a driver's death until the server's cleaner, or another install, can continue."""
 
 
 def install_online(
@@ -51,21 +51,21 @@ def install_online(
     on_group: OnGroup = lambda _: None,
     survey: Surveying = survey_segments,
 ) -> InstallResult:
-    """Put the staged groups of a plan into the log of a running server. Calling again goes on, as does `install`.
+    """Install the staged groups of a plan in the log of a running server. Another call continues an interrupted one.
 
     Args:
         admin: HOST:PORT of the server's admin listener.
-        lease_ms: How long after this process has died the server's own cleaner goes on.
-        survey: Reads the headers of what is to be replaced, in less than the lease.
+        lease_ms: Time after this process's death until the server's own cleaner continues.
+        survey: Reads the headers of the segments to replace, in less than the lease.
 
     Raises:
-        StoreLockedError: Somebody else installs there.
+        StoreLockedError: Another install holds the lease.
         SourceChangedError: A segment is not the planned one, the topic is no longer compacted, or the plan is
-            stale. Groups before stay in.
-        UsageError: No server answers, or it is another directory's; a group is not staged, or damaged, or cannot be
+            stale. Groups that were already installed stay.
+        UsageError: No server answers, or it serves another directory; a group is not staged, or damaged, or cannot be
             given to the owner of the log.
-        ServiceFailedError: The server has failed, or is gone. Call again.
-        OSError: The disk of the staging refused.
+        ServiceFailedError: The server has failed or stopped. Call again.
+        OSError: The disk of the staging directory failed.
     """
     if is_plan_installed(plan, files):
         return InstallResult((), ())

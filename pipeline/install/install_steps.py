@@ -1,10 +1,10 @@
-"""The steps of an install that read the log and write beside it only: how far groups are, originals, marks.
+"""Steps of an install that read the log and write only next to it: progress of groups, originals, marks.
 
     <staging>/originals/                            hard links to the files that groups have replaced
-    <staging>/00000000000000000310/installed        the group is in the log; its staged names are gone
-    <staging>/installed                             all groups are, and the cleaner's checkpoint says so
+    <staging>/00000000000000000310/installed        the group is in the log; its staged names are deleted
+    <staging>/installed                             all groups are, and the cleaner's checkpoint includes them
 
-`install` and `install_online` take them in the same order; they differ in who does the swap.
+`install` and `install_online` run them in the same order. They differ in the process that does the swap.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STALE_MS_MIN = 86_400_000
 
 
 class GroupProgress(Enum):
-    """How far a group is. The value is for people."""
+    """Progress of a group. The value is for people."""
 
     NOT_STAGED = "not staged"
     STAGED = "staged"
@@ -46,29 +46,29 @@ class GroupProgress(Enum):
 
 
 def pending_groups(plan: CompactionPlan, files: Files) -> list[int]:
-    """The groups that are not marked as installed, in order; none if the plan is."""
+    """Return the groups that are not marked as installed, in order; none if the plan is installed."""
     if is_plan_installed(plan, files):
         return []
     return [group for group in range(len(plan.groups)) if not is_installed(files, plan, group)]
 
 
 def is_plan_installed(plan: CompactionPlan, files: Files) -> bool:
-    """Whether nothing is left to do."""
+    """Return whether the plan needs no more work."""
     return files.exists(paths.join(plan.staging, INSTALLED_FILE))
 
 
 def is_begun(plan: CompactionPlan, files: Files) -> bool:
-    """Whether an install has begun to change the log, or was about to."""
+    """Return whether an install has begun to change the log, or was about to."""
     return files.is_dir(originals_directory(plan)) or any(
         is_installed(files, plan, group) for group in range(len(plan.groups))
     )
 
 
 def is_overtaken(plan: CompactionPlan, files: Files, survey: Surveying = survey_segments) -> bool:
-    """Whether somebody else has changed what a plan has still to put into the log, so that it never can."""
+    """Return whether segments that the rest of a plan would replace have changed, so that it can never be installed."""
     names = [paths.parse_segment_name(name) for name in files.list(plan.directory)]
     if any(name is not None and name.suffix for name in names):
-        return False  # a swap was cut off: what there is shows when the next install has finished it
+        return False  # an unfinished swap: the next install finishes it first, then the segments are known
     try:
         choose(pending_groups(plan, files), 0, plan, files, survey)
     except SourceChangedError:
@@ -77,29 +77,30 @@ def is_overtaken(plan: CompactionPlan, files: Files, survey: Surveying = survey_
 
 
 def is_stale(plan: CompactionPlan, now_ms: int) -> bool:
-    """Whether what is left of a plan must not come into the log any more: the horizons that it gives tombstones are over.
+    """Return whether the rest of a plan must not be installed any more, as its tombstones' delete horizons have passed.
 
-    The next pass would take these away at once, and who reads the log slowly, and has seen the values that the install
-    replaces, would never hear that they are deleted. Where `delete.retention.ms` is shorter than a day, a day: a compaction
-    may take as long as that.
+    The next pass would remove these tombstones at once. A slow reader that has read the values that the install replaces
+    would never see that they were deleted. The limit is `delete.retention.ms`, but at least a day, as a compaction may take
+    that long.
     """
     return now_ms - plan.now_ms >= max(plan.log_config.delete_retention_ms, STALE_MS_MIN)
 
 
 def check_age(plan: CompactionPlan, groups: Collection[int], now_ms: int) -> None:
-    """
+    """Check that the plan may still be installed.
+
     Raises:
-        SourceChangedError: There are groups still to be swapped in, and the plan is stale.
+        SourceChangedError: Some groups must still be swapped in, and the plan is stale.
     """
     if groups and is_stale(plan, now_ms):
         raise SourceChangedError(
             f"plan {plan.plan_id}: expected one made less than {max(plan.log_config.delete_retention_ms, STALE_MS_MIN)} ms"
-            f" ago, found {now_ms - plan.now_ms} ms: its tombstones could go before all have seen them; run compact again"
+            f" ago, found {now_ms - plan.now_ms} ms: its tombstones could be removed before all consumers have seen them; run compact again"
         )
 
 
 def mark_plan_installed(plan: CompactionPlan, files: Files, now_ms: int) -> None:
-    """Note that all groups are in the log and the checkpoint says so."""
+    """Record that all groups are in the log, and the cleaner's checkpoint includes them."""
     write_atomically(files, paths.join(plan.staging, INSTALLED_FILE), _mark(now_ms))
 
 
@@ -110,11 +111,11 @@ def choose(
     files: Files,
     survey: Surveying = survey_segments,
 ) -> dict[int, GroupProgress]:
-    """The groups for one call, the first of those that are pending, and how far they are.
+    """Return the groups for one call, the first of the pending ones, with their progress.
 
-    The segments of all pending groups, chosen or not, are those that were planned: values that a chosen group leaves out
-    are superseded by records there. And the topic is the planned one, even where no group is pending: the cleaner's
-    checkpoint is still to be written.
+    The segments of all pending groups, chosen or not, must be those that were planned: records there supersede values that a
+    chosen group leaves out. The topic must be the planned one even without a pending group, as the cleaner's checkpoint
+    remains to be written.
 
     Raises:
         SourceChangedError, CorruptSourceError: They are not.
@@ -135,10 +136,12 @@ def choose(
 
 
 def group_state(plan: CompactionPlan, group: int, files: Files) -> GroupProgress:
-    """How far a group is; the directory has no half-done swap. Reads the new segment if it seems to be in place.
+    """Return the progress of a group, in a directory without a half-done swap.
+
+    Reads the new segment if it seems to be in place.
 
     Raises:
-        UsageError: Its manifest makes no sense.
+        UsageError: Its manifest is invalid.
     """
     if is_installed(files, plan, group):
         return GroupProgress.INSTALLED
@@ -154,7 +157,7 @@ def group_state(plan: CompactionPlan, group: int, files: Files) -> GroupProgress
 
 
 def present_sources(plan: CompactionPlan, group: int, files: Files) -> list[int]:
-    """The numbers of a group's sources that have a segment in the log."""
+    """Return the numbers of a group's sources that have a segment in the log."""
     return [
         number
         for number in plan.groups[group]
@@ -163,7 +166,7 @@ def present_sources(plan: CompactionPlan, group: int, files: Files) -> list[int]
 
 
 def checked_stage(plan: CompactionPlan, group: int, files: Files, *, is_read: bool = True) -> StagedSegment:
-    """What is staged of a group, every byte read unless somebody else has.
+    """Return the staged segment of a group, after a check that reads every byte if `is_read`.
 
     Raises:
         UsageError: It is damaged.
@@ -177,17 +180,17 @@ def checked_stage(plan: CompactionPlan, group: int, files: Files, *, is_read: bo
 
 
 def to_swap(chosen: Mapping[int, GroupProgress]) -> list[int]:
-    """The groups whose staged files have still to come into the log."""
+    """Return the groups whose staged files are not in the log yet."""
     return [group for group, state in chosen.items() if state is not GroupProgress.IN_PLACE]
 
 
 def give_to_server(plan: CompactionPlan, groups: Iterable[int], files: Files) -> None:
-    """Give the staged files of these groups the owner, group and mode of the logs that they replace; on disk on return.
+    """Give the staged files of these groups the owner, group and mode of the segments that they replace; on disk on return.
 
-    They come into the log by hard links: whoever may open what was there must be able to open what is there then.
+    They become part of the log by hard links: the users that could open the old files must be able to open the new ones.
 
     Raises:
-        UsageError: This process may not do that. Nothing in the log has changed.
+        UsageError: This process may not do that. The log is unchanged.
     """
     for group in groups:
         staged = _read(plan, group, files)
@@ -208,9 +211,9 @@ def give_to_server(plan: CompactionPlan, groups: Iterable[int], files: Files) ->
 
 
 def link_originals(plan: CompactionPlan, group: int, state: GroupProgress, files: Files) -> None:
-    """Give all files of a group's sources a second name beside the staging; on disk on return. Again is fine.
+    """Make hard links to all files of a group's sources in the staging directory; on disk on return. It may be called again.
 
-    What is in the log already is no original any more, unless compacting has changed nothing about that segment.
+    A segment that was already swapped in is not an original any more, unless compaction has changed nothing in it.
     """
     numbers, first = present_sources(plan, group, files), plan.groups[group][0]
     if state in (GroupProgress.HALF, GroupProgress.IN_PLACE) and not _is_unchanged(plan, first, files):
@@ -221,7 +224,10 @@ def link_originals(plan: CompactionPlan, group: int, state: GroupProgress, files
         base_offset = plan.sources[number].base_offset
         for kind in (*paths.SEGMENT_KINDS, paths.SNAPSHOT):
             name = paths.segment_file_name(base_offset, kind)
-            with suppress(FileNotFoundError, FileExistsError), on_one_file_system(plan):  # none; linked before a crash
+            with (
+                suppress(FileNotFoundError, FileExistsError),
+                on_one_file_system(plan),
+            ):  # no such file; linked before a crash
                 files.link(paths.join(plan.directory, name), paths.join(directory, name))
     files.sync_dir(directory)
     files.sync_dir(plan.staging)
@@ -229,10 +235,10 @@ def link_originals(plan: CompactionPlan, group: int, state: GroupProgress, files
 
 @contextmanager
 def on_one_file_system(plan: CompactionPlan) -> Iterator[None]:
-    """What is done in here makes hard links between a plan's staging and its log.
+    """Convert errors of hard links between a plan's staging and its log.
 
     Raises:
-        UsageError: In the place of an OSError EXDEV.
+        UsageError: Instead of an OSError EXDEV.
     """
     try:
         yield
@@ -251,20 +257,20 @@ def _is_unchanged(plan: CompactionPlan, number: int, files: Files) -> bool:
 
 
 def discard(plan: CompactionPlan, files: Files) -> None:
-    """Forget a plan, whether it is installed or given up: all that is staged goes, the originals too."""
-    files.remove(paths.join(plan.staging, PLAN_FILE))  # first: without it, what a crash leaves is no plan
+    """Forget a plan, installed or abandoned: delete everything that is staged, and the originals."""
+    files.remove(paths.join(plan.staging, PLAN_FILE))  # first: without it, files that a crash leaves are not a plan
     files.sync_dir(plan.staging)
     files.remove_dir(plan.staging)
 
 
 def mark_installed(plan: CompactionPlan, group: int, files: Files, now_ms: int) -> None:
-    """Note that a group is in the log, and take the staged names away, whose files are the log's now."""
+    """Record that a group is in the log, and delete the staged names, whose files now belong to the log."""
     write_atomically(files, paths.join(group_directory(plan, group), INSTALLED_FILE), _mark(now_ms))
     _read(plan, group, files).remove_files(files)
 
 
 def _unchanged(plan: CompactionPlan, files: Files, states: Mapping[int, GroupProgress]) -> list[int]:
-    """The sources that must still be as they were planned, in order."""
+    """Return the sources that must still be as they were planned, in order."""
     found: list[int] = []
     for group, state in states.items():
         if state is GroupProgress.HALF:

@@ -1,13 +1,13 @@
-"""Addresses of data that is not on a file system of this machine, and who opens them.
+"""Addresses of data that is not on a file system of this machine, and their file systems.
 
     s3://bucket/prefix            gs://bucket/prefix          abfs://container@account/prefix
-    hdfs://namenode:8020/path     file:///path                (s3a, s3n, gcs, abfss: the same by other names)
+    hdfs://namenode:8020/path     file:///path                (s3a, s3n, gcs, abfss: other names of the same)
 
-An address has no password and no key in it, and no option is one: credentials come from the environment of each process, as
-PyArrow takes them (AWS_ACCESS_KEY_ID, ~/.aws, an instance's role; GOOGLE_APPLICATION_CREDENTIALS; Azure's default credential;
-Hadoop's configuration). So nothing that is pickled, planned, logged or raised can hold a secret.
+An address and its options contain no password and no key: credentials come from the environment of each process, as
+PyArrow reads them (AWS_ACCESS_KEY_ID, ~/.aws, an instance's role; GOOGLE_APPLICATION_CREDENTIALS; Azure's default credential;
+Hadoop's configuration). So nothing that is pickled, planned, logged or raised can contain a secret.
 
-PyArrow is loaded by who opens one: plans and installs do without it.
+PyArrow is imported when an address is opened: plans and installs do not need it.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 LAYOUTS = ("aiven", "localtiered")
-"""What may stand with a plus before a scheme: how a remote storage manager has laid segments out (`tiered`)."""
+"""Prefixes of a scheme, before a plus, that name the segment layout of a remote storage manager (`tiered`)."""
 
 S3_ATTEMPTS = 3
-"""Of the SDK, at one request; who reads tries again for longer (`failures.patiently`)."""
+"""Number of attempts of the SDK for one request; readers retry for longer (`failures.patiently`)."""
 
 
 def is_address(path: str) -> bool:
-    """Whether it is none of this machine's paths."""
+    """Return whether this is an address, not a path of this machine."""
     return _ADDRESS.match(path) is not None
 
 
 def normal(address: str) -> str:
-    """The address as all else here has it: the scheme by its one name, no slash at the end.
+    """Return the normal form of an address: the scheme by its main name, and no slash at the end.
 
     Raises:
-        UsageError: Nobody knows the scheme; or it has a password in it, or options.
+        UsageError: The scheme is unknown, or the address contains a password or options.
     """
     found = _ADDRESS.match(address)
     if found is None:
@@ -57,26 +57,24 @@ def normal(address: str) -> str:
     if ":" in authority.rpartition("@")[0] or (scheme in ("s3", "gs") and "@" in authority):
         raise UsageError(f"{given}://…: expected no credentials in an address; they come from the environment")
     if "?" in rest:
-        raise UsageError(
-            f"{given}://{authority}/…: expected no options in an address: they are given beside it (fs.NAME)"
-        )
+        raise UsageError(f"{given}://{authority}/…: expected no options in an address: give them separately (fs.NAME)")
     if not authority and scheme != "file":
         raise UsageError(f"{address}: expected {SCHEMES[scheme].form}")
     return f"{layout}{plus}{scheme}://{rest.rstrip('/')}"
 
 
 class Opener(Protocol):
-    """Knows how to reach what has an address. Goes to executors with what they are to read, so it holds no connection."""
+    """Opener of addresses. It is sent to executors with the addresses that they read, so it holds no connection."""
 
     def open(self, address: str) -> tuple[FileSystem, str]:
-        """PyArrow's file system for a normal address, and the path in it."""
+        """Return PyArrow's file system for a normal address, and the path in it."""
 
 
 Options = tuple[tuple[str, str], ...]
 
 
 class FsOptions(NamedTuple):
-    """The opener of the tables below: options by name, as `s3.endpoint_override`."""
+    """Opener for the schemes of the tables below, with options by name (`s3.endpoint_override`)."""
 
     texts: Options = ()
 
@@ -92,10 +90,10 @@ class FsOptions(NamedTuple):
 
 
 def parse_fs_options(texts: Mapping[str, str]) -> FsOptions:
-    """Options from `--fs-option NAME=VALUE`, or the format's `fs.NAME`.
+    """Parse options from `--fs-option NAME=VALUE`, or the format's `fs.NAME`.
 
     Raises:
-        UsageError: There is no such option; or its text makes no sense; or it is a secret.
+        UsageError: An option is unknown, invalid, or a secret.
     """
     found = {}
     for given, text in texts.items():
@@ -106,11 +104,11 @@ def parse_fs_options(texts: Mapping[str, str]) -> FsOptions:
                 raise UsageError(
                     f"option {given}: expected no secret: executors and driver take credentials from their environment"
                 )
-            raise UsageError(f"there is no option {given}; there are {', '.join(option_names())}")
+            raise UsageError(f"unknown option {given}; options are {', '.join(option_names())}")
         try:
             SCHEMES[scheme].options[name](text)
         except (ValueError, KeyError):
-            raise UsageError(f"option {scheme}.{name}: found {text!r}") from None
+            raise UsageError(f"option {scheme}.{name}: invalid value {text!r}") from None
         found[f"{scheme}.{name}"] = text
     return FsOptions(tuple(sorted(found.items())))
 
@@ -124,7 +122,7 @@ _SECRET_WORDS = ("secret", "access_key", "account_key", "password", "token", "sa
 
 
 def flag(text: str) -> bool:
-    """`true` or `false`; KeyError for another text."""
+    """Parse `true` or `false`. Raises KeyError for another text."""
     return {"true": True, "false": False}[text.lower()]
 
 
@@ -133,26 +131,26 @@ def _web_scheme(text: str) -> str:
 
 
 class Scheme(NamedTuple):
-    """One row of the table: how a kind of store is opened, and what may be said to that."""
+    """One row of the table: how a kind of store is opened, and its options."""
 
     form: str
     opened: Callable[[str, dict[str, Any]], FileSystem]
-    """authority, options -> the file system."""
+    """Return the file system for an authority and options."""
     options: Mapping[str, Callable[[str], Any]]
-    """By PyArrow's own names; no credentials."""
+    """Parsers of options by PyArrow's own names, without credentials."""
     has_bucket: bool = False
-    """The first part of a path in it is the bucket."""
+    """Whether the first part of a path in it is the bucket."""
 
 
 def _s3(_authority: str, options: dict[str, Any]) -> FileSystem:
     from pyarrow import fs
 
     endpoint = options.get("endpoint_override", "")
-    if "://" in endpoint:  # as the AWS tools write it
+    if "://" in endpoint:  # the form of the AWS tools
         scheme, _, endpoint = endpoint.partition("://")
         options = {"scheme": scheme, **options, "endpoint_override": endpoint.rstrip("/")}
     attempts = options.pop("max_attempts", S3_ATTEMPTS)
-    # A bucket is not made by writing into it: a name that is mistyped is an error.
+    # Writing does not create buckets: a mistyped name is an error.
     return fs.S3FileSystem(retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts), **options)
 
 
@@ -249,7 +247,7 @@ def _split(address: str) -> Sequence[str]:
 
 @cache
 def _filesystem(scheme: str, authority: str, options: Options) -> FileSystem:
-    """One for each store that a process has to do with: it has the connections, and knows by then how to log in."""
+    """Return the file system of a store, one per process: it keeps the connections and the credentials."""
     check_the_extra()
     parsers = SCHEMES[scheme].options
     try:

@@ -1,10 +1,10 @@
-"""What a store says no with, as errors of a job; and how long one goes on asking.
+"""Errors of a store as errors of a job, and the duration of retries.
 
-PyArrow raises OSError for all of it, with the SDK's words. The words decide, by the first row of REFUSALS that fits:
+PyArrow raises OSError for all of them, with the SDK's text. The first row of REFUSALS that matches the text decides:
 
-    refused     another call would be refused, too: exit code 1, at once
-    not there   nobody listens, or the name has no address: exit code 6, at once, unless it has answered this process before
-    the rest    5xx, SlowDown, resets, bodies that break off, answers that do not come: asked again, for PAUSES_S
+    refused     another call would also be refused: exit code 1, at once
+    not there   no server listens, or the name has no address: exit code 6, at once, unless it has answered this process before
+    the rest    5xx, SlowDown, resets, truncated bodies, missing responses: retried, for PAUSES_S
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from ..errors import PipelineError, ServiceFailedError, UsageError
 T = TypeVar("T")
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Between attempts, each of which the SDK makes three of, with pauses of its own."""
+"""Seconds between attempts. The SDK makes three requests in each, with pauses of its own."""
 ANSWER_S = 60.0
-"""For one answer. A connection over which nothing comes any more would be waited for without end: the SDK has no time-out here."""
+"""Timeout of one response in seconds. Without it a dead connection would block for ever, as the SDK has no timeout here."""
 _REASON_MAX = 300
 
 
 class Refusal(NamedTuple):
-    """A row: what the SDK says, and what is said here."""
+    """Row of the table: a pattern of the SDK's text, and Ottla's text."""
 
     said: re.Pattern[str]
     text: str
 
 
 REFUSALS = (
-    Refusal(re.compile(r"NO_SUCH_BUCKET|NoSuchBucket|container does not exist|ContainerNotFound", re.IGNORECASE), "there is no such bucket"),
+    Refusal(re.compile(r"NO_SUCH_BUCKET|NoSuchBucket|container does not exist|ContainerNotFound", re.IGNORECASE), "bucket not found"),
     Refusal(
         re.compile(r"AuthorizationHeaderMalformed|PERMANENT_REDIRECT|PermanentRedirect|HTTP status 301|in a different region|the region", re.IGNORECASE),
-        "the bucket is in another region than the one that is asked (option s3.region, AWS_REGION)",
+        "the bucket is in another region than the requested one (option s3.region, AWS_REGION)",
     ),
     Refusal(
         re.compile(
@@ -47,16 +47,16 @@ REFUSALS = (
             r"Permission denied",
             re.IGNORECASE,
         ),
-        "the store does not take the credentials in the environment",
+        "the store rejects the credentials in the environment",
     ),
     Refusal(re.compile(r"Unable to load lib|libhdfs|libjvm|HADOOP_HOME|CLASSPATH", re.IGNORECASE), "HDFS needs Hadoop's libhdfs and its CLASSPATH"),
-    Refusal(re.compile(r"HTTP status 400|NOT_IMPLEMENTED|Invalid argument", re.IGNORECASE), "the store does not understand what it is asked"),
+    Refusal(re.compile(r"HTTP status 400|NOT_IMPLEMENTED|Invalid argument", re.IGNORECASE), "the store does not support the request"),
 )  # fmt: skip
 _NOT_THERE = re.compile(
     r"curlCode: (?:6|7)\b|Could ?n.t connect|Could not resolve|Connection refused|UnknownHost", re.IGNORECASE
 )
 _MISSING = re.compile(r"No such file or directory '")
-"""PyArrow's words for a listing of nothing at GCS, which have no errno."""
+"""PyArrow's text for an empty listing at GCS, which has no errno."""
 _SECRETS = re.compile(r"(?i)((?:sig|signature|secret|token|password|credential)[\w-]{0,40}=)[^&\s]+")
 _REQUEST_ID = re.compile(r" ?\(Request ID: [^()]{0,200}\)")
 
@@ -70,13 +70,13 @@ def store_of(address: str) -> str:
 
 
 def as_error(error: BaseException, address: str) -> PipelineError:
-    """One line: which address, what is wrong, and what the store said."""
+    """Return an error with one line of text: the address, the problem, and the store's own text."""
     said = " ".join(_SECRETS.sub(r"\1…", _REQUEST_ID.sub("", str(error))).split())[:_REASON_MAX]
     if (refusal := _refusal(said)) is not None:
         return UsageError(f"{address}: {refusal.text} ({said})")
     if isinstance(error, (ValueError, TypeError, ImportError)):
         return UsageError(f"{address}: {said}")
-    where = "nobody answers there" if _NOT_THERE.search(said) else "the store does not answer"
+    where = "no server answers there" if _NOT_THERE.search(said) else "the store does not answer"
     return ServiceFailedError(f"{address}: {where} ({said})")
 
 
@@ -85,10 +85,10 @@ def _refusal(said: str) -> Refusal | None:
 
 
 def patiently(call: Callable[[], T], address: str, *, answer_s: float = ANSWER_S) -> T:
-    """What the call returns: asked again where another time may do.
+    """Return the result of a call, retrying errors that may be temporary.
 
     Raises:
-        FileNotFoundError: There is no such thing.
+        FileNotFoundError: The object does not exist.
         UsageError, ServiceFailedError: As `as_error`.
     """
     store = store_of(address)
@@ -114,16 +114,19 @@ def patiently(call: Callable[[], T], address: str, *, answer_s: float = ANSWER_S
 
 
 def within(call: Callable[[], T], answer_s: float) -> T:
-    """What the call returns, or raises; OSError if it does neither for so long. It is left to itself then."""
+    """Return or raise the result of a call.
+
+    Raises OSError after `answer_s` without one; the call's thread is abandoned then.
+    """
     found: list[Any] = []
 
     def run() -> None:
         try:
             found.append((call(), None))
-        except BaseException as error:  # noqa: BLE001 - it is raised again, by who waits
+        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it again
             found.append((None, error))
 
-    # No pool: its threads would be waited for when Python ends.
+    # Not a pool: Python would wait for its threads at exit.
     thread = threading.Thread(target=run, name="store", daemon=True)
     thread.start()
     thread.join(answer_s)

@@ -1,7 +1,7 @@
-"""What `storage.disk.files.Files` asks of a file system, answered for addresses: listings, sizes, times, objects for reading.
+"""File system of addresses for `storage.disk.files.Files`: listings, sizes, times, and objects for reading.
 
-A listing has sizes and times of all it names, a thousand of them a request. It is kept: what is asked afterwards of something in a
-directory that was listed costs nothing, and is as old as the listing. `list` always asks anew.
+A listing has sizes and times of all its names, a thousand of them per request. It is kept: later calls about names in a
+listed directory need no request, and are as old as the listing. `list` always sends a new request.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 _NAMES_NO_FOLDERS = ("gcs",)
-"""Types of PyArrow's file systems whose listings have the objects of a directory and not the directories in it, unless somebody has made
-an object for each. There all that lies below is listed, a thousand names a request."""
+"""Types of PyArrow's file systems whose listings omit directories that have no object of their own. For these everything
+below a directory is listed, a thousand names per request.
+"""
 
 
 class ObjectFiles:
-    """See the module. Goes to executors as its opener alone."""
+    """Files of a store; see the module. Only the opener is sent to executors."""
 
     def __init__(self, opener: Opener | None = None) -> None:
         self.opener: Opener = FsOptions() if opener is None else opener
@@ -34,11 +35,11 @@ class ObjectFiles:
         return ObjectFiles, (self.opener,)
 
     def filesystem(self, address: str) -> tuple[FileSystem, str]:
-        """PyArrow's, and the path in it."""
+        """Return PyArrow's file system, and the path in it."""
         return self.opener.open(normal(without_layout(address)))
 
     def open(self, address: str) -> ObjectFile:
-        """Raises FileNotFoundError if there is no such object."""
+        """Open an object for reading. Raises FileNotFoundError if it does not exist."""
         found = self._known(address)
         if found is None or found.status is None:
             raise FileNotFoundError(2, "No such file or directory", address)
@@ -51,7 +52,7 @@ class ObjectFiles:
         )
 
     def list(self, directory: str) -> list[str]:
-        """Raises FileNotFoundError if there is nothing below it."""
+        """List a directory with a new request. Raises FileNotFoundError if it is empty."""
         return sorted(self._list(directory))
 
     def exists(self, address: str) -> bool:
@@ -68,14 +69,14 @@ class ObjectFiles:
         return found is not None and found.status is not None
 
     def status(self, address: str) -> ObjectStatus:
-        """Raises FileNotFoundError."""
+        """Return an object's status. Raises FileNotFoundError if it does not exist."""
         found = self._known(address)
         if found is None or found.status is None:
             raise FileNotFoundError(2, "No such file or directory", address)
         return found.status if found.size_bytes is None else found.status._replace(st_size=found.size_bytes)
 
     def are_still(self, seen: Iterable[tuple[str, int]]) -> bool:
-        """Whether these addresses are of the same objects as when they had these identities, by listings anew."""
+        """Return, by new listings, whether these addresses still belong to the objects with these identities."""
         by_directory: dict[str, list[tuple[str, int]]] = {}
         for address, identity in seen:
             directory, name = _split(address)
@@ -112,7 +113,7 @@ class ObjectFiles:
         return None if info.type == FileType.NotFound else _found(info, address)
 
     def _listed_dir(self, address: str) -> bool:
-        """By a listing: of a bucket that is not there, and of wrong credentials, that says more than a look at one name."""
+        """Return whether a directory exists, by a listing, which also reports missing buckets and wrong credentials."""
         try:
             return bool(self._list(address)) or self._asked(address) is not None
         except (FileNotFoundError, NotADirectoryError):
@@ -144,7 +145,7 @@ class ObjectFiles:
 
 
 def _listed(infos: Iterable[FileInfo], prefix: str, address: str) -> Iterator[tuple[str, FoundObject]]:
-    """What lies directly below a path that ends with a slash, and which address that has. A name of more parts is a folder's."""
+    """Yield the names directly below a path that ends with a slash, with their addresses. A name with a slash is a folder's."""
     for info in infos:
         name, slash, _ = info.path.removeprefix(prefix).partition("/")
         if name:

@@ -1,11 +1,11 @@
-"""The bytes of one object, for readers who ask as of a file: in ranges of some MiB, however small what is asked for is.
+"""Bytes of one object for readers of files, fetched in ranges of some MiB even for small reads.
 
-Each range is a request, which costs its money and tens of milliseconds whatever its size. So what is asked for in small pieces, one
-behind the other, with less than AHEAD_MAX_BYTES between (the headers of batches), comes in ranges that grow up to that; what is asked
-for at once comes as it is. What two reads have in common is fetched once.
+Each range is a request, which costs money and tens of milliseconds whatever its size. Small reads that follow each other with
+gaps below AHEAD_MAX_BYTES (headers of batches) are served from ranges that grow up to that size. Large reads are fetched as
+they are. Bytes that two reads share are fetched once.
 
-The object must stay what it was when its name was listed: that is looked at when it is opened, and again by `check` when all of it
-is read, for a store that replaces it meanwhile says nothing.
+The object must stay the one that was listed. That is checked when it is opened, and again by `check` after everything was read,
+as a store does not report a replacement.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GROWTH = 4
 
 
 class ObjectStatus(NamedTuple):
-    """What tells an object from one that takes its name later. Names as those of `os.stat_result`."""
+    """Identity of an object, which differs if another object takes its name. Fields are named as in `os.stat_result`."""
 
     st_ino: int
     st_size: int
@@ -42,7 +42,7 @@ class ObjectStatus(NamedTuple):
 
 
 class ObjectFile:
-    """`File`, for reading. Nothing is asked of the store before something is read."""
+    """`File`, for reading. No request is sent before the first read."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class ObjectFile:
     ) -> None:
         """
         Args:
-            filesystem: Gives the file system, and the path in it.
-            status: What it was when it was listed. Another one is an error once it is read.
+            filesystem: Returns the file system, and the path in it.
+            status: The listed object. Reading another one is an error.
             start, size_bytes: Show this piece of it.
         """
         self.address = address
@@ -82,7 +82,7 @@ class ObjectFile:
         return self._status.st_ctime_ns // 1_000_000
 
     def truncate(self, size_bytes: int) -> None:
-        """Show less. The object keeps all."""
+        """Show fewer bytes. The object is unchanged."""
         self._size = min(self._size, size_bytes)
 
     def close(self) -> None:
@@ -116,13 +116,13 @@ class ObjectFile:
         return max(0, min(position + size_bytes, self._size) - position)
 
     def read_ahead(self, position: int, size_bytes: int) -> None:
-        """Nothing: what is read is fetched then."""
+        """Do nothing: bytes are fetched when they are read."""
 
     def check(self) -> None:
-        """See that what was read is still there, and is the same object.
+        """Check that the object that was read still exists, and is the same.
 
         Raises:
-            SourceChangedError: It is not.
+            SourceChangedError: It was deleted or replaced.
         """
         if self._file is None:
             return
@@ -137,7 +137,7 @@ class ObjectFile:
         return self._tag_of(self._open()) == self._tag and (bool(self._tag) or self._status_now() == self._status)
 
     def _fetch(self, position: int, end: int) -> None:
-        """Have at least these bytes in `_data`."""
+        """Fetch at least these bytes into `_data`."""
         known_end = self._at + len(self._data)
         goes_on = bool(self._data) and self._at <= position < known_end + AHEAD_MAX_BYTES
         self._ahead = min(self._ahead * _GROWTH, AHEAD_MAX_BYTES) if goes_on else AHEAD_MIN_BYTES
@@ -153,7 +153,7 @@ class ObjectFile:
         except FileNotFoundError as error:
             raise self._changed() from error
         if len(data) != size_bytes:
-            raise OSError(errno.EIO, f"{size_bytes} bytes wanted at {start}, {len(data)} came")
+            raise OSError(errno.EIO, f"expected {size_bytes} bytes at {start}, received {len(data)}")
         return data
 
     def _opened(self) -> NativeFile:
@@ -174,12 +174,12 @@ class ObjectFile:
 
     @staticmethod
     def _tag_of(file: NativeFile) -> object:
-        """What the store itself says of an object with each answer: its ETag, its generation."""
+        """Return the store's own version of an object: its ETag, its generation."""
         return dict(file.metadata() or {}) if hasattr(file, "metadata") else None
 
     def _changed(self) -> SourceChangedError:
         return SourceChangedError(
-            f"{self.address} is another object now, or gone: the copy was changed while it was read; call again when it is whole"
+            f"{self.address} was replaced or deleted: the copy was changed while it was read; call again when it is complete"
         )
 
     def append(self, data: Buffer) -> None:
@@ -192,7 +192,7 @@ class ObjectFile:
         self._refuse()
 
     def drop_ahead(self) -> None:
-        """Nothing was begun."""
+        """Do nothing: no write was begun."""
 
     def preallocate(self, size_bytes: int) -> None:
         self._refuse()

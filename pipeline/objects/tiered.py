@@ -1,17 +1,17 @@
-"""Segments as remote storage managers lay them out (KIP-405), under the names that they have in a data directory.
+"""Segments in the layouts of remote storage managers (KIP-405), under the names that they have in a data directory.
 
     localtiered+file:///dir      LocalTieredStorage, of Apache Kafka's own tests
         <topic>-<partition>-<topic id>/<base offset>-<segment id>.log .index .timeindex .txnindex
     aiven+s3://bucket/prefix     Aiven's tiered-storage-for-apache-kafka
         <topic>-<topic id>/<partition>/<base offset>-<segment id>.log .indexes .rsm-manifest
 
-Aiven's manifest is written last, so a segment without one does not count; it says where each index lies in `.indexes`, and whether the
-segment's chunks are compressed or encrypted. Those are refused: the keys are the broker's, and a compressed chunk is none of Kafka's
-bytes. Objects of managers that are not listed here, and of these with a custom `object.key`, cannot be read.
+Aiven's manifest is written last, so a segment without one does not count. It has the position of each index in `.indexes`, and
+whether the segment's chunks are compressed or encrypted. Such segments are rejected: only the broker has the keys, and a
+compressed chunk has another format than Kafka's. Objects of other managers, or with a custom `object.key`, cannot be read.
 
-Of two copies of a segment, which an upload that was made again leaves, the longer one counts; only `__remote_log_metadata` says which
-the broker takes, and both are of the same bytes as far as they go. Segments of two leaders may overlap. All in them was decided when it
-went up, so nothing has to be replayed to know which transactions are aborted: their indexes say it.
+A repeated upload leaves two copies of a segment. The longer one counts: only `__remote_log_metadata` has the broker's choice,
+and their common part is equal. Segments of two leaders may overlap. All transactions in them were decided before the upload,
+so the indexes list the aborted ones, and nothing has to be replayed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..errors import UsageError
 from .ranges import ObjectStatus
 
 AT_ONCE = 16
-"""Manifests are small, and many: so many are fetched at a time."""
+"""Number of manifests that are fetched at a time, as they are small and many."""
 MANIFEST = ".rsm-manifest"
 INDEXES = ".indexes"
 _UUID = r"[A-Za-z0-9_-]{22}"
@@ -40,20 +40,20 @@ _PIECES = {paths.INDEX: "offset", paths.TIME_INDEX: "timestamp", paths.TXN_INDEX
 
 
 class FoundObject(NamedTuple):
-    """What has a name: an object, a piece of one, or a directory."""
+    """A named object, a piece of one, or a directory."""
 
     status: ObjectStatus | None
-    """Of the whole object; None of a directory."""
+    """Status of the whole object; None for a directory."""
     address: str
-    """Of the object."""
+    """Address of the object."""
     start: int = 0
     size_bytes: int | None = None
-    """Of the piece that begins at `start`; None is all of it."""
+    """Size of the piece that begins at `start`; None is the rest of the object."""
 
 
 Listing = Mapping[str, FoundObject]
 List = Callable[[str], Listing]
-"""An address that is none of a layout -> what is there. FileNotFoundError."""
+"""List an address without a layout. Raises FileNotFoundError."""
 Read = Callable[[FoundObject], bytes]
 
 
@@ -67,11 +67,11 @@ def without_layout(address: str) -> str:
 
 
 def listing(address: str, layout: str, listed: List, read: Read) -> Listing:
-    """What a directory of this layout has, by the names of a data directory: partitions, or the files of one.
+    """List a directory in this layout, by the names of a data directory: partitions, or the files of one.
 
     Raises:
-        FileNotFoundError: It is not there.
-        UsageError: Segments are compressed or encrypted; or two topics of the same name are there.
+        FileNotFoundError: It does not exist.
+        UsageError: Segments are compressed or encrypted, or two topics have the same name.
     """
     root, _, name = address.rpartition("/")
     own = paths.parse_partition_dir(name)
@@ -86,13 +86,13 @@ def listing(address: str, layout: str, listed: List, read: Read) -> Listing:
     if len(set(names)) < len(names):
         twice = next(each for each in names if names.count(each) > 1)
         raise UsageError(
-            f"{address}: expected one topic of a name, found two with {twice}: one was made anew; move the other away"
+            f"{address}: expected one topic of each name, found two with {twice}: one was recreated; move the other elsewhere"
         )
     return {each: FoundObject(None, f"{address}/{each}") for each in names}
 
 
 def _partitions(root: str, layout: str, listed: List, topic: str | None) -> Iterator[tuple[TopicPartition, str]]:
-    """The partitions below an address, those of one topic or all, and where each is."""
+    """Yield the partitions below an address, of one topic or all, with their addresses."""
     plain = without_layout(root)
     for name, found in listed(plain).items():
         if found.status is not None:
@@ -114,7 +114,7 @@ def _files(place: str, layout: str, listed: List, read: Read) -> Listing:
     needed = (paths.LOG, MANIFEST) if layout == "aiven" else (paths.LOG,)
     whole = {stem: kinds for stem, kinds in stems.items() if all(kind in kinds for kind in needed)}
     by_base: dict[int, dict[str, FoundObject]] = {}
-    for _, kinds in sorted(whole.items(), key=lambda each: _log_bytes(each[1])):  # of two the longer one stays
+    for _, kinds in sorted(whole.items(), key=lambda each: _log_bytes(each[1])):  # of two copies the longer one is kept
         by_base[_base(kinds)] = kinds
     if layout == "aiven":
         with ThreadPoolExecutor(AT_ONCE, "manifests") as pool:
@@ -137,7 +137,7 @@ def _log_bytes(kinds: Mapping[str, FoundObject]) -> int:
 
 
 def _pieces(kinds: Mapping[str, FoundObject], read: Read) -> dict[str, FoundObject]:
-    """The indexes of a segment, by its manifest. UsageError where its bytes are not Kafka's."""
+    """Return the indexes of a segment, from its manifest. Raises UsageError if its bytes are not in Kafka's format."""
     manifest = kinds[MANIFEST]
     try:
         fields = json.loads(read(manifest))
@@ -147,9 +147,7 @@ def _pieces(kinds: Mapping[str, FoundObject], read: Read) -> dict[str, FoundObje
             if is_so
         ]
         if how:
-            raise UsageError(
-                f"{kinds[paths.LOG].address}: expected plain chunks, found that they are {' and '.join(how)}"
-            )
+            raise UsageError(f"{kinds[paths.LOG].address}: expected plain chunks, found {' and '.join(how)} ones")
         places = fields.get("segmentIndexes") or {}
         pieces = {
             kind: (int(at["position"]), int(at["size"])) for kind, name in _PIECES.items() if (at := places.get(name))

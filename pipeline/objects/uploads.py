@@ -1,8 +1,8 @@
-"""Writing to stores: whole objects, which have their names once all of them is there.
+"""Uploads to stores: whole objects, which get their names once they are complete.
 
-What goes up was written on a disk of the machine first, so an upload that breaks off is made again from its beginning; it is
-believed once the store says how long the object is. Nothing can be renamed there, and nothing is written over: a name is used once.
-What an attempt of a task that died has left goes with the rest of its folder.
+Each object is first written to a local disk, so that an interrupted upload is repeated from its beginning. It counts as
+complete once the store reports its full length. Objects cannot be renamed and are never overwritten: each name is used once.
+Files of dead task attempts are deleted with the rest of their folder.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .object_files import ObjectFiles
 
 PIECE_BYTES = 8 << 20
 SLOWEST_BYTES_PER_S = 1 << 20
-"""A link that takes less is taken for dead."""
+"""Slowest speed that does not count as a dead connection."""
 _HAS_DIRECTORIES = ("local", "hdfs")
-"""Elsewhere a directory that is made is an object, and nobody needs it."""
+"""File systems that need directories. In others a directory is an object that no reader needs."""
 
 
 @contextmanager
 def written_beside() -> Iterator[str]:
-    """The path of an empty file on this machine, which is gone afterwards."""
+    """Yield the path of an empty file on this machine, which is deleted afterwards."""
     descriptor, path = tempfile.mkstemp(prefix="ottla-", suffix=".part")
     os.close(descriptor)
     try:
@@ -37,7 +37,7 @@ def written_beside() -> Iterator[str]:
 
 
 def upload(objects: ObjectFiles, path: str, address: str) -> None:
-    """Give the bytes of a file an address. UsageError, ServiceFailedError: as `patiently`; an object may be there, and not whole."""
+    """Upload a file to an address. Raises UsageError or ServiceFailedError as `patiently`; an incomplete object may be left."""
     size_bytes = os.path.getsize(path)
 
     def once() -> None:
@@ -51,19 +51,19 @@ def upload(objects: ObjectFiles, path: str, address: str) -> None:
                     stream.write(piece)
                 stream.close()
         except OSError:
-            # It may be the last answer alone that was lost. A name is used once: what is there whole is this.
+            # Perhaps only the last response was lost. A name is used once, so a complete object is this one.
             if filesystem.get_file_info(target).size != size_bytes:
                 raise
             return
         found = filesystem.get_file_info(target)
         if found.size != size_bytes:
-            raise OSError(f"{size_bytes} bytes were sent, {found.size} are there")
+            raise OSError(f"sent {size_bytes} bytes, found {found.size} stored")
 
     patiently(once, address, answer_s=ANSWER_S + size_bytes / SLOWEST_BYTES_PER_S)
 
 
 def put(objects: ObjectFiles, address: str, data: bytes) -> None:
-    """A small object. Errors as of `upload`."""
+    """Upload a small object. Errors as of `upload`."""
     with written_beside() as path:
         with open(open_file(path, os.O_WRONLY), "wb") as file:
             file.write(data)
@@ -71,7 +71,7 @@ def put(objects: ObjectFiles, address: str, data: bytes) -> None:
 
 
 def remove(objects: ObjectFiles, addresses: Iterable[str]) -> None:
-    """Take objects away, as far as that is possible: what stays costs space, and nothing else."""
+    """Delete objects, and ignore errors: a remaining object only costs space."""
     for address in addresses:
         with suppress(FileNotFoundError, PipelineError):
             patiently(lambda: _remove_one(objects, address), address)  # noqa: B023 - called at once

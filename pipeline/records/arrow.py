@@ -1,7 +1,7 @@
-"""From columns of positions to Arrow record batches.
+"""Conversion of columns of positions to Arrow record batches.
 
-The table COLUMNS is everything that a frame can show of a record: the columns of Spark's own Kafka connector under its
-names and types, and what the batch knows besides. Keys, values and headers are gathered by Arrow itself: of a binary
+The table COLUMNS has everything that a frame can show of a record: the columns of Spark's own Kafka connector under its
+names and types, and the fields of the batch. Keys, values and headers are gathered by Arrow itself: from a binary
 array over all unpacked bytes, whose boundaries alternate between wanted and not wanted, every second entry is taken.
 
     bytes    |.....KEY..VALUE.......KEY..VALUE..|
@@ -32,7 +32,7 @@ from .batch_window import Bools, Int64s
 from .columns import RecordColumns
 
 ROWS_MAX = 65_536
-"""Records in one Arrow batch. A tenth of it costs Spark a tenth more time, a thirtieth twice as much."""
+"""Records in one Arrow batch. With a tenth of it Spark needs a tenth more time, with a thirtieth twice as much."""
 
 _MICROSECONDS_MAX_MS = (2**63 - 1) // 1000
 _SEQUENCE_MASK = sequence_after(-1, 0)  # 2**31 - 1, after which comes 0
@@ -54,7 +54,7 @@ class _BatchRows(NamedTuple):
         return self.slice(self.records.batch)
 
     def header(self, name: str) -> Int64s:
-        """A field of each record's batch header."""
+        """Return a field of each record's batch header."""
         return self.records.window.column(name)[self.batch_rows()]
 
     def attribute(self, bit: int) -> Bools:
@@ -72,13 +72,13 @@ class Column(NamedTuple):
     """A column that the source can fill."""
 
     spark_type: str
-    """As Spark's `simpleString` says it."""
+    """Spark's `simpleString` of the type."""
     fill: Callable[[_BatchRows, pa.DataType], pa.Array]
     in_kafkas_schema: bool = False
 
 
 def gather(data: NDArray[np.uint8], at: Int64s, length: Int64s) -> pa.Array:
-    """The bytes at many places as one binary array; a length of -1 is null. Places must not fall."""
+    """Return the bytes at many places as one binary array; a length of -1 is null. Places must not decrease."""
     count = len(at)
     edges = np.empty(2 * count + 1, np.int32)
     edges[0:-1:2] = at
@@ -97,7 +97,7 @@ def gather(data: NDArray[np.uint8], at: Int64s, length: Int64s) -> pa.Array:
 def record_batches(
     records: RecordColumns, tp: TopicPartition, segment_base_offset: int, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The records as Arrow batches of at most ROWS_MAX rows, with exactly this schema: any choice of COLUMNS."""
+    """Yield the records as Arrow batches of at most ROWS_MAX rows, with exactly this schema: any subset of COLUMNS."""
     for first in range(0, len(records), ROWS_MAX):
         rows = _BatchRows(tp, segment_base_offset, records, first, min(first + ROWS_MAX, len(records)))
         arrays = [COLUMNS[field.name].fill(rows, field.type) for field in schema]
@@ -105,7 +105,7 @@ def record_batches(
 
 
 def _timestamps(timestamps_ms: Int64s, type: pa.DataType, present: Bools | None = None) -> pa.Array:
-    """Milliseconds as Spark's microseconds; null where those do not fit 64 bits (clients do write nanoseconds)."""
+    """Convert milliseconds to Spark's microseconds. A result above 64 bits is null (some clients write nanoseconds)."""
     fits = np.abs(timestamps_ms) <= _MICROSECONDS_MAX_MS
     if present is not None:
         fits &= present
@@ -122,7 +122,7 @@ def _delete_horizon(rows: _BatchRows, type: pa.DataType) -> pa.Array:
 
 
 def _headers(rows: _BatchRows, type: pa.DataType) -> pa.Array:
-    """One list of (key, value) a record, in order and with all that are there twice; null where there is none."""
+    """Return one list of (key, value) per record, in order and with duplicates; null for a record without headers."""
     headers = rows.records.headers
     counts = rows.slice(headers.counts)
     first = int(headers.counts[: rows.first].sum())
@@ -138,7 +138,7 @@ def _headers(rows: _BatchRows, type: pa.DataType) -> pa.Array:
 def _text(names: pa.Array) -> pa.Array:
     try:
         return names.cast(pa.string())
-    except pa.ArrowInvalid:  # meant to be UTF-8, but no broker checks; read as `RecordBatch.records` does
+    except pa.ArrowInvalid:  # should be UTF-8, but brokers do not check; decoded as in `RecordBatch.records`
         return pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())
 
 
@@ -151,7 +151,7 @@ def _sequences(rows: _BatchRows, type: pa.DataType) -> pa.Array:
 
 @cache
 def _codec_texts() -> pa.Array:
-    """Made when it is asked for: Arrow's first array of a list imports pandas, which plans and streams do without."""
+    """Return the codecs' names, on first use: Arrow's first array of a list imports pandas, which plans do not need."""
     return pa.array([codec.name.lower() for codec in Codec])
 
 
@@ -202,7 +202,7 @@ COLUMNS: dict[str, Column] = {
     "compression": Column("string", _codecs),
     "deleteHorizon": Column("timestamp", _delete_horizon),
 }
-"""By name. Those of Kafka's connector first; `timestampMs` is what `timestamp` was made of, sizes are in bytes."""
+"""Columns by name, those of Kafka's connector first. `timestampMs` is the source of `timestamp`; sizes are in bytes."""
 
 KAFKA_COLUMNS = tuple(name for name, column in COLUMNS.items() if column.in_kafkas_schema)
 BATCH_COLUMNS = tuple(name for name in COLUMNS if name not in KAFKA_COLUMNS and name != "headers")

@@ -1,8 +1,7 @@
-"""Many batches at once: the headers of all whole batches in a piece of a log file, as columns.
+"""Headers of many batches at once: all whole batches in a piece of a log file, as columns.
 
 A loop in Python only hops from length to length; every other field of all headers is one NumPy gather, by the layout of
-`protocol.records`. What cannot be a batch, or fails its CRC, is a `Damage` that says where it is and
-what was expected there.
+`protocol.records`. Bytes that cannot be a batch, or fail the CRC, are a `Damage` with the place and the expected value.
 
     piece    [header|…][header|…][header|…][hea      starts  0, 190, 372      ends  190, 372, 561
 """
@@ -39,35 +38,35 @@ _LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 
 class Damage(NamedTuple):
-    """What is wrong at one place of a log file. As text it is one line that needs no other to be understood."""
+    """A problem at one place of a log file. Its text is one complete line."""
 
     file: str
     position: int
-    """Byte in the file where the batch begins."""
+    """Position in the file at which the batch begins."""
     offset: int
-    """The batch's base offset, as far as its bytes can be believed; -1 where there are too few of them."""
+    """The batch's base offset, if its bytes are plausible; -1 if there are too few of them."""
     expected: str
     actual: str
     size_bytes: int
-    """What is passed over if the damage is tolerated: the batch, or all up to the next known one."""
+    """Number of bytes to skip if the damage is tolerated: the batch, or everything up to the next known one."""
     record_count: int
-    """How many records the batch announces; 0 where no header can be read."""
+    """Number of records that the batch announces; 0 if no header can be read."""
 
     def __str__(self) -> str:
         return str(self.error())
 
     def error(self) -> CorruptSourceError:
-        """What FAILFAST raises."""
+        """Return the error that FAILFAST raises."""
         return CorruptSourceError.at(self.file, self.position, self.offset, expected=self.expected, actual=self.actual)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchWindow:
-    """Whole batches that lie back to back, or what is left of them after a choice. One row a batch."""
+    """Consecutive whole batches, or a selection of them. One row per batch."""
 
     file: str
     position: int
-    """Where `data` begins in the file."""
+    """Position of `data` in the file."""
     data: memoryview
     starts: Int64s
     """Positions in `data`, not in the file."""
@@ -79,7 +78,7 @@ class BatchWindow:
         return len(self.starts)
 
     def column(self, name: str) -> Int64s:
-        """One header field of every batch."""
+        """Return one header field of every batch."""
         values: Int64s = self.headers[name].astype(np.int64)
         return values
 
@@ -92,7 +91,7 @@ class BatchWindow:
         return self.column("base_offset") + self.column("last_offset_delta")
 
     def only(self, chosen: Bools) -> BatchWindow:
-        """The batches that a mask of as many rows chooses."""
+        """Return the batches that a mask with one entry per row selects."""
         if chosen.all():
             return self
         return BatchWindow(
@@ -100,7 +99,7 @@ class BatchWindow:
         )
 
     def damage(self, row: int, expected: str, actual: str) -> Damage:
-        """Something is wrong with the batch in this row."""
+        """Return damage of the batch in this row."""
         start, header = int(self.starts[row]), self.headers[row]
         return Damage(
             self.file,
@@ -114,12 +113,12 @@ class BatchWindow:
 
 
 def window_of(data: memoryview, *, file: str = "", position: int = 0) -> BatchWindow:
-    """The whole batches at the beginning of `data`, up to the first place where none begins or one is cut short.
+    """Return the whole batches at the beginning of `data`, up to the first place that has none or a truncated one.
 
-    CRCs and what the batches hold are not looked at.
+    CRCs and the batches' contents are not checked.
 
     Args:
-        file, position: Where `data` was read, for messages.
+        file, position: File and position of `data`, for messages.
     """
     edges, at, size_bytes = [0], 0, len(data)
     overhead_at = LOG_OVERHEAD.unpack_from
@@ -138,7 +137,7 @@ def window_of(data: memoryview, *, file: str = "", position: int = 0) -> BatchWi
 
 
 def no_batch(data: memoryview, left_bytes: int, *, file: str, position: int) -> Damage | None:
-    """Why no batch begins at the beginning of `data`; None if one may, `left_bytes` being all there is of the file."""
+    """Return why no batch begins at the start of `data`; None if one may. `left_bytes` is the rest of the file."""
     if left_bytes < HEADER_BYTES or len(data) < HEADER_BYTES:
         return Damage(
             file, position, -1, f"a batch header of {HEADER_BYTES} bytes", f"{left_bytes} bytes", left_bytes, 0
@@ -154,11 +153,11 @@ def no_batch(data: memoryview, left_bytes: int, *, file: str, position: int) -> 
 
 
 def header_damage(window: BatchWindow, last_offset: int, end_offset: int = OFFSET_MAX) -> list[Damage]:
-    """What is wrong with headers and CRCs, at most one damage a batch, in order.
+    """Return what is wrong with headers and CRCs, at most one damage per batch, in order.
 
     Args:
-        last_offset: Of the batch before the window; a batch must begin above the one before it.
-        end_offset: Where the next segment begins; no batch may reach it.
+        last_offset: That of the batch before the window. A batch must begin above the one before it.
+        end_offset: Start of the next segment. No batch may reach it.
     """
     starts, ends, headers, data = window.starts, window.ends, window.headers, window.data
     stored, computed = headers["crc"], _crcs(data, starts, ends)
@@ -173,7 +172,7 @@ def header_damage(window: BatchWindow, last_offset: int, end_offset: int = OFFSE
         found.setdefault(row, window.damage(row, f"offsets below {end_offset}", f"{window.last_offsets[row]}"))
     sound = np.setdiff1d(np.arange(len(window)), list(found))
     base_offsets, last_offsets = window.base_offsets[sound], window.last_offsets[sound]
-    # A base offset far too high would make all that follow look too low, so each is compared with its neighbour only.
+    # After a base offset that is far too high, all others would look too low, so each is compared only with its neighbour.
     before = np.concatenate(([last_offset], last_offsets))[:-1]
     for place in np.flatnonzero(base_offsets <= before):
         row = int(sound[place])
@@ -182,7 +181,7 @@ def header_damage(window: BatchWindow, last_offset: int, end_offset: int = OFFSE
 
 
 def without(window: BatchWindow, damages: list[Damage]) -> BatchWindow:
-    """The batches of a window at whose places nothing was found wrong."""
+    """Return the batches of a window without damage."""
     if not damages:
         return window
     places = np.array([damage.position - window.position for damage in damages], np.int64)

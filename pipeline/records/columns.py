@@ -1,9 +1,9 @@
-"""The records of many batches at once, as columns of numbers.
+"""Records of many batches at once, as columns of numbers.
 
-Once it is known where each record begins (`lanes`), every field is decoded for all records at once.
+Once `lanes` has found where each record begins, every field is decoded for all records at once.
 
-The columns hold positions and lengths of keys and values, not bytes (`arrow` gathers those). What is decoded here, and
-what is refused, is what `RecordBatch.records` decodes and refuses; besides, offsets must rise within their batch.
+The columns hold positions and lengths of keys and values, not bytes (`arrow` gathers those). Decoding and errors are those
+of `RecordBatch.records`. In addition, offsets must rise within their batch.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .batch_window import BatchWindow, Bools, Damage, Int64s
 from .lanes import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, hop, must, varints
 
 GROUP_BYTES = 32 << 20
-"""Unpacked records that are decoded together; one batch may be larger."""
+"""Size of unpacked records that are decoded together. A single batch may be larger."""
 
 _RECORD_BYTES_MIN = 7
-"""Length, attributes, two deltas and three more lengths: each takes a byte at least."""
+"""Length, attributes, two deltas and three more lengths: each takes at least a byte."""
 _BLANK = np.empty(0, np.int64)
 
 
@@ -34,7 +34,7 @@ class HeaderColumns:
     """Headers of records, one row a header, in order. Positions and lengths as in RecordColumns."""
 
     counts: Int64s
-    """How many headers each record has; one row a record."""
+    """Number of headers of each record; one row a record."""
     name_at: Int64s
     name_length: Int64s
     value_at: Int64s
@@ -69,7 +69,7 @@ def decode(window: BatchWindow) -> Iterator[RecordColumns]:
     """Decode all records of a window, about GROUP_BYTES of them at a time.
 
     Raises:
-        CorruptRecordError: Some batch cannot be decoded; `record_damage` finds out which. Groups before it were yielded.
+        CorruptRecordError: A batch cannot be decoded; `record_damage` finds it. Groups before it were yielded.
     """
     codecs = window.headers["attributes"] & CODEC_MASK
     bounds = zip((window.starts + HEADER_BYTES).tolist(), window.ends.tolist(), strict=True)
@@ -82,7 +82,7 @@ def decode(window: BatchWindow) -> Iterator[RecordColumns]:
     first, size_bytes = 0, 0
     for row, (codec, (start, end), count) in enumerate(zip(codecs.tolist(), bounds, counts, strict=True)):
         block = window.data[start:end]
-        # Emptied by the cleaner: it may keep the codec bits, and no codec unpacks nothing.
+        # The cleaner may keep the codec bits of a batch that it has emptied, and codecs cannot unpack an empty block.
         part = decompress(codec, block, max_bytes=MAX_DECOMPRESSED_BATCH_BYTES) if count or block else block
         parts.append(part)
         size_bytes += len(part)
@@ -94,7 +94,7 @@ def decode(window: BatchWindow) -> Iterator[RecordColumns]:
 
 
 def record_damage(window: BatchWindow) -> list[Damage]:
-    """Which batches of a window cannot be decoded, and why: one by one, in the words of `RecordBatch.records`."""
+    """Find the batches of a window that cannot be decoded, and why: one by one, with the messages of `RecordBatch.records`."""
     found = []
     for row in range(len(window)):
         try:
@@ -104,7 +104,7 @@ def record_damage(window: BatchWindow) -> list[Damage]:
                 delta = record.offset - batch.base_offset
                 if not last < delta <= batch.last_offset_delta:
                     raise CorruptRecordError(
-                        f"offset delta {delta} after {last}, {batch.last_offset_delta} is the last"
+                        f"offset delta {delta} after {last}, the batch's last is {batch.last_offset_delta}"
                     )
                 last = delta
         except CorruptRecordError as error:
@@ -132,7 +132,7 @@ def _decode_parts(window: BatchWindow, first: int, parts: list[memoryview]) -> R
 def _decode_group(
     window: BatchWindow, first: int, data: NDArray[np.uint8], starts: Int64s, ends: Int64s
 ) -> RecordColumns:
-    """Decode the batches `first` and following, whose records lie unpacked at `starts` to `ends` in `data`."""
+    """Decode the batches from `first` on, whose unpacked records are at `starts` to `ends` in `data`."""
     headers = window.headers[first : first + len(starts)]
     counts = headers["record_count"].astype(np.int64)
     if ((counts < 0) | (counts * _RECORD_BYTES_MIN > ends - starts)).any():
@@ -179,7 +179,7 @@ def _decode_group(
 def _record_headers(
     data: NDArray[np.uint8], at: Int64s, record_end: Int64s, counts: Int64s
 ) -> tuple[HeaderColumns, Int64s]:
-    """The headers of all records, whose counts were read up to `at`; and where they end."""
+    """Return the headers of all records, whose counts were read up to `at`, and the position after them."""
     must(((counts >= 0) & (counts <= record_end - at)).all() or not counts.any(), "an impossible number of headers")
     total = int(counts.sum())
     if total == 0:
@@ -202,7 +202,7 @@ def _record_headers(
 
 
 def rows_of(columns: RecordColumns, chosen: Bools) -> RecordColumns:
-    """The records that a mask of as many rows chooses."""
+    """Return the records that a mask with one entry per row selects."""
     if chosen.all():
         return columns
     headers = columns.headers

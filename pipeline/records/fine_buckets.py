@@ -1,15 +1,16 @@
-"""How many buckets keys are shared out in, and the finer ones that a task makes of one of these.
+"""Number of buckets into which keys are divided, and the finer ones that a task makes of one of these.
 
-What tasks of one stage have for tasks of the next is a row for each source and bucket. Buckets that grow with the data alone are as
-many as the data, and so are the sources: their product grows with its square. So there are two sizes of buckets:
+Tasks of one stage send the next stage a row for each source and bucket. If both buckets and sources grew with the data, their
+product would grow with its square. So buckets have two sizes:
 
-    V                        bytes of all entries; S sources; C tasks that the cluster runs at once; M bytes that a task may hold
+    V                        bytes of all entries; S sources; C tasks that the cluster runs at once; M bytes a task may hold
     coarse                   max(ceil(V / max(M, S × WORTH_A_ROW_BYTES)), min(C, V / (S × ROW_BYTES_MIN)))    a task each
     fine                     ceil(V / M / coarse)                                                            of each of them
     rows of an exchange      S × coarse <= V / ROW_BYTES_MIN + S: linear in the data
 
-A coarse bucket is what goes to a task; it may be larger than what the task holds. Then it puts the entries by on its own disk, in fine
-ones, and takes those one after the other (`Parted`). M is 32 MiB where there are less than 512 sources for it, and then none is fine.
+A task receives a coarse bucket, which may be larger than its limit. Then it spills the entries to its own disk in fine buckets,
+and processes those one after the other (`Parted`). With an M of 32 MiB and fewer than 512
+sources no bucket is divided into fine ones.
 """
 
 from __future__ import annotations
@@ -24,34 +25,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 WORTH_A_ROW_BYTES = 64 << 10
-"""What a row costs by itself is some percent of the work with so many bytes."""
+"""Bytes of data for each row. A row's own overhead is some percent of the work on them."""
 ROW_BYTES_MIN = 4 << 10
-"""Rows may become so small for the sake of tasks enough."""
+"""Least bytes of a row. Rows may shrink to this size to make enough tasks."""
 
 Column = NDArray[Any]
 
 
 class Buckets(NamedTuple):
-    """See the module."""
+    """Number of coarse buckets, and of fine ones in each; see the module."""
 
     coarse: int
     fine: int
-    """Of each of the coarse ones."""
+    """Number of fine buckets in each coarse one."""
 
     def of(self, high: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """The fine buckets of these 64 bits of hashes, of all: in their order, and bucket // fine is the coarse one."""
+        """Return the fine buckets for these 64 bits of hashes, numbered over all, in order. bucket // fine is the coarse one."""
         return (high >> np.uint64(32)) * np.uint64(self.coarse * self.fine) >> np.uint64(32)
 
 
 def buckets_for(entries_bytes: int, sources: int, held_bytes: int, at_once: int = 1) -> Buckets:
-    """How many there are for so many bytes of entries.
+    """Return the number of buckets for entries of this size.
+
+    The result of a job does not depend on it.
 
     Args:
-        sources: Tasks, or what tasks go through one after the other, that give a row for each bucket.
-        held_bytes: As many bytes as a task may hold of a fine bucket.
+        sources: Tasks, or the pieces that tasks process one after the other, that send a row for each bucket.
+        held_bytes: Bytes that a task may hold of a fine bucket.
         at_once: Tasks that the cluster runs at a time.
-
-    What comes of the entries does not depend on it.
     """
     sources = max(1, sources)
     worth_a_task = max(held_bytes, sources * WORTH_A_ROW_BYTES)
@@ -60,16 +61,16 @@ def buckets_for(entries_bytes: int, sources: int, held_bytes: int, at_once: int 
 
 
 class Parted:
-    """Rows of some columns, put by in parts: in memory while they are few, else in a file that nobody sees.
+    """Rows of some columns, stored in parts: in memory while they are few, else in an unnamed temporary file.
 
-    Memory: three times `held_bytes`, besides the part that is taken.
+    Memory: three times `held_bytes`, plus the part that is being read.
     """
 
     def __init__(self, parts: int, held_bytes: int) -> None:
         """
         Args:
-            parts: How many; with one nothing goes to disk, for it would have to be held anyway.
-            held_bytes: From so many bytes on what has been added is written.
+            parts: Number of parts. A single one is never written to disk, as it would have to be held in memory anyway.
+            held_bytes: Size of added rows from which they are written to disk.
         """
         self._parts = parts
         self._held_bytes = held_bytes
@@ -78,7 +79,7 @@ class Parted:
         self._file: IO[bytes] | None = None
         self._kinds: list[tuple[np.dtype[Any], tuple[int, ...]]] = []
         self._pieces: list[list[tuple[int, int]]] = [[] for _ in range(parts)]
-        """Of each part where in the file its pieces begin, and how many rows they have."""
+        """Position in the file and number of rows of each piece, by part."""
 
     def add(self, part_of: NDArray[np.integer[Any]], columns: Sequence[Column]) -> None:
         """Add rows.
@@ -93,7 +94,7 @@ class Parted:
             self._write()
 
     def each(self) -> Iterator[tuple[Column, ...]]:
-        """The columns of each part that has rows, once. Errors are those of the disk."""
+        """Yield the columns of each part that has rows, once. Errors are those of the disk."""
         if self._file is None:
             for rows, columns in self._taken():
                 if rows.start < rows.stop:
@@ -106,14 +107,14 @@ class Parted:
                     yield self._read(pieces, self._file)
 
     def _taken(self) -> Iterator[tuple[slice, list[Column]]]:
-        """The rows of each part that has some, among the columns of what was added, which is forgotten."""
+        """Yield the rows of each part that has some, with the columns of all added rows, which are cleared."""
         if not self._added:
             return
         part_of, *columns = (np.concatenate(each) for each in zip(*self._added, strict=True))
         self._added, self._added_bytes = [], 0
         if self._parts > 1:
             part_of = part_of.astype(np.uint16 if self._parts < 1 << 16 else np.uint32)
-            order = np.argsort(part_of, kind="stable")  # of 16 bits it takes a step a row
+            order = np.argsort(part_of, kind="stable")  # with 16 bits the sort takes one step per row
             part_of, columns = part_of[order], [column[order] for column in columns]
         edges = np.searchsorted(part_of, np.arange(self._parts + 1, dtype=part_of.dtype))
         edges[-1] = len(part_of)
@@ -138,12 +139,12 @@ class Parted:
             for into, (kind, shape) in zip(found, self._kinds, strict=True):
                 column = np.empty((rows, *shape), kind)
                 if file.readinto(column.reshape(-1).view(np.uint8).data) < column.nbytes:  # type: ignore[attr-defined]
-                    raise OSError(errno.EIO, "cut while it was used", f"a temporary file in {tempfile.gettempdir()}")
+                    raise OSError(errno.EIO, "truncated while in use", f"a temporary file in {tempfile.gettempdir()}")
                 into.append(column)
         return tuple(np.concatenate(each) for each in found)
 
 
 def _spark_directory() -> str | None:
-    """A disk that Spark has for what tasks put by (`spark.local.dir`), which it tells its Python workers of; else the system's."""
+    """Return a disk for spilled data from `spark.local.dir`, which Spark passes to its Python workers; None is the system's."""
     given = [each for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(each)]
     return given[os.getpid() % len(given)] if given else None

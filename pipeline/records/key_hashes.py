@@ -1,8 +1,8 @@
-"""Keys as 128 bits of BLAKE2b, in which nobody makes two keys collide: rows by key, and shared out in buckets of hashes.
+"""Hashes of keys, 128 bits of BLAKE2b, for which collisions cannot be constructed: rows by key, in buckets.
 
-A row begins with the fields HASH; what follows them is its owner's.
+A row begins with the fields HASH; the other fields depend on the caller.
 
-`compaction.exchange` has another hash, and sorts and cuts by itself: `verify` judges it, and must not make its mistakes.
+`compaction.exchange` has another hash, and its own sorting and dividing: `verify` judges it, and must not share its errors.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ HASH = [("high", "u8"), ("low", "u8")]
 Rows = NDArray[np.void]
 
 ROWS_AT_ONCE = 1 << 19
-"""Rows of a task that are put by until they are merged, and given out if that leaves many."""
+"""Number of a task's rows that are collected before a merge; they are sent if the merge leaves many."""
 
 
 def hashed(keys: pa.Array, kind: np.dtype[np.void], salt: bytes = b"") -> Rows:
-    """A row for each of these keys, with its hash and all else 0."""
+    """Return a row for each of these keys, with its hash and all other fields 0."""
     rows = np.zeros(len(keys), kind)
     digests = b"".join([blake2b(key, digest_size=16, salt=salt).digest() for key in keys.to_pylist()])
     halves = np.frombuffer(digests, np.uint64).reshape(-1, 2)
@@ -34,18 +34,18 @@ def hashed(keys: pa.Array, kind: np.dtype[np.void], salt: bytes = b"") -> Rows:
 
 
 def by_key(rows: Rows) -> tuple[Int64s, Int64s]:
-    """The places of the rows in order of the hash, those of a key in any order; and where in these each key begins."""
+    """Return the order of the rows by hash (those of a key in any order), and where each key begins in it."""
     high, low = np.ascontiguousarray(rows["high"]), np.ascontiguousarray(rows["low"])
     order = np.argsort(high)
     goes_on = high[order[1:]] == high[order[:-1]]
-    if np.any(goes_on & (low[order[1:]] != low[order[:-1]])):  # the other half tells them apart
+    if np.any(goes_on & (low[order[1:]] != low[order[:-1]])):  # compare also the other half
         order = np.lexsort((low, high))
         goes_on = (high[order[1:]] == high[order[:-1]]) & (low[order[1:]] == low[order[:-1]])
     return order, np.flatnonzero(np.append(len(rows) > 0, ~goes_on))
 
 
 def by_bucket(rows: Rows, buckets: int) -> Iterator[tuple[int, bytes]]:
-    """(bucket, its rows as bytes), of rows that are in order of the hash."""
+    """Yield (bucket, its rows as bytes), for rows in order of the hash."""
     bucket_of = (rows["high"] >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)
     cuts = np.searchsorted(bucket_of, np.arange(buckets + 1, dtype=np.uint64))
     for bucket in np.flatnonzero(cuts[1:] > cuts[:-1]).tolist():
@@ -55,7 +55,7 @@ def by_bucket(rows: Rows, buckets: int) -> Iterator[tuple[int, bytes]]:
 def merged_as_they_come(
     parts: Iterable[Rows], merge: Callable[[Sequence[Rows]], Rows], rows_at_once: int = ROWS_AT_ONCE
 ) -> Iterator[Rows]:
-    """What `merge` makes of the parts: all together where few keys have many rows, else of about `rows_at_once` at a time."""
+    """Yield merged parts: one result if few keys have many rows, else several of about `rows_at_once` rows."""
     found: list[Rows] = []
     count = 0
     for rows in parts:

@@ -1,8 +1,8 @@
-"""From record to record through many batches at once, and many variable-length integers at once.
+"""Iteration over the records of many batches at once, and decoding of many variable-length integers at once.
 
-Each record begins with its length, so within a batch one can only hop from record to record; but all batches of a
+Each record begins with its length, so a loop over one batch can only hop from record to record. But all batches of a
 window can hop together: step `i` reads the length of the `i`-th record of every batch in one NumPy operation. A window
-of few batches has too few lanes for that, and is hopped through by a plain loop instead.
+of few batches has too few lanes for that, and a plain loop hops through it.
 
     lanes   batch 0  |r0|r1  |r2|        steps  0      1      2
             batch 1  |r0    |r1|r2|             r0 r0  r1 r1  r2 r2
@@ -26,19 +26,19 @@ _OF_ONE_BYTE: Int64s = np.array([byte >> 1 ^ -(byte & 1) for byte in range(0x80)
 
 
 def must(holds: bool | np.bool_, what: str) -> None:
-    """CorruptRecordError, saying `what`, unless it holds."""
+    """Raise CorruptRecordError with this text unless the condition holds."""
     if not holds:
         raise CorruptRecordError(what)
 
 
 def hop(data: NDArray[np.uint8], starts: Int64s, ends: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Where the fields of each record begin, after its length, and where it ends.
+    """Return where the fields of each record begin, after its length, and where the record ends.
 
     Args:
-        starts, ends: Of each batch's records in `data`; `counts` says how many there are.
+        starts, ends: Bounds of each batch's records in `data`; `counts` are their numbers.
 
     Raises:
-        CorruptRecordError: Lengths that cannot be.
+        CorruptRecordError: Lengths are impossible.
         IndexError: A record leaves the data.
     """
     total = int(counts.sum())
@@ -89,10 +89,10 @@ def _hop_alone(data: NDArray[np.uint8], starts: Int64s, ends: Int64s, counts: In
 
 
 def varints(data: NDArray[np.uint8], at: Int64s, byte_count_max: int) -> tuple[Int64s, Int64s]:
-    """`read_varint` (5 bytes at most) or `read_varlong` (10) at many places: the values, and the positions after them.
+    """Decode `read_varint` (at most 5 bytes) or `read_varlong` (10) at many places: the values, and the positions after them.
 
     Raises:
-        IndexError: A place lies behind the data.
+        IndexError: A place is after the end of the data.
     """
     byte = data[at]
     after = at + 1
@@ -100,7 +100,7 @@ def varints(data: NDArray[np.uint8], at: Int64s, byte_count_max: int) -> tuple[I
     if not is_longer.any():
         return _OF_ONE_BYTE[byte], after
     raw = (byte & 0x7F).astype(np.uint64)
-    # Lengths of the records of one log mostly take as many bytes, and whole columns are faster than choices of rows.
+    # Most record lengths of one log have the same size in bytes, and whole columns are faster than selections of rows.
     where: slice | Int64s = slice(None) if is_longer.all() else np.flatnonzero(is_longer)
     shift = 7
     while True:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace, say: Say) -> tuple[ApplyJob, Applied]:
-    """What was asked for, and what was done. Refusals are raised."""
+    """Run the stream that the options describe, and return the job and its result. Errors are raised."""
     check_the_extra()
     from ..apply.packages import EXTENSIONS
     from ..apply.query import apply
 
     job = job_of(options, say)
     if options.master == IN_PROCESS:
-        raise UsageError("--master none: expected a master of Spark, which apply cannot do without")
+        raise UsageError("--master none: expected a Spark master, as apply needs Spark")
     given = dict(options.conf)
     confs = {"spark.sql.shuffle.partitions": "8"}
     for name, value in EXTENSIONS.get(options.table_format, {}).items():

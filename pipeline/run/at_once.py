@@ -1,4 +1,4 @@
-"""Work on many partitions, some at a time: what becomes of one is nothing to the others.
+"""Work on many partitions, some at a time: a failure of one does not affect the others.
 
 Partitions are jobs of their own, and a job of few segments leaves most of a cluster idle; so several run at a time, submitted
 from threads of the driver.
@@ -29,12 +29,12 @@ def of_each(
     at_once: int = 1,
     skips_corrupt: bool = False,
 ) -> list[PartitionResult]:
-    """What `work` says of each partition, or the plan of one, in their order.
+    """Return the result of `work` for each partition, or the plan of one, in their order.
 
     Args:
-        engine: Counts the partitions, and ends the jobs that run once the caller is interrupted.
-        at_once: In so many threads; 1 is the caller's own, and so is any number where the jobs run in this process.
-        skips_corrupt: A damaged log is `skipped`, which is no failure.
+        engine: Counts the partitions, and cancels the running jobs once the caller is interrupted.
+        at_once: Number of threads; 1 is the caller's own, as is any number if the jobs run in this process.
+        skips_corrupt: A damaged log is `skipped`, which is not a failure.
 
     Raises:
         PipelineError: The first failure, once all others have ended. Its `results` are those of all: with `failed` and the
@@ -67,7 +67,7 @@ def of_each(
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 engine.give_up()
-                # A thread may have been about to begin its job.
+                # Repeated, as a thread may have been about to begin its job.
                 while wait([each for each in futures if not each.cancelled()], GIVE_UP_EVERY_S).not_done:
                     engine.give_up()
                 raise

@@ -1,6 +1,6 @@
-"""`ottla-spark check`: what the driver and each executor have, in a table, and what does not go together, a line each.
+"""`ottla-spark check`: what the driver and each executor have, in a table, and their mismatches, a line each.
 
-Spark says nothing of executors before they have failed, and then in forty lines. Tasks of this job need no more than PySpark.
+Spark reports problems of executors only after a failure, in about forty lines. Tasks of this job need only PySpark.
 """
 
 from __future__ import annotations
@@ -17,35 +17,36 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAUSE_S = 0.3
-"""So long a task lasts, that all executors get one."""
+"""Duration of a task in seconds, so that all executors get one."""
 TASKS_A_CORE = 2
 QUIET_ROUNDS, ROUNDS_MAX = 2, 20
-"""Executors come one after the other: all are there when so many rounds have shown no new one."""
+"""Executors start one after the other: all are assumed to be known once this many rounds have shown no new one."""
 
 COLUMNS = ("host", "executor", "python", "ottla", "kernel", "pyspark", "java", "pyarrow", "pandas", "numpy", "data")
 LEAST = {"pyarrow": (18,), "pandas": (2, 2), "numpy": (1, 26), "java": (17,)}
-"""As `pyproject.toml` has them."""
+"""Oldest versions, equal to those in `pyproject.toml`."""
 EQUAL = {
     "ottla": "install the same ottla[spark] for what PYSPARK_PYTHON names, or ship an environment with --archives",
     "kernel": "keys are hashed in another way: install a wheel, or a compiler before ottla is built",
     "pyspark": "the cluster's Spark and the driver's PySpark must be one release",
     "data": "the data directory must be on all workers, at the same path",
 }
-"""What must be as the driver has it, and what to do."""
+"""Columns in which executors must equal the driver, with the remedy."""
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """See the module."""
+    """Versions on the driver and the executors, and their mismatches."""
 
     driver: FoundOnExecutors
     executors: list[FoundOnExecutors]
     mismatches: list[str]
 
     def check(self) -> None:
-        """
+        """Raise the first mismatch.
+
         Raises:
-            SparkFailedError: Something does not go together: the first of it.
+            SparkFailedError: The versions do not fit together.
         """
         if self.mismatches:
             raise SparkFailedError(self.mismatches[0])
@@ -60,13 +61,13 @@ class CheckReport:
 
 
 def check(engine: Engine, data_dir: str | None) -> CheckReport:
-    """Ask the driver, and the executors that an engine's session has.
+    """Look at the driver, and at the executors of an engine's session.
 
     Args:
-        data_dir: Whether they see it; several with commas between them.
+        data_dir: The directory that all must see; several with commas between them.
 
     Raises:
-        SparkFailedError: No task came to its end: their Python does not start, or is of another version than the driver's.
+        SparkFailedError: No task ended: the executors' Python does not start, or has another version than the driver's.
     """
     dirs = [] if data_dir is None else data_dir.split(",")
     executors: list[FoundOnExecutors] = []
@@ -104,7 +105,7 @@ def _found_on(spark: SparkSession, dirs: list[str]) -> list[FoundOnExecutors]:
 
 
 def mismatches_of(driver: FoundOnExecutors, executors: Sequence[FoundOnExecutors]) -> list[str]:
-    """A line for each thing and its cause, with who has it."""
+    """Return a line for each mismatch and its cause, with the hosts that have it."""
     found: dict[str, list[str]] = {}
     for each in (driver, *executors):
         where = f"{each['host']} ({each['executor'] or 'driver'})"
@@ -113,7 +114,7 @@ def mismatches_of(driver: FoundOnExecutors, executors: Sequence[FoundOnExecutors
             if has and has != "not known" and _numbers(has) < least:
                 wanted = ".".join(map(str, least))
                 found.setdefault(f"{name}: {has}, expected {wanted} or newer", []).append(where)
-        # Where there is no ottla, there is no kernel either.
+        # Without ottla an executor has no kernel either.
         names = tuple(EQUAL) if each["ottla"] != NONE or each is driver else ("ottla", "pyspark", "data")
         for name in names:
             has, wanted = each[name], driver[name]  # type: ignore[literal-required]
@@ -128,7 +129,7 @@ def _who(who: list[str]) -> str:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Of a version; none of what is no version."""
+    """Return the leading numbers of a version; an empty tuple if the text is not a version."""
     numbers = []
     for part in text.split(".")[:3]:
         digits = part if part.isdigit() else ""

@@ -1,4 +1,4 @@
-"""Where the commands' jobs run: on a Spark session, or in this process (`--master none`), for logs of one machine.
+"""Runner of the commands' jobs: on a Spark session, or in this process (`--master none`), for logs of one machine.
 
 Spark is started by the first job that needs it, so that a command with nothing to do is quick.
 """
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 IN_PROCESS = "none"
 SURVEYED_HERE_BYTES = 1 << 30
-"""The headers of logs up to this size are read on the driver: a job takes longer to start."""
+"""Total size of logs whose headers are read on the driver, as a Spark job takes longer to start."""
 
 _OF_JOBS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel", "ottla.logs")
 
 
 class Engine:
-    """Where the jobs of one command run."""
+    """Spark session, or this process, in which the jobs of one command run."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Engine:
     ) -> None:
         """
         Args:
-            master: As Spark's, IN_PROCESS, or None for what spark-submit says.
-            confs: Spark's.
-            session: One that runs, and goes on when the jobs are done.
-            say: Takes a line: where the UI of a session is that is started here.
-            progress: Is told how far the jobs are.
+            master: Spark's master, IN_PROCESS, or None for that of spark-submit.
+            confs: Spark's options.
+            session: A running session, which outlives the jobs.
+            say: Receives a line with the address of the UI of a session that is started here.
+            progress: Receives the progress of the jobs.
         """
         self._master = master
         self._confs = confs or {}
@@ -63,7 +63,10 @@ class Engine:
 
     @contextmanager
     def session(self, what: str) -> Iterator[SparkSession]:
-        """The session, started if need be; in Spark's UI the jobs of this thread are called so meanwhile."""
+        """Yield the session, started if needed.
+
+        In Spark's UI the jobs of this thread have this description during the block.
+        """
         with self._starting:
             if self._running is None:
                 self._running = self._found_or_started()
@@ -77,13 +80,13 @@ class Engine:
         try:
             yield running
         finally:
-            with suppress(Exception):  # its JVM may be gone
+            with suppress(Exception):  # its JVM may have exited
                 for name in _OF_JOBS:
                     context.setLocalProperty(name, None)  # type: ignore[arg-type]
 
     @contextmanager
     def watched(self, what: str, about: str) -> Iterator[tuple[SparkSession | None, Watch]]:
-        """The session, None for work in this process, and what takes the steps of a job on `about`."""
+        """Yield the session (None for work in this process) and the steps of a job on `about`."""
         if self.is_in_process:
             with self.progress.watching(about) as watch:
                 yield None, watch
@@ -103,7 +106,7 @@ class Engine:
         from .session import builder
 
         if (running := SparkSession.getActiveSession()) is not None:
-            return running  # the caller's, who ends it, too
+            return running  # the caller's, which also ends it
         made = builder("ottla-spark", master=self._master)
         for name, value in {"spark.log.level": "OFF", **self._confs}.items():
             made = made.config(name, value)
@@ -113,29 +116,29 @@ class Engine:
         except SparkFailedError as error:
             raise SparkFailedError(f"Spark did not start on {self._master or 'its master'}: {error}") from error
         self._is_ours = True
-        started.sparkContext.setLogLevel("OFF")  # what a task raised is said once, by us
+        started.sparkContext.setLogLevel("OFF")  # Ottla reports a task's error once
         if started.sparkContext.uiWebUrl:
             self._say(f"Spark's UI: {started.sparkContext.uiWebUrl}")
         if HAS_SOURCES:
-            register(started, checks_workers=False)  # jobs say it themselves, and `check` asks such workers, too
+            register(started, checks_workers=False)  # jobs report it themselves, and `check` also runs on such workers
         return started
 
     def stop(self) -> None:
-        """End the session, if there is one."""
+        """Stop the session, if it was started here."""
         with self._starting:
             running, self._running = self._running, None
         if self._is_ours and running is not None:
-            with suppress(Exception):  # its JVM may be gone, and what the command has to say of that is said
+            with suppress(Exception):  # its JVM may have exited, which the command has reported
                 running.stop()
 
     def give_up(self) -> None:
-        """End the jobs that run for this; who waits for one has an error."""
+        """Cancel the running jobs of this engine. A thread that waits for one gets an error."""
         with suppress(Exception), self._starting:
             if self._running is not None:
                 self._running.sparkContext.cancelJobGroup(self._job_group)
 
     def survey(self, files: Files, directory: str, base_offsets: Sequence[int]) -> Sequence[Survey]:
-        """The `survey` of `make_plan`."""
+        """Survey segments; the `survey` of `make_plan`."""
         size_bytes = sum(files.size(paths.log_path(directory, base)) for base in base_offsets)
         if self.is_in_process or size_bytes <= SURVEYED_HERE_BYTES:
             return survey_segments(files, directory, base_offsets)

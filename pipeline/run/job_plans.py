@@ -1,6 +1,6 @@
-"""Which plan a command works on: the pending one that lies beside the data directory, or a new one.
+"""Choice of the plan that a command works on: the pending one next to the data directory, or a new one.
 
-A plan is pending until it is wholly installed; then it is kept for `verify`, with the segments that it has replaced, until
+A plan is pending until it is wholly installed. Then it is kept for `verify`, with the segments that it has replaced, until
 it is forgotten.
 """
 
@@ -42,29 +42,29 @@ from .progress import Say
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What all commands are told, and which logs that means; `jobs.job` makes it."""
+    """Options that all commands share, and the logs that they select; `jobs.job` makes it."""
 
     data_dir: str
-    """Or several, with commas between them."""
+    """Path or address; several have commas between them."""
     topic: str | None
-    """Or several, with commas between them; None is all."""
+    """Name; several have commas between them. None is all."""
     partition: int | None
     configs: Mapping[str, str]
     engine: Engine
     say: Say
-    """Takes a line of progress."""
+    """Receive a line of progress."""
     fs: FsOptions
-    """Of stores, where what is read has an address."""
+    """Options of stores, for a data directory with an address."""
     admin: str | None
     """HOST:PORT of the admin listener of the server that runs over the directory; None if it is stopped."""
     at_once: int
-    """So many partitions are worked on at a time."""
+    """Number of partitions that are worked on at a time."""
     includes_active: bool = False
-    """Whether the active segment is rolled first; for a directory in which no server works."""
+    """Whether the active segment is rolled first; only for a directory without a running server."""
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     secret: Callable[[], bytes] = lambda: secrets.token_bytes(SECRET_BYTES)
     installing: AbstractContextManager[object] = field(default_factory=threading.Lock)
-    """An install holds the lock of the data directory, so there is one at a time."""
+    """Lock that allows one install at a time, as an install holds the lock of the data directory."""
 
     def files(self) -> ReadingFiles:
         return ReadingFiles(self.fs)
@@ -73,39 +73,39 @@ class Job:
         return opened_store(self.data_dir, self.files())
 
     def check_on_disk(self, what: str) -> None:
-        """UsageError if the data directory has an address: nothing can be linked or renamed there."""
+        """Raise UsageError if the data directory has an address, where nothing can be linked or renamed."""
         if any(is_address(each.strip()) for each in self.data_dir.split(",")):
             raise UsageError(
                 f"{self.data_dir}: {what} needs hard links and renames, which stores do not have: copy the directory to a disk"
             )
 
     def partitions(self, store: Store | Stores) -> list[TopicPartition]:
-        """Those of the topics in a store, in order. UsageError if one has none."""
+        """Return the partitions of the topics in a store, in order. Raises UsageError if a topic has none."""
         return [tp for topic in self._topics for tp in store.topic_partitions(topic, self.partition)]
 
     def is_of(self, tp: TopicPartition) -> bool:
-        """Whether a plan's partition is among those that are meant."""
+        """Return whether a plan's partition is among the selected ones."""
         return (self.topic is None or tp.topic in self._topics) and self.partition in (None, tp.partition)
 
     @property
     def _topics(self) -> list[str | None]:
-        """In order, each once; None is all."""
+        """Names of the topics in order, each once; None is all."""
         return [*dict.fromkeys([None] if self.topic is None else self.topic.split(","))]
 
 
 def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discards: bool = True) -> CompactionPlan:
-    """The pending plan, if it can be gone on with and the topic's configs are still the same; else one that is not saved.
+    """Return the pending plan if it can be continued and the topic's configs are still the same, else a new, unsaved one.
 
-    One that is stale (see `is_stale`) cannot. A pending plan that is passed over is discarded, unless its installation has
+    A stale plan (see `is_stale`) cannot be continued. A pending plan that is not used is discarded, unless its installation has
     begun.
 
     Args:
-        resume: The pending plan will do, whatever the configs, and no other; a new one only where there is none.
-        discards: False leaves what is passed over where it is.
+        resume: Continue the pending plan, whatever the configs. A new plan is made only if none exists.
+        discards: False keeps a plan that is not used.
 
     Raises:
-        UsageError, CorruptSourceError, SourceChangedError: As `make_plan` and `open_log`. UsageError also while a move of the
-            log between data directories has not come to its end.
+        UsageError, CorruptSourceError, SourceChangedError: As `make_plan` and `open_log`. UsageError also while the log is
+            being moved between data directories.
     """
     store, files = job.store().of(tp), OsFiles()
     store.check_settled(tp)
@@ -123,7 +123,7 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
             ):
                 return earlier
             job.say(
-                f"{tp}: plan {earlier.plan_id} is partly installed, and the rest has changed or is stale: planned anew"
+                f"{tp}: plan {earlier.plan_id} is partly installed, and the rest has changed or is stale: making a new plan"
             )
             continue
         is_same = earlier.key_hash == KEY_HASH and all(
@@ -149,11 +149,11 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
     except KafkaError as error:
         raise CorruptSourceError(getattr(error, "message", str(error))) from error
     except FileNotFoundError as error:
-        raise SourceChangedError(f"{error.filename} went away while {tp} was planned: a server is at work") from error
+        raise SourceChangedError(f"{error.filename} was deleted while {tp} was planned: a server is at work") from error
 
 
 def save(plan: CompactionPlan) -> bool:
-    """Put a plan into its staging directory, if it has something to do and is not there; whether it was new."""
+    """Save a plan in its staging directory, if it has work and is not there; return whether it was new."""
     if not plan.sources or any(
         each.plan_id == plan.plan_id for each in pending_plans(OsFiles(), plan.data_dir, plan.topic_partition)
     ):
@@ -163,24 +163,25 @@ def save(plan: CompactionPlan) -> bool:
 
 
 def pending(job: Job) -> list[CompactionPlan]:
-    """The plans beside each of the data directories. UsageError where there can be none."""
+    """Return the plans next to each of the data directories. Raises UsageError for addresses, which cannot have plans."""
     job.check_on_disk("what compact stages and install takes")
     return [plan for store in job.store().stores for plan in pending_plans(OsFiles(), store.data_dir)]
 
 
 def find_plan(job: Job, plan_id: str) -> CompactionPlan:
-    """
+    """Return the plan with this id.
+
     Raises:
-        UsageError: There is no such plan.
+        UsageError: No such plan exists.
     """
     for each in pending(job):
         if each.plan_id == plan_id:
             return each
-    raise UsageError(f"{job.store().data_dir}: expected a plan {plan_id} beside it, found none")
+    raise UsageError(f"{job.store().data_dir}: expected a plan {plan_id} next to it, found none")
 
 
 def forget(plan: CompactionPlan) -> None:
-    """Take a plan away, with all that it has staged and the originals that it has kept."""
+    """Delete a plan, with everything that it has staged and the originals that it has kept."""
     discard(plan, OsFiles())
-    with suppress(OSError):  # other plans are there
+    with suppress(OSError):  # other plans exist
         os.rmdir(paths.staging_root(plan.data_dir))

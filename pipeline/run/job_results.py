@@ -1,4 +1,4 @@
-"""What `ottla-spark` says of its work on partitions: a line for people, a field of JSON for programs."""
+"""Results of `ottla-spark` per partition: a line for people, a field of JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..compaction.plan import CompactionPlan
 
 @dataclass(kw_only=True)
 class PartitionResult:
-    """What a command did about one partition."""
+    """Result of a command for one partition."""
 
     topic: str
     partition: int
@@ -24,7 +24,7 @@ class PartitionResult:
     """`nothing to do`, `planned`, `would be compacted`, `staged`, `installed`, `partly installed`, `skipped`, or `failed`."""
     plan_id: str = ""
     reason: str = ""
-    """Why it was skipped, or has failed, or there was nothing to do."""
+    """Why the partition was skipped or failed, or why it needs no work."""
     groups: int = 0
     segments: int = 0
     bytes_read: int = 0
@@ -32,15 +32,15 @@ class PartitionResult:
     records_read: int = 0
     records_written: int = 0
     removed: dict[str, int] = field(default_factory=dict)
-    """Records that went, or would, by reason."""
+    """Number of records that were removed, or would be, by reason."""
 
     def __post_init__(self) -> None:
-        # No field: programs have the figures.
+        # Not a dataclass field: programs have the figures.
         self.picture: PassPicture | None = None
-        """Of a plan, and of a dry run: what goes, segment by segment."""
+        """Picture of a plan, and of a dry run: what is removed, segment by segment."""
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """Return HTML for notebooks."""
         return html_of([self])
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ def result_of(plan: CompactionPlan, outcome: str, results: Sequence[GroupResult]
 
 
 def picture_of(plan: CompactionPlan, results: Iterable[GroupResult] = ()) -> PassPicture:
-    """Before and after. Without the results of all groups nobody knows what comes after, and none is drawn."""
+    """Return the picture of a plan, before and after. The second half needs the results of all groups."""
     by_group = {result.group: result for result in results}
     groups, removed = [], Counter[str]()
     for number, members in enumerate(plan.groups):
@@ -119,7 +119,7 @@ def picture_of(plan: CompactionPlan, results: Iterable[GroupResult] = ()) -> Pas
 
 
 def html_of(results: Sequence[PartitionResult]) -> str:
-    """What plans would do, drawn: a fragment that needs nothing else."""
+    """Return drawings of plans: a self-contained fragment of HTML."""
     drawn = [(f"{each.topic}-{each.partition}", each.picture) for each in results if each.picture is not None]
     others = "; ".join(str(each) for each in results if each.picture is None)
     return plan_fragment(f"What a compaction would do. {others}".rstrip(), drawn)
@@ -134,5 +134,5 @@ def group_line(plan: CompactionPlan, result: GroupResult) -> str:
 
 
 def as_json(results: Sequence[PartitionResult]) -> dict[str, Any]:
-    """One object for all partitions."""
+    """Return one JSON object for all partitions."""
     return {"partitions": [asdict(each) for each in results]}

@@ -1,4 +1,4 @@
-"""What is done with the plan of one partition: its stages are run, or only counted; what they made is verified, and installed."""
+"""Steps with the plan of one partition: run or only count its stages, verify the result, and install it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run_plan(job: Job, plan: CompactionPlan) -> list[GroupResult]:
 
 
 def preview_plan(job: Job, plan: CompactionPlan) -> PartitionResult:
-    """What `run_plan` would come to. Leaves nothing behind."""
+    """Return what `run_plan` would result in. Leaves no files."""
     results = finished_groups(plan)
     if len(results) < len(plan.groups):
         is_new = save(plan)  # the tasks read it
@@ -69,13 +69,13 @@ def _dry_run(engine: Engine, plan: CompactionPlan) -> list[GroupResult]:
 
 
 def finished_groups(plan: CompactionPlan) -> list[GroupResult]:
-    """What became of the groups that are staged, or installed."""
+    """Return the results of the groups that are staged, or installed."""
     found = [finished_group(plan, group, OsFiles()) for group in range(len(plan.groups))]
     return [result for result in found if result is not None]
 
 
 def verify_scopes(engine: Engine, scopes: Sequence[Scope], mode: str, files: ReadingFiles) -> VerifyReport:
-    """Judge these scopes; the report's `check` raises what was found."""
+    """Judge these scopes. The report's `check` raises the findings."""
     from ..verify.verify import judge_here, verify
 
     what = ", ".join(str(scope.tp) for scope in scopes[:3])
@@ -89,7 +89,7 @@ def verify_scopes(engine: Engine, scopes: Sequence[Scope], mode: str, files: Rea
 
 
 def verify_plan(engine: Engine, plan: CompactionPlan) -> VerifyReport:
-    """Judge what a plan has staged, or installed. UsageError where it has not."""
+    """Judge what a plan has staged or installed. Raises UsageError if it has done neither."""
     from ..verify.audit_scope import scope_of_plan
 
     files = ReadingFiles()
@@ -105,7 +105,7 @@ def install_plan(
     survey: Surveying = survey_segments,
     is_verified: bool = False,
 ) -> PartitionResult:
-    """Put what is staged of a plan into the log; arguments and errors as of `install`."""
+    """Install what is staged of a plan in the log; arguments and errors as of `install`."""
 
     def on_group(group: int) -> None:
         job.say(f"{plan.topic_partition}: group {group + 1} of {len(plan.groups)} installed")
@@ -135,14 +135,16 @@ def install_plan(
 
 @contextmanager
 def _groups_said(job: Job, plan: CompactionPlan) -> Iterator[None]:
-    """Look into the staging directory while a job runs, and say each group that is finished: whoever the workers are, that is where
-    groups end up. A look is a listing, and a manifest for each group that is new in it."""
+    """Watch the staging directory while a job runs, and report each group that is finished.
+
+    All workers write groups there. A look costs a listing, and a manifest for each new group.
+    """
     files, ended = ReadingFiles(), threading.Event()
     waiting = {group_directory(plan, group): group for group in range(len(plan.groups))}
 
     def look() -> None:
         names: Sequence[str] = ()
-        with suppress(FileNotFoundError):  # somebody has forgotten the plan
+        with suppress(FileNotFoundError):  # another command has forgotten the plan
             names = files.list(plan.staging)
         for name in names:
             directory = paths.join(plan.staging, name)

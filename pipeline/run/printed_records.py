@@ -27,7 +27,7 @@ _READ = pa.schema(
 
 
 def printed(job: Job, options: argparse.Namespace) -> int:
-    """Print what is asked for; returns the exit code."""
+    """Print the selected records and return the exit code."""
     store = job.store()
     for tp in job.partitions(store):
         left = options.limit
@@ -48,7 +48,7 @@ def printed(job: Job, options: argparse.Namespace) -> int:
 
 
 def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Bytes as text where they are; else under `…Hex`."""
+    """Return the row with bytes as text if they are valid UTF-8, else in hexadecimal under `…Hex`."""
     found: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, bytes):

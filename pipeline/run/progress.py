@@ -1,8 +1,9 @@
-"""How far the jobs of a command are, said while they run: on a terminal in a line that is drawn over, else in a line now and then.
+"""Progress of a command's jobs: one line of a terminal that is redrawn, elsewhere a line every half minute.
 
-    3 of 64 partitions; orders-3: segments scanned 312 of 400, groups written 0 of 60; orders-4: buckets merged 3 of 40, groups … (4:31)
+    3 of 64 partitions; orders-3: segments scanned 312 of 400, groups written 0 of 60; orders-4: buckets merged 3 of 40,
+    groups … (4:31)
 
-What it says comes from the steps that count themselves (`pipeline.steps`); no file is looked at.
+It comes from the steps that count themselves (`pipeline.steps`); no file is read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ERASED = "\r\x1b[2K"
 
 
 class JobProgress:
-    """Of one command. Its jobs may run in threads."""
+    """Progress of one command. Its jobs may run in threads."""
 
     def __init__(
         self,
@@ -35,8 +36,8 @@ class JobProgress:
     ) -> None:
         """
         Args:
-            tell: Takes the line, from another thread; None for nobody.
-            rest: Called when no job runs any more.
+            tell: Receives the line, from another thread; None disables progress.
+            rest: Called when the last job has ended.
             elapsed_s: Seconds since any moment.
         """
         self._tell = tell
@@ -51,7 +52,7 @@ class JobProgress:
 
     @contextmanager
     def watching(self, about: str, counter: Callable[[], Counter] = counted_here) -> Iterator[Watch]:
-        """A job runs, whose steps are counted so."""
+        """Watch a job during the block; its steps are counted with `counter`."""
         watch = Watch(about, counter)
         with self._lock:
             self._watches.append(watch)
@@ -69,7 +70,7 @@ class JobProgress:
                     self._rest()
 
     def begin(self, partitions: int) -> None:
-        """So many partitions are to be worked on."""
+        """Set the number of partitions to work on."""
         with self._lock:
             self._partitions, self._partitions_done = partitions, 0
 
@@ -78,14 +79,14 @@ class JobProgress:
             self._partitions_done += 1
 
     def look(self) -> None:
-        """Say how far it is, and since when."""
+        """Report the progress and the time since the start."""
         with self._lock:
             if self._tell is not None and (text := self.text()):
                 minutes, seconds = divmod(int(self._elapsed_s() - self._began_s), 60)
                 self._tell(f"{text} ({minutes}:{seconds:02})")
 
     def text(self) -> str:
-        """Empty while nothing is known."""
+        """Return the progress as text; empty while nothing is known."""
         with self._lock:
             jobs = [text for watch in self._watches if (text := str(watch))]
             count = f"{self._partitions_done} of {self._partitions} partitions"
@@ -97,7 +98,7 @@ class JobProgress:
 
 
 class Screen:
-    """A terminal whose last line is drawn over; lines that are said stay above it."""
+    """Terminal whose last line is redrawn; printed lines stay above it."""
 
     def __init__(self, out: TextIO, columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns) -> None:
         self._out = out
@@ -112,7 +113,7 @@ class Screen:
             self._out.flush()
 
     def draw(self, text: str) -> None:
-        """Cut where the line ends."""
+        """Draw the last line, cut to the terminal's width."""
         width = self._columns() - 1
         with self._lock:
             self._erase()
@@ -121,7 +122,7 @@ class Screen:
             self._is_drawn = True
 
     def clear(self) -> None:
-        """Before something else writes there."""
+        """Erase the last line before other output."""
         with self._lock:
             self._erase()
             self._out.flush()

@@ -1,9 +1,9 @@
-"""A Spark session as our jobs like it, for those who have none.
+"""Spark session with Ottla's settings, for callers that have none.
 
     spark = builder("nightly").master("local[4]").getOrCreate()
     register(spark)
 
-Who has a session keeps it: `source.register` is all it takes, and nothing here is called then.
+A caller with a session keeps it and needs only `source.register`; nothing here is called then.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ..source.source import PUSHDOWN_CONF, register
 from .java import java_home
 
 CONFS = {
-    PUSHDOWN_CONF: "true",  # filters reach our source; it must not take any without it
-    # Rows of our exchanges have 64 KiB where there are many: a task gets no more than 64 MB of them at once.
+    PUSHDOWN_CONF: "true",  # filters reach our source, which must not accept any without it
+    # Rows of large exchanges have 64 KiB: a task receives at most 64 MB of them at once.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-    "spark.ui.showConsoleProgress": "false",  # jobs say themselves how far they are
+    "spark.ui.showConsoleProgress": "false",  # jobs report their progress themselves
     "spark.port.maxRetries": "100",  # the UI's 4040 to 4140: with Spark's 16 the 18th driver of a machine does not start
 }
 
@@ -29,7 +29,7 @@ LOCAL_CONFS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-"""For a session in one process: it neither looks for the machine's name nor listens to others, with its UI as well."""
+"""Options of a session in one process: it does not resolve the host name, and listens on the loopback address only."""
 
 
 def builder(app_name: str = "ottla", *, master: str | None = None) -> SparkSession.Builder:

@@ -1,4 +1,4 @@
-"""`ottla-spark verify --bootstrap`: options in, one question asked."""
+"""`ottla-spark verify --bootstrap`: turns options into a question and answers it."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ _OF_ONE_TOPIC = ("clean_end", "no_transactions", "cleaned_within")
 
 
 def verify(job: Job, options: argparse.Namespace) -> WireReport:
-    """Judge a topic, or two. Refusals are raised, but findings are in the report."""
+    """Judge a topic, or two. Errors are raised; findings are in the report."""
     check_the_extra()
     from ..wire.verify_wire import verify_wire
 
     asked = question(options)
     if job.engine.is_in_process:
-        raise UsageError("--bootstrap: expected a Spark, whose connector reads topics, found --master none")
+        raise UsageError("--bootstrap: expected a Spark master, as Spark's connector reads topics, found --master none")
     with job.engine.session(f"verify {asked.topic} at {asked.cluster.bootstrap}") as spark:
         return verify_wire(spark, asked, now_ms=job.now_ms())
 
 
 def question(options: argparse.Namespace) -> WireQuestion:
-    """
+    """Return the question that the options describe.
+
     Raises:
-        UsageError: Options that do not go together.
+        UsageError: Options do not go together.
         OSError: A file of options cannot be read.
     """
     from ..wire.cluster import WireCluster, read_command_config
@@ -46,7 +47,7 @@ def question(options: argparse.Namespace) -> WireQuestion:
 
     for name, option in _OF_DIRECTORIES.items():
         if getattr(options, name):
-            raise UsageError(f"--bootstrap: expected no {option} beside it")
+            raise UsageError(f"--bootstrap: expected no {option} with it")
     if options.topic is None or "," in options.topic:
         raise UsageError(f"--bootstrap: expected --topic with the name of one topic, found {options.topic or 'none'}")
     config = {} if options.command_config is None else read_command_config(options.command_config)
@@ -57,7 +58,7 @@ def question(options: argparse.Namespace) -> WireQuestion:
     is_one = options.against is None and options.against_topic is None
     for name in _OF_TWO_TOPICS if is_one else _OF_ONE_TOPIC:
         if _is_given(options, name):
-            where = "with --against or --against-topic" if is_one else "of one topic by itself"
+            where = "only with --against or --against-topic" if is_one else "only for one topic by itself"
             raise UsageError(f"{_option(name)} is {where}")
     clean_end = None
     if options.clean_end is not None:
@@ -82,7 +83,7 @@ def question(options: argparse.Namespace) -> WireQuestion:
 
 
 def refuse_without_bootstrap(options: argparse.Namespace) -> None:
-    """UsageError for what makes sense over the wire only, and for neither a directory nor an address."""
+    """Raise UsageError for options that only --bootstrap supports, and if neither a directory nor an address is given."""
     for name in OF_THE_WIRE:
         if _is_given(options, name):
             raise UsageError(f"{_option(name)}: expected --bootstrap with it")

@@ -1,5 +1,5 @@
-"""The latest value of each key in columns of files, and back into a topic.
+"""Snapshots: the newest value of each key as Parquet files, and their restore into a topic.
 
-`snapshot` (the three steps), `snapshot_rounds` (until nothing has come between), `snapshot_folder` (one folder in place of
-another), `store_snapshot` (the same in an object store), `targets` and `places` (which of both), `snapshot_job` (on Spark); `restore`.
+`snapshot` (the three steps), `snapshot_rounds` (repeated under a live cleaner), `snapshot_folder` (replacement of a folder),
+`store_snapshot` (the same in an object store), `targets` and `places` (disk or store), `snapshot_job` (on Spark); `restore`.
 """

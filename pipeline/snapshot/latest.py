@@ -1,10 +1,10 @@
-"""The latest value of each key, as a frame: for any sink that Spark writes to.
+"""The newest value of each key, as a frame: for any sink that Spark writes to.
 
     latest(spark, "/data", topic="users").write.format("delta").save("/lake/users")
 
-Which records count is found out when it is called, in a job that reads the log's keys; the records themselves are read when the
-frame is. So all that is made of one frame goes by one moment, and a cleaner that takes a chosen record away in between, because
-there is a newer one, ends the query: it never gives a frame that lacks a key.
+The call chooses the records in a job that reads the log's keys. The records themselves are read when the frame is. So all uses
+of one frame show the same moment. If a cleaner removes a chosen record before it is read, as a newer one exists, the query
+fails: a frame never lacks a key.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def latest(
     Args:
         source: Data directory, or several separated by commas, at the same path on all workers; or an address.
         columns: Columns of a snapshot to read (default: all). Other columns are not read.
-        buckets: As for `snapshot_job.snapshot`.
+        buckets: See `snapshot_job.rounds_on`.
         fs_options: Options of the object store by name, e.g. `s3.region`, if `source` is an address.
         pause: Called between attempts on a directory that a server changes.
 
@@ -69,28 +69,28 @@ def latest(
         if of.is_undisturbed():
             return _read(found, of, schema)
     raise SourceChangedError(
-        f"{source}: segments of {topic} were replaced each of {ROUNDS_MAX} times that its keys were read: its cleaner is faster"
+        f"{source}: segments of {topic} were replaced in each of {ROUNDS_MAX} attempts to read its keys: its cleaner is faster"
     )
 
 
 def _schema_of(columns: Sequence[str] | None) -> pa.Schema:
     names = SCHEMA.names if columns is None else list(columns)
     if strange := [name for name in names if name not in SCHEMA.names]:
-        raise UsageError(f"there is no column {strange[0]}; there are {', '.join(SCHEMA.names)}")
+        raise UsageError(f"unknown column {strange[0]}; columns are {', '.join(SCHEMA.names)}")
     return pa.schema([SCHEMA.field(name) for name in names])
 
 
 def round_that_sees_all(
     store: Store | Stores, topic: str, partition: int | None, pause: Callable[[], None] = pause_between_looks
 ) -> Round:
-    """What `latest` reads. SourceChangedError where no moment comes in which all keys can be seen."""
+    """Return the round that `latest` reads. Raises SourceChangedError if all keys can never be seen at once."""
     for _ in range(WAITS_MAX):
         of = first_round(store, topic, partition)
         if of.sees_all:
             return of
         pause()
     raise SourceChangedError(
-        f"{store.data_dir}: the high watermarks of {topic} lie below segments that its cleaner may have gone by: start its server"
+        f"{store.data_dir}: the high watermarks of {topic} are below segments that its cleaner may have used: start its server"
     )
 
 
@@ -103,7 +103,7 @@ def _read(found: DataFrame, of: Round, schema: pa.Schema) -> DataFrame:
 
 
 def of_part(of: Round, number: int, offsets: NDArray[np.int64], schema: pa.Schema) -> Batches:
-    """The chosen records of a part. SourceChangedError if not all of them are there."""
+    """Yield the chosen records of a part. Raises SourceChangedError if some of them are missing."""
     task = of.tasks[number]
     count = 0
     wanted = schema if "offset" in schema.names else schema.append(SCHEMA.field("offset"))
@@ -113,6 +113,6 @@ def of_part(of: Round, number: int, offsets: NDArray[np.int64], schema: pa.Schem
     if count != len(offsets):
         tp: TopicPartition = task.split.of
         raise SourceChangedError(
-            f"{tp}: {len(offsets) - count} of {len(offsets)} newest records from offset {offsets[0]} on were superseded since they"
-            " were chosen, and its cleaner took them: call again"
+            f"{tp}: {len(offsets) - count} of {len(offsets)} newest records from offset {offsets[0]} on were superseded after they"
+            " were chosen, and its cleaner removed them: call again"
         )

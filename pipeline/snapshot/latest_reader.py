@@ -1,10 +1,10 @@
-"""`latest=true` of the format "ottla": the rows of `latest`, from a source that has no shuffle.
+"""`latest=true` of the format "ottla": the rows of `latest`, from a source without a shuffle.
 
     spark.read.format("ottla").option("topic", "users").option("latest", "true").load("/data")
 
-A task has a partition, and of more than KEYS_A_TASK records a share of its keys, by their hashes: it reads the keys of the whole
-partition, then the records that it has chosen. So a partition of a billion records is read by 240 tasks, each all of its keys:
-there `pipeline.latest`, which reads them once and moves 29 bytes a key, is the quicker one.
+Each task has a partition, and for more than KEYS_A_TASK records a share of its keys, by their hashes: it reads the keys of the
+whole partition, then the records that it has chosen. So a partition of a billion records has 240 tasks, each of which reads all
+its keys. `pipeline.latest` is faster there, as it reads them once and moves 29 bytes per key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .snapshot import MIN_RECORD_BYTES, NEWEST, NewestRows, chosen, keys_of, wor
 from .snapshot_rounds import ROUNDS_MAX, Round
 
 KEYS_A_TASK = 1 << 22
-"""Of which a task holds 41 bytes each, and about 130 while it merges them: 550 MB."""
+"""Number of keys that a task holds: 41 bytes each, and about 130 during the merge, 550 MB."""
 
 _NOT_WITH_LATEST = {
     "starting_offsets": "startingOffsets",
@@ -42,7 +42,7 @@ _NOT_WITH_LATEST = {
 
 
 class LatestPartition(InputPartition):
-    """One task's work: a share of the keys of a partition."""
+    """Work of one task: a share of the keys of a partition."""
 
     def __init__(self, of: TopicPartition, share: int, shares: int) -> None:
         super().__init__(None)
@@ -52,20 +52,20 @@ class LatestPartition(InputPartition):
 
 
 class LatestReader(BatchReader):
-    """See the module."""
+    """Reader for `latest=true`; see the module."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         """
         Raises:
-            UsageError: An option that makes no sense beside it.
+            UsageError: An option cannot be combined with it.
         """
         for field, name in _NOT_WITH_LATEST.items():
             if getattr(options, field) is not None:
                 raise UsageError(
-                    f"option {name}: expected none beside latest=true, which is as of the end of what is committed"
+                    f"option {name}: not supported with latest=true, which reads up to the end of the committed data"
                 )
         if options.drops_malformed:
-            raise UsageError("option mode: expected FAILFAST beside latest=true: what is dropped might be the latest")
+            raise UsageError("option mode: expected FAILFAST with latest=true: a dropped record might be the latest")
         super().__init__(options, schema)
         self.key: bytes | None = None
 
@@ -90,13 +90,13 @@ class LatestReader(BatchReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, LatestPartition):
-            return iter(())  # Spark's stand-in where there is no work at all
+            return iter(())  # Spark's placeholder for a read without partitions
         store, _ = partitions_of(self.options)
         return latest_of(store, partition.of, self.schema, share=partition.share, shares=partition.shares, key=self.key)
 
 
 class PushDownLatestReader(LatestReader):
-    """As `LatestReader`, with filters on topic, partition and key taken from Spark: what they leave out is nobody's latest."""
+    """`LatestReader` that applies Spark's filters on topic, partition and key, which never change a key's newest record."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         for each in filters:
@@ -129,14 +129,14 @@ def latest_of(
     shares: int = 1,
     key: bytes | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The newest record of each key of a partition that has a value, in this process.
+    """Yield the newest record of each key of a partition that has a value, in this process.
 
     Args:
         share, shares: Only keys of this share of the hashes.
-        key: Only this one.
+        key: Only this key.
 
     Raises:
-        As `latest`; SourceChangedError also while it is read.
+        As `latest`; SourceChangedError also during the read.
     """
     for _ in range(ROUNDS_MAX):
         of = round_that_sees_all(store, tp.topic, tp.partition)
@@ -145,7 +145,7 @@ def latest_of(
             break
     else:
         raise SourceChangedError(
-            f"{store.data_dir}: segments of {tp} were replaced each of {ROUNDS_MAX} times that its keys were read: its cleaner is faster"
+            f"{store.data_dir}: segments of {tp} were replaced in each of {ROUNDS_MAX} attempts to read its keys: its cleaner is faster"
         )
     for number, offsets in parts:
         yield from of_part(of, number, offsets, schema)

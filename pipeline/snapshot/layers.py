@@ -1,4 +1,4 @@
-"""The folder of a snapshot, full or layered (`manifest`): written as a whole."""
+"""Folder of a snapshot, full or layered (`manifest`), written as a whole."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS
 
 
 class SnapshotResult(NamedTuple):
-    """What was written."""
+    """Result of a snapshot."""
 
     path: str
     keys: int
-    """With a row in it; of one that was made since another, that have changed since."""
+    """Number of keys with a row; for a snapshot made with `since`, of keys that have changed."""
     partitions: int
     parts: int
     since: str | None = None
 
 
 class Since(NamedTuple):
-    """An earlier snapshot, of which what has changed since is told."""
+    """An earlier snapshot, over which only changes are written."""
 
     path: str
     manifest: Manifest
     check_age: Callable[[], None]
-    """UsageError once tombstones that have come since may be gone."""
+    """Raise UsageError if tombstones written after the earlier snapshot may have been removed."""
 
     @property
     def ends(self) -> dict[TopicPartition, RoundEnd]:
@@ -57,17 +57,17 @@ class Since(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What a snapshot is to be, wherever it is written."""
+    """Description of a snapshot to write, on disk or in a store."""
 
     topic: str
     run: Callable[[SnapshotTarget], RoundsDone]
-    """Writes the rows to a target."""
+    """Write the rows to a target."""
     schema: pa.Schema
-    """Of a file without rows, where there are none."""
+    """Schema of the file for a snapshot without rows."""
     overwrite: bool
     since: Since | None
     now_ms: int
-    """When this began, Unix milliseconds."""
+    """Start of this job, Unix milliseconds."""
 
     def result(self, out: str, done: RoundsDone) -> SnapshotResult:
         since = None if self.since is None else self.since.path
@@ -75,11 +75,11 @@ class Order(NamedTuple):
 
 
 def write_snapshot(out: str, order: Order) -> SnapshotResult:
-    """Make the folder `out`, whole or not at all.
+    """Write the folder `out`, whole or not at all.
 
     Raises:
-        UsageError: As `replacing`; or the earlier snapshot's files cannot be linked to, or it has become too old meanwhile.
-            Nothing is left.
+        UsageError: As `replacing`; or the earlier snapshot's files cannot be linked to, or it has become too old in the
+            meantime. No files are left.
         Whatever the order's `run` raises.
     """
     files, since = OsFiles(), order.since
@@ -102,7 +102,7 @@ def write_snapshot(out: str, order: Order) -> SnapshotResult:
 def manifest_of(
     topic: str, done: RoundsDone, layers: int, now_ms: int, files: tuple[tuple[str, ...], ...] = ()
 ) -> Manifest:
-    """What is to be said of what was written."""
+    """Return the manifest of a written snapshot."""
     spans = {
         tp.partition: PartitionSpan(
             topic_id=None if end.topic_id is None else end.topic_id.hex(),
@@ -115,7 +115,7 @@ def manifest_of(
 
 
 def _link_layers(files: Files, since: Since, directory: str) -> int:
-    """Give the files of an earlier snapshot's layers names in the new one; returns how many layers there are."""
+    """Link the files of an earlier snapshot's layers into the new one, and return the number of layers."""
     layers = layer_directories(since.path, since.manifest)
     for number, old in enumerate(layers):
         new = layer_directory(directory, number)
@@ -137,7 +137,7 @@ def _link_layers(files: Files, since: Since, directory: str) -> int:
 
 
 def _finish(files: Files, target: str, schema: pa.Schema) -> None:
-    """A folder without rows gets a file without rows."""
+    """Put a file without rows into a folder without files."""
     remove_unfinished(files, target)
     if not any(name.endswith(FINISHED) for name in files.list(target)):
         unfinished = os.path.join(target, f"{UNFINISHED}00000")

@@ -1,14 +1,14 @@
-"""What a snapshot says of itself, and the layers that it is made of.
+"""Manifest of a snapshot, and the layers of a layered one.
 
     <out>/part-00000.parquet …            a full snapshot: a row for each key
-    <out>/_manifest.json                  of which topic, up to where, and when
+    <out>/_manifest.json                  its topic, end offsets and time
 
     <out>/_layers/00000/part-00000.parquet …    one that was made `--since` another: that one's files, hard links to them,
-    <out>/_layers/00001/part-00000.parquet …    and what has changed since: a row for each key, without a value where it was deleted
+    <out>/_layers/00001/part-00000.parquet …    and the changes: a row for each key, without a value if it was deleted
     <out>/_manifest.json
 
-Of a layered one a row counts that no later layer has a row for, if it has a value, and lies above where the log begins now.
-Names that begin with `_` are none of Spark's: a reader that knows nothing of layers finds no rows, rather than wrong ones.
+A row of a layered snapshot counts if no later layer has a row for its key, it has a value, and it is at or above the log start.
+Spark ignores names that begin with `_`: a reader without support for layers finds no rows, rather than wrong ones.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from ..errors import UsageError
 MANIFEST = "_manifest.json"
 LAYERS = "_layers"
 LAYERS_MAX = 64
-"""Each is a join for who reads it."""
+"""Limit of layers, as readers need a join for each."""
 VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionSpan:
-    """What of one partition is in a snapshot."""
+    """Span of one partition in a snapshot."""
 
     topic_id: str | None
-    """In hexadecimal; None if the directory does not say."""
+    """Id in hexadecimal; None if the directory does not have it."""
     log_start_offset: int
     end_offset: int
-    """Exclusive. Of some keys there may be later records: those that a cleaner left, while it was made."""
+    """End offset (exclusive). Some keys may have later records, if a cleaner removed their older ones during the job."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """See the module."""
+    """Contents of `_manifest.json`; see the module."""
 
     topic: str
     taken_at_ms: int
-    """When its first look at the logs began, Unix milliseconds by the clock of the job."""
+    """Start of the first look at the logs, Unix milliseconds by the clock of the job."""
     partitions: Mapping[int, PartitionSpan]
     layers: int = 0
-    """0 of a full one."""
+    """Number of layers; 0 for a full snapshot."""
     files: tuple[tuple[str, ...], ...] = ()
-    """Of each layer, in a store (`store_snapshot`), from the snapshot's address on; on a disk its folder says that."""
+    """Files of each layer in a store (`store_snapshot`), relative to the snapshot's address; empty on a disk."""
 
     def to_json(self) -> str:
         fields = {"version": VERSION, **asdict(self)}
@@ -66,10 +66,10 @@ class Manifest:
 
 
 def read_manifest(files: Files, snapshot: str) -> Manifest | None:
-    """The manifest of a snapshot; None of one that an earlier release has made, which is a full one.
+    """Read the manifest of a snapshot; None for one of an earlier release, which is a full one.
 
     Raises:
-        UsageError: It makes no sense, or is a later release's.
+        UsageError: It is invalid, or of a later release.
     """
     path = os.path.join(snapshot, MANIFEST)
     if not files.exists(path):
@@ -82,7 +82,7 @@ def read_manifest(files: Files, snapshot: str) -> Manifest | None:
 
 
 def parse_manifest(path: str, text: str) -> Manifest:
-    """What a manifest says. UsageError as of `read_manifest`."""
+    """Parse a manifest. Raises UsageError as `read_manifest`."""
     try:
         fields: dict[str, Any] = json.loads(text)
         if fields["version"] != VERSION:
@@ -99,7 +99,7 @@ def parse_manifest(path: str, text: str) -> Manifest:
 
 
 def layer_directories(snapshot: str, manifest: Manifest | None) -> Sequence[str]:
-    """Where the files of each layer are, the oldest first; of a full snapshot there is one."""
+    """Return the folders of the layers, the oldest first; a full snapshot has one."""
     if manifest is None or not manifest.layers:
         return [snapshot]
     return [layer_directory(snapshot, number) for number in range(manifest.layers)]
@@ -110,10 +110,10 @@ def layer_directory(snapshot: str, number: int) -> str:
 
 
 def check_goes_on(since: str, earlier: Manifest, topic: str, partition: int | None) -> None:
-    """Refuse a snapshot that is not to be gone on from, however young it is.
+    """Check that a snapshot, whatever its age, can have a layer over it.
 
     Raises:
-        UsageError: It is of another topic, or of other partitions; or it has LAYERS_MAX layers.
+        UsageError: It has another topic, other partitions, or LAYERS_MAX layers.
     """
     if earlier.topic != topic:
         raise UsageError(f"{since}: expected a snapshot of {topic}, found one of {earlier.topic}")
@@ -125,16 +125,16 @@ def check_goes_on(since: str, earlier: Manifest, topic: str, partition: int | No
 
 
 def check_age(since: str, earlier: Manifest, *, now_ms: int, delete_retention_ms: int) -> None:
-    """Refuse a snapshot of which tombstones that have come since may be gone: what they deleted would come back.
+    """Check that no tombstone written after a snapshot may have been removed: the deleted values would reappear.
 
-    A pass takes none before `delete.retention.ms` is over. To be asked again when all is read.
+    A pass removes none within `delete.retention.ms`. The check is repeated after everything was read.
 
     Raises:
-        UsageError: It is too old, or younger than possible.
+        UsageError: The snapshot is too old, or has a time in the future.
     """
     age_ms = now_ms - earlier.taken_at_ms
     if age_ms >= delete_retention_ms or age_ms < 0:
         raise UsageError(
             f"{since}: expected a snapshot less than {delete_retention_ms} ms old (delete.retention.ms of {earlier.topic}), found"
-            f" {age_ms} ms: tombstones since may be gone; take a full one"
+            f" {age_ms} ms: tombstones since then may have been removed; take a full one"
         )

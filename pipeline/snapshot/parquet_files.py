@@ -1,4 +1,4 @@
-"""Parquet files wherever they lie: by a path, or by an address through `objects`, which asks a store again where it fails."""
+"""Parquet files on disk or in a store: opened by path, or by address through `objects`, which retries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..objects.ranges import ObjectFile
 
 
 def opened(path: str, objects: ObjectFiles) -> pq.ParquetFile:
-    """A file of a snapshot. FileNotFoundError if there is none."""
+    """Open a file of a snapshot. Raises FileNotFoundError if it does not exist."""
     return (
         pq.ParquetFile(io.BufferedReader(_Raw(objects.open(path)), 1 << 16))
         if is_address(path)
@@ -26,7 +26,7 @@ def rows_of_file(path: str, objects: ObjectFiles) -> int:
 
 
 class _Raw(io.RawIOBase):
-    """An object as Python's files are."""
+    """An object with the interface of Python's files."""
 
     def __init__(self, file: ObjectFile) -> None:
         self._file = file

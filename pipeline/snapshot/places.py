@@ -1,4 +1,4 @@
-"""A snapshot wherever it is, in a folder of a disk (`layers`) or in a store (`store_snapshot`): gone on from, read."""
+"""Snapshots on disk (`layers`) or in a store (`store_snapshot`): found for a new layer, or read."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def since_of(
     now_ms: Callable[[], int],
     configs: Mapping[str, str] | None = None,
 ) -> Since:
-    """The snapshot that a user names as the earlier one.
+    """Return the snapshot that a user names as the earlier one.
 
     Args:
-        now_ms: Unix milliseconds, now: asked once more when what has changed is read.
+        now_ms: Returns the current time, Unix milliseconds; called again after the changes were read.
 
     Raises:
-        UsageError: There is none, or it cannot be gone on from; see `check_goes_on` and `check_age`.
+        UsageError: It does not exist, or cannot have a layer over it; see `check_goes_on` and `check_age`.
     """
     if is_address(path):
         there = find(objects_of(store.stores[0].files), path)
@@ -47,11 +47,9 @@ def since_of(
         is_there = os.path.isdir(path)
         manifest = read_manifest(OsFiles(), path) if is_there else None
     if not is_there:
-        raise UsageError(f"{path}: expected a snapshot to go on from, found none")
+        raise UsageError(f"{path}: expected an earlier snapshot, found none")
     if manifest is None:
-        raise UsageError(
-            f"{path}: expected a snapshot with {MANIFEST} to go on from, found none in it: take a full one"
-        )
+        raise UsageError(f"{path}: expected an earlier snapshot with {MANIFEST}, found none: take a full one")
     check_goes_on(path, manifest, topic, partition)
     delete_retention_ms = store.stores[0].home.config_of(topic, configs).delete_retention_ms
     earlier = manifest
@@ -64,7 +62,7 @@ def since_of(
 
 
 class StoredSnapshot:
-    """A snapshot, for reading in this process; or a file of one.
+    """A snapshot, or one of its files, for reading in this process.
 
     Memory: about 150 bytes for each key that a later layer has changed.
     """
@@ -72,7 +70,7 @@ class StoredSnapshot:
     def __init__(self, path: str, objects: ObjectFiles | None = None) -> None:
         """
         Raises:
-            UsageError: There is none.
+            UsageError: The snapshot does not exist.
             OSError, ValueError: As PyArrow.
         """
         self._objects = ObjectFiles() if objects is None else objects
@@ -86,10 +84,10 @@ class StoredSnapshot:
             self._layers = [_files_in(each) for each in layer_directories(path, self.manifest)]
         with opened(self._layers[0][0], self._objects) as file:
             self.names: list[str] = list(file.schema_arrow.names)
-            """Of its columns."""
+            """Names of its columns."""
 
     def partitions(self) -> set[int]:
-        """Those that have rows."""
+        """Return the partitions that have rows."""
         return {
             number.as_py()
             for layer in self._layers
@@ -98,7 +96,7 @@ class StoredSnapshot:
         }
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that count, a row for each key."""
+        """Yield the rows that count, one for each key."""
         if len(self._layers) == 1:
             yield from self._batches(self._layers[0])
             return
@@ -129,5 +127,5 @@ def _files_in(path: str) -> Sequence[str]:
         return [path]
     found = [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(FINISHED)]
     if not found:
-        raise FileNotFoundError(2, "it has no Parquet files", path)
+        raise FileNotFoundError(2, "no Parquet files in it", path)
     return found

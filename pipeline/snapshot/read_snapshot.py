@@ -1,4 +1,4 @@
-"""A snapshot as a frame, full or layered."""
+"""Snapshot as a frame, full or layered."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_snapshot(spark: SparkSession, path: str, *, fs_options: Mapping[str, st
 
 
 def _layer(spark: SparkSession, files: Sequence[str], objects: ObjectFiles) -> DataFrame:
-    """The rows of files in a store: executors read them as all else there, where Spark would need Hadoop's client of it."""
+    """Read the rows of files in a store with Ottla's own client; Spark itself would need Hadoop's client for the store."""
 
     def read(batches: Batches) -> Batches:
         for number in numbers(batches):
@@ -71,7 +71,7 @@ def _layer(spark: SparkSession, files: Sequence[str], objects: ObjectFiles) -> D
 
 
 def _is_in_log(manifest: Manifest) -> Column:
-    """Retention may have taken a row's record since."""
+    """Return the condition that retention has not removed a row's record."""
     starts = {number: span.log_start_offset for number, span in manifest.partitions.items() if span.log_start_offset}
     if not starts:
         return F.lit(True)

@@ -1,7 +1,7 @@
-"""A snapshot back into a topic, through a stock producer: every key into the partition that it had.
+"""Restore of a snapshot into a topic, with a stock producer: every key goes to the partition that it had.
 
-A snapshot has one record a key, so the order in which they are written does not matter; they keep their timestamps and
-headers, and get new offsets. Writing again after an error writes some records twice, which compaction makes one.
+A snapshot has one record per key, so the order of writes does not matter. Records keep their timestamps and
+headers, and get new offsets. A repeat after an error writes some records twice, which compaction reduces to one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .snapshot_folder import REPLACED
 NO_TOPIC = "{}: expected a topic to restore into, found none (--create makes it)"
 NEW_TOPIC_CONFIGS = {"cleanup.policy": "compact"}
 _OF_ANY_CLIENT = ("bootstrap", "security", "sasl", "ssl", "client", "socket", "api_version")
-"""How the names of a producer's configs begin that an admin client has, too."""
+"""Prefixes of a producer's configs that an admin client also has."""
 TIMEOUT_S = 120.0
-"""For what has been sent. A broker that restarts is back before."""
+"""Timeout of sent records, in seconds; longer than a broker's restart."""
 
 
 class RestoreResult(NamedTuple):
-    """What was written."""
+    """Result of a restore."""
 
     topic: str
     records: int
@@ -38,20 +38,20 @@ class RestoreResult(NamedTuple):
 
 
 class Writer(ABC):
-    """A producer: what is sent is there once `close` has returned."""
+    """A producer. Everything that was sent is stored once `close` has returned."""
 
     def __init__(self, producer: Any, topic: str) -> None:
         self._producer = producer
         self._topic = topic
         self._error: object = None
-        """Why the first record was not taken."""
+        """Error of the first record that was not stored."""
 
     @abstractmethod
     def send(self, row: Mapping[str, Any]) -> None: ...
 
     @abstractmethod
     def close(self) -> None:
-        """Raises ServiceFailedError if a record was not taken."""
+        """Wait for all records. Raises ServiceFailedError if one was not stored."""
 
     def _delivered(self, error: object, _message: object = None) -> None:
         self._error = self._error or error
@@ -69,13 +69,13 @@ def restore(
     """Write all records of a snapshot into a topic.
 
     Args:
-        producer_config: Of librdkafka where confluent-kafka is installed, else of kafka-python. Its brokers are passed over.
-        fs_options: Of the store, where the snapshot has an address.
-        creates: Make the topic, if it is not there: a compacted one, with as many partitions as the snapshot is of.
+        producer_config: Options of librdkafka if confluent-kafka is installed, else of kafka-python. Its brokers are ignored.
+        fs_options: Options of the store, if the snapshot has an address.
+        creates: Create the topic if it does not exist: compacted, with as many partitions as the snapshot.
 
     Raises:
-        UsageError: There is no such snapshot, no topic with as many partitions, or no producer is installed.
-        ServiceFailedError: The broker did not take a record.
+        UsageError: The snapshot does not exist, the topic has too few partitions, or no producer is installed.
+        ServiceFailedError: The broker did not accept a record.
     """
     stored = _opened(snapshot, fs_options or {})
     needed = stored.partitions()
@@ -103,7 +103,7 @@ def _opened(snapshot: str, fs_options: Mapping[str, str]) -> StoredSnapshot:
         stored = StoredSnapshot(snapshot, ObjectFiles(parse_fs_options(fs_options)))
     except (OSError, ValueError) as error:
         old = resolved(snapshot) + REPLACED
-        hint = f"; {old} is the old one, of a job that died as it replaced it" if os.path.isdir(old) else ""
+        hint = f"; {old} is the old one, left by a job that died while it replaced it" if os.path.isdir(old) else ""
         raise UsageError(f"{snapshot}: expected a snapshot, found none ({error}){hint}") from error
     wanted = ("key", "value", "partition", "offset", "timestamp")
     if missing := [name for name in wanted if name not in stored.names]:
@@ -112,7 +112,7 @@ def _opened(snapshot: str, fs_options: Mapping[str, str]) -> StoredSnapshot:
 
 
 def timestamp_ms(row: Mapping[str, Any]) -> int | None:
-    """A record's time; None where it has none."""
+    """Return a record's time; None if it has none."""
     if (found := row.get("timestampMs")) is not None:
         return int(found) if found >= 0 else None
     time = row["timestamp"]
@@ -122,7 +122,7 @@ def timestamp_ms(row: Mapping[str, Any]) -> int | None:
 def _writer(
     bootstrap_servers: str, topic: str, config: Mapping[str, str], creates_with: int | None
 ) -> tuple[Writer, int]:
-    """A producer, and how many partitions the topic has; made with so many where it is not there."""
+    """Return a producer, and the topic's number of partitions. A missing topic is created with `creates_with` partitions."""
     try:
         import confluent_kafka
     except ImportError:
@@ -148,7 +148,7 @@ class _Confluent(Writer):
             **config,
             "bootstrap.servers": servers,
         }
-        # What librdkafka has to say, it says with every attempt, many times a second: a line at the end is enough.
+        # librdkafka logs every attempt, many times a second: one line at the end is enough.
         silent = logging.getLogger("ottla.librdkafka")
         silent.setLevel(logging.CRITICAL + 1)
         try:
@@ -156,7 +156,7 @@ class _Confluent(Writer):
         except module.KafkaException as error:
             raise UsageError(f"--producer-config: {error.args[0].str()}") from error
         try:
-            # All topics: to ask for one may make it.
+            # All topics, as a request for one may create it.
             found = producer.list_topics(timeout=CONNECT_TIMEOUT_S).topics.get(topic)
         except module.KafkaException as error:
             raise ServiceFailedError(f"no broker answers at {servers}: {error.args[0].str()}") from error
@@ -180,7 +180,7 @@ class _Confluent(Writer):
         try:
             admin.create_topics([made], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
         except KafkaException as error:
-            raise ServiceFailedError(f"{topic} was not made: {error.args[0].str()}") from error
+            raise ServiceFailedError(f"{topic} was not created: {error.args[0].str()}") from error
 
     def send(self, row: Mapping[str, Any]) -> None:
         optional = {} if (time := timestamp_ms(row)) is None else {"timestamp": time}
@@ -208,7 +208,7 @@ class _Confluent(Writer):
         left = self._producer.flush(0 if self._error is not None else TIMEOUT_S)
         if self._error is not None or left:
             raise ServiceFailedError(
-                f"{self._topic}: {self._error or f'{left} records were not taken in {TIMEOUT_S:.0f} s'}"
+                f"{self._topic}: {self._error or f'{left} records were not stored within {TIMEOUT_S:.0f} s'}"
             )
 
 
@@ -229,7 +229,7 @@ class _KafkaPython(Writer):
 
     @staticmethod
     def _look_for(module: Any, config: Mapping[str, Any], topic: str, creates_with: int | None) -> None:
-        """See that the topic is there, or make it. A producer that asks for one makes it, with the broker's defaults."""
+        """Check that the topic exists, or create it. A producer's request would create it with the broker's defaults."""
         from kafka.admin import KafkaAdminClient, NewTopic
 
         admin = KafkaAdminClient(**config)

@@ -1,18 +1,18 @@
-"""The latest value of each key, as Parquet: what a reader of the whole log would end up with.
+"""Snapshot of the newest value of each key, as Parquet: the result of reading the whole log.
 
     find     of each part of a segment, its keys' newest offsets            a task a part
-    choose   of each key the newest of all parts; deleted keys go           a task a coarse bucket of hashes
+    choose   of each key the newest of all parts; deleted keys are left out a task a coarse bucket of hashes
     write    each part again, and of its records the chosen ones            a task a part, a file each
 
-A key of two partitions has two rows. Only committed data counts, up to the last stable offset; records without a key
-have no row. Every part is read twice, and nothing but 29 bytes for each key of each part is moved between tasks.
+A key in two partitions has two rows. Only committed data counts, up to the last stable offset; records without a key
+have no row. Every part is read twice, and only 29 bytes for each key of each part are moved between tasks.
 
-Under a live cleaner there are further rounds; see `snapshot_rounds`, also for what the snapshot is then.
+A live cleaner causes further rounds, and affects what the snapshot shows; see `snapshot_rounds`.
 
-Memory of a task, however large the log: to find, a window with its records, and ROWS_AT_ONCE rows; to choose, about 130
-bytes for each of the ROWS_A_BUCKET rows of a fine bucket, 280 MB, and on Spark's local disks 41 for each row of the coarse one, if that
-has several (`records.fine_buckets`); to write, 24 bytes for each key of a part (MAX_PART_BYTES of
-a log file), and a row group.
+Memory of a task, however large the log: to find, a window with its records, and ROWS_AT_ONCE rows. To choose, about 130
+bytes for each of the ROWS_A_BUCKET rows of a fine bucket, 280 MB; a coarse bucket with several fine ones also uses Spark's
+local disks, 41 bytes for each row (`records.fine_buckets`). To write, 24 bytes for each key of a part (MAX_PART_BYTES of a
+log file), and a row group.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ SCHEMA = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-"""Of a snapshot's files."""
+"""Schema of a snapshot's files."""
 
 NEWEST = np.dtype([*HASH, ("offset", "i8"), ("part", "i4"), ("is_deleted", "u1")])
 NewestRows = NDArray[np.void]
 
 ROWS_A_BUCKET = 1 << 21
-"""Rows that are chosen from at once, at most, unless records take less than MIN_RECORD_BYTES each in the log."""
+"""Limit of rows that are chosen from at once, unless records take less than MIN_RECORD_BYTES each in the log."""
 MIN_RECORD_BYTES = 8
 ROW_GROUP_ROWS, ROW_GROUP_BYTES = 1 << 17, 32 << 20
-"""A row group ends with the batch that reaches either."""
+"""A row group ends with the batch that reaches either limit."""
 
 _KEYS = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("valueSize", pa.int32())])
 
 
 def buckets_of(of: Round, at_once: int = 1) -> Buckets:
-    """How many there are on a cluster that runs so many tasks at once. The result does not depend on it."""
+    """Return the number of buckets for a cluster that runs `at_once` tasks at a time. The result does not depend on it."""
     rows = sum(
         min(split.up_to_offset - split.from_offset, (split.end - split.start) // MIN_RECORD_BYTES)
         for split in (task.split for task in of.tasks)
@@ -77,19 +77,19 @@ def buckets_of(of: Round, at_once: int = 1) -> Buckets:
 
 
 def work_count(of: Round) -> int:
-    """How many pieces of work there are to find keys in."""
+    """Return the number of pieces of work in which keys are found."""
     return len(of.tasks) + len(of.written)
 
 
 def keys_of(of: Round, number: int) -> Iterator[NewestRows]:
-    """The rows of a piece of work of a round: a part of a log, or a file of the rounds before. As `newest_of`."""
+    """Yield the rows of a piece of work of a round: a part of a log, or a file of the rounds before. See `newest_of`."""
     if number < len(of.tasks):
         return newest_of(of.tasks[number], of.first_part + number)
     return _written_in(of.written[number - len(of.tasks)], of.objects)
 
 
 def newest_of(task: Task, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
-    """The newest offset of each key of a part, in order of the hash; of many keys `rows_at_once` or so at a time.
+    """Yield the newest offset of each key of a part, in order of the hash; many keys come in pieces of about `rows_at_once`.
 
     Raises:
         CorruptSourceError: A batch is damaged.
@@ -106,14 +106,14 @@ def _rows_of(task: Task, number: int) -> Iterator[NewestRows]:
         code = encoded.indices.to_numpy(zero_copy_only=False)
         rows = _hashed(encoded.dictionary, task.split.of.partition)
         rows["part"] = number
-        # Of several assignments to one place the last one stays.
+        # The last of several assignments to one place counts.
         rows["offset"][code] = batch.column("offset").to_numpy()
         rows["is_deleted"][code] = batch.column("valueSize").is_null().to_numpy(zero_copy_only=False)
         yield rows
 
 
 def _written_in(path: str, objects: ObjectFiles) -> Iterator[NewestRows]:
-    """The keys of a file of a snapshot, as newest of all and deleted: they get no row again."""
+    """Yield the keys of a file of a snapshot, as the newest of all and deleted, so that they get no second row."""
     return merged_as_they_come(_rows_in(path, objects), newest)
 
 
@@ -128,19 +128,19 @@ def _rows_in(path: str, objects: ObjectFiles) -> Iterator[NewestRows]:
 
 
 def _hashed(keys: pa.Array, partition: int) -> NewestRows:
-    """A row for each of these keys: of another partition it is another key."""
+    """Return a row for each of these keys. The salt makes keys of other partitions different ones."""
     return hashed(keys, NEWEST, salt=partition.to_bytes(4))
 
 
 def newest(rows: Iterable[NewestRows]) -> NewestRows:
-    """One row for each key: the one with the highest offset."""
+    """Return one row for each key: the one with the highest offset."""
     every: NewestRows = np.concatenate([np.empty(0, NEWEST), *rows])
     if not len(every):
         return every
     order, starts = by_key(every)
     offsets = every["offset"][order]
     best = np.repeat(np.maximum.reduceat(offsets, starts), np.diff(starts, append=len(every)))
-    newest_at = np.flatnonzero(offsets == best)  # of a key that was written twice both: the first will do
+    newest_at = np.flatnonzero(offsets == best)  # a key may be listed twice with one offset: the first one suffices
     last: NewestRows = every[order[newest_at[np.searchsorted(newest_at, starts)]]]
     return last
 
@@ -148,10 +148,10 @@ def newest(rows: Iterable[NewestRows]) -> NewestRows:
 def chosen(
     rows: Iterable[NewestRows], *, keeps_deleted: bool = False, buckets: Buckets | None = None
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """(part, offsets of the records that are written, rising), of all rows of some keys.
+    """Yield each part with the offsets of the records to write, ascending, from all rows of some keys.
 
     Args:
-        buckets: The rows are those of a coarse one, which may be more than a task holds; None if they are not.
+        buckets: Set if the rows are those of a coarse bucket, which may be more than a task holds.
     """
     if buckets is None or buckets.fine == 1:
         yield from _by_part(*_living(rows, keeps_deleted))
@@ -168,7 +168,7 @@ def chosen(
 
 
 def _living(rows: Iterable[NewestRows], keeps_deleted: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Part and offset of each key's newest record, of those that get a row."""
+    """Return part and offset of the newest record of each key that gets a row."""
     found = newest(rows)
     found = found[found["part"] >= 0 if keeps_deleted else found["is_deleted"] == 0]
     return found["part"].astype(np.int32), found["offset"].astype(np.int64)
@@ -183,21 +183,21 @@ def _by_part(parts: NDArray[np.int32], offsets: NDArray[np.int64]) -> Iterator[t
 def write_part(
     task: Task, number: int, offsets: NDArray[np.int64], target: SnapshotTarget, *, attempt: str
 ) -> WrittenPart:
-    """Write these records of a part, in order, into a file of the target: those of them that are still there.
+    """Write these records of a part, in order, into a file of the target: those of them that still exist.
 
-    The file is on disk, and unfinished: it counts once the driver, who knows the one attempt that does, has given it its
-    name. Attempts that Spark has given up go on, and may see less of a part than its cleaner had left for the others.
+    The file is on disk, and unfinished. It counts once the driver, which knows the one valid attempt, has given it its name.
+    Attempts that Spark has abandoned continue, and may see less of a part, if its cleaner has removed records since.
 
     Raises:
         CorruptSourceError: A batch is damaged; no file is left.
-        SourceChangedError: Offsets of it are not in the log any more.
+        SourceChangedError: Some of its offsets are not in the log any more.
     """
     unfinished = target.write(number, attempt, SCHEMA, _row_groups(chosen_of(task, offsets)))
     return WrittenPart(number, len(offsets), unfinished)
 
 
 def chosen_of(task: Task, offsets: NDArray[np.int64], schema: pa.Schema = SCHEMA) -> Iterator[pa.RecordBatch]:
-    """The records of a part with these offsets, rising, that are there; the schema has the offset among its columns."""
+    """Yield the existing records of a part with these offsets, ascending. The schema must contain the offset."""
     for batch in read_split(task.split, Wanted(schema, task.aborted)):
         if batch.num_rows:
             own = batch.column("offset").to_numpy()
@@ -233,15 +233,15 @@ def take_snapshot(
 
     Args:
         out: A folder, which workers share, or an address.
-        run: Who does the rounds: `rounds_here` unless given, or `snapshot_job.rounds_on` a session.
-        now_ms: Unix milliseconds, now.
-        since: An earlier snapshot: only what has come behind it is read, and written as a layer over it.
+        run: Function that runs the rounds: `rounds_here` by default, or `snapshot_job.rounds_on` a session.
+        now_ms: The current time, Unix milliseconds.
+        since: An earlier snapshot: only later records are read, and written as a layer over it.
 
     Raises:
-        UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
-        CorruptSourceError: A log is damaged; nothing is left.
-        SourceChangedError: Records went away meanwhile, otherwise than by a cleaner; nothing is left.
-        SparkFailedError: A job failed for another reason; nothing is left.
+        UsageError: The log does not exist; or `out` exists, and `overwrite` is not set.
+        CorruptSourceError: A log is damaged; no files are left.
+        SourceChangedError: Records disappeared during the job, but not by a cleaner; no files are left.
+        SparkFailedError: A job failed for another reason; no files are left.
     """
     chosen_run = run or rounds_here(topic)
 
@@ -257,10 +257,10 @@ def take_snapshot(
 
 
 def rounds_here(topic: str, watch: Watch = UNWATCHED) -> RunRound:
-    """Rounds in this process: no Spark, no JVM. Memory: about 130 bytes for each key of each part.
+    """Return a function that runs rounds in this process, without Spark. Memory: about 130 bytes for each key of each part.
 
     Args:
-        watch: Is told how far it is.
+        watch: Receives the progress.
     """
 
     def run(of: Round, target: SnapshotTarget) -> Iterator[WrittenPart]:

@@ -1,19 +1,20 @@
-"""A folder of Parquet files that takes the place of another one, or of none: at every moment one of them is there, whole.
+"""Replacement of a folder of Parquet files: at every moment the old or the new one exists, whole.
 
     <out>                 the snapshot
-    <out>.<own>.part      a new one while it is written; what is left of an old one while it is removed. Never a snapshot
+    <out>.<own>.part      a new one during the write; the rest of an old one during its deletion. Never a snapshot
     <out>.replaced        the old one, whole, while the new one takes its name
 
-`own` is when the job began, in milliseconds, and something at random: of two jobs at once, which may have the same process id in containers, each
-writes its own, and the last one stands. What dead ones have left goes once a job begins more than LEFT_MS later.
+`own` is the start of the job, in milliseconds, and a random number, as process ids in containers may be equal. Of two jobs at
+once each writes its own folder, and the last one remains. Folders of dead jobs are deleted by a job that begins more than
+LEFT_MS later.
 
-    1. who writes a file syncs it, then it gets its name; the folder is synced
-    2. <out> -> <out>.replaced      and its parent is synced, as after
+    1. a file is synced before it gets its name; then the folder is synced
+    2. <out> -> <out>.replaced      and its parent is synced, also after each step below
     3. <out>.<own>.part -> <out>
-    4. <out>.replaced goes
+    4. <out>.replaced is deleted
 
-A process that dies between 2 and 3 leaves no <out>: the next call gives it back, and until then it is <out>.replaced.
-Only paths are written, as everywhere in the pipeline; where a file system knows no sync of directories, none is done.
+A process that dies between 2 and 3 leaves no <out>: the next call restores it, and until then it is <out>.replaced.
+As everywhere in the pipeline, only paths are written. Syncs are skipped on file systems that cannot sync directories.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from .manifest import LAYERS, MANIFEST
 
 FINISHED = ".parquet"
 UNFINISHED = ".part-"
-"""How the name of a file begins that an attempt still writes, or that a dead one has left."""
+"""Prefix of a file that an attempt still writes, or that a dead one has left."""
 
 REPLACED = ".replaced"
-"""Behind the name of a snapshot: the old one, while the new one takes its name."""
+"""Suffix of the old snapshot while the new one takes its name."""
 
 LEFT_MS = 24 * 3_600_000
-"""A job that began longer ago is taken for dead; one that is not finds its folder gone, and fails."""
+"""Age from which a job is taken for dead. A job that is still alive then finds its folder deleted, and fails."""
 _OWN = re.compile(r"\.([0-9]{13,})-[0-9a-f]+\.part")
 
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
@@ -47,14 +48,14 @@ _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 @contextmanager
 def replacing(out: str, *, overwrite: bool, now_ms: int, files: Files | None = None) -> Iterator[str]:
-    """A folder beside `out` to write into; takes its name at the end, and is gone after an error. See the module.
+    """Yield a folder next to `out` to write into. It takes the name of `out` at the end, and is deleted on an error.
 
     Args:
         now_ms: Unix milliseconds.
 
     Raises:
-        UsageError: `out` is there, and `overwrite` is not wanted; or it is no snapshot, or no path.
-        OSError: The disk refused. `out` is the old snapshot, or the new one.
+        UsageError: `out` exists and `overwrite` is not set, or it is not a snapshot, or not a path.
+        OSError: The disk failed. `out` is the old snapshot, or the new one.
     """
     if "://" in out:
         raise UsageError(f"{out}: expected a path (of a mounted file system), found an address")
@@ -65,9 +66,9 @@ def replacing(out: str, *, overwrite: bool, now_ms: int, files: Files | None = N
     if files.exists(old):
         _give_back(files, out, old, junk)
     if files.exists(out) and not overwrite:
-        raise UsageError(f"{given}: expected no such folder, found one (--overwrite takes its place)")
+        raise UsageError(f"{given}: expected a new folder, found an existing one (--overwrite replaces it)")
     if files.exists(out) and not _is_snapshot(files, out):
-        raise UsageError(f"{given}: expected a snapshot to take the place of, found something else")
+        raise UsageError(f"{given}: expected a snapshot to replace, found something else")
     _remove_left(files, out, now_ms)
     _make(files, part)
     try:
@@ -93,7 +94,7 @@ def replacing(out: str, *, overwrite: bool, now_ms: int, files: Files | None = N
 
 
 def sync_file(files: Files, path: str) -> None:
-    """Have a file that is wholly written on disk: before it gets its name."""
+    """Sync a complete file to disk before it gets its name."""
     file = files.open(path)
     try:
         file.sync()
@@ -102,7 +103,7 @@ def sync_file(files: Files, path: str) -> None:
 
 
 def _remove_left(files: Files, out: str, now_ms: int) -> None:
-    """Take away what jobs that have died have left beside `out`."""
+    """Delete the folders of dead jobs next to `out`."""
     parent, name = paths.parent(out), out.rpartition("/")[2]
     if not files.exists(parent):
         return
@@ -114,14 +115,14 @@ def _remove_left(files: Files, out: str, now_ms: int) -> None:
 
 
 def _give_back(files: Files, out: str, old: str, junk: str) -> None:
-    """Put an old snapshot back where there is no new one; else it goes, by way of `junk`, a name that nobody has."""
+    """Restore an old snapshot if no new one exists. Otherwise delete it, by way of `junk`, an unused name."""
     if not files.exists(out):
         files.rename(old, out)
         sync_folder(files, paths.parent(out))
         return
     with suppress(OSError):
         files.remove_dir(junk)
-    files.rename(old, junk)  # its name is free at once, whatever keeps its files (on NFS: whoever reads them)
+    files.rename(old, junk)  # frees its name at once, even if its files stay (on NFS while a client reads them)
     with suppress(OSError):
         files.remove_dir(junk)
 
@@ -136,14 +137,14 @@ def _make(files: Files, directory: str) -> None:
 
 
 def remove_unfinished(files: Files, folder: str) -> None:
-    """Take away what attempts that died, or that Spark has given up, have left in a folder."""
+    """Delete the files of dead or abandoned attempts in a folder."""
     for name in files.list(folder):
         if name.startswith(UNFINISHED):
             files.remove(paths.join(folder, name))
 
 
 def sync_folder(files: Files, directory: str) -> None:
-    """Have the names of a folder on disk, where the file system knows how to do that."""
+    """Sync the names of a folder to disk, if the file system supports that."""
     try:
         files.sync_dir(directory)
     except OSError as error:
@@ -152,7 +153,7 @@ def sync_folder(files: Files, directory: str) -> None:
 
 
 def _is_snapshot(files: Files, path: str) -> bool:
-    """Whether there is nothing but what snapshots are made of."""
+    """Return whether a folder contains only files of snapshots."""
     return files.is_dir(path) and all(
         name.endswith(FINISHED) or name.startswith(UNFINISHED) or name in (MANIFEST, LAYERS)
         for name in files.list(path)

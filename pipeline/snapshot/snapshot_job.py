@@ -1,4 +1,4 @@
-"""The rounds of a snapshot as Spark jobs."""
+"""Rounds of a snapshot as Spark jobs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WRITTEN = pa.schema([("part", pa.int32()), ("chosen", pa.int64()), ("unfinished
 
 
 def rounds_on(spark: SparkSession, topic: str, *, buckets: Buckets | None = None, watch: Watch = UNWATCHED) -> RunRound:
-    """The `run` of `take_snapshot` on a session, whose workers see the store and the snapshot's place as this process does.
+    """Return the `run` of `take_snapshot` on a session. Workers must reach the store and the snapshot's place.
 
     Args:
-        buckets: How many parts the keys are chosen in; unless given, as `snapshot.buckets_of` says.
-        watch: Is told how far it is.
+        buckets: Number of parts in which the keys are chosen; the default is `snapshot.buckets_of`.
+        watch: Receives the progress.
     """
     application_id = spark.sparkContext.applicationId
 
@@ -54,8 +54,10 @@ def rounds_on(spark: SparkSession, topic: str, *, buckets: Buckets | None = None
 
 
 def picked(spark: SparkSession, of: Round, buckets: Buckets | None, watch: Watch = UNWATCHED) -> DataFrame:
-    """Which records of a round's parts are the newest of their keys: blobs of offsets for tasks that go by the parts' numbers
-    within the round; see `offsets_of`."""
+    """Choose the newest records of the keys in a round: blobs of offsets, for tasks numbered like the parts in the round.
+
+    `offsets_of` reads them.
+    """
     shared_out = buckets_of(of, tasks_at_once(spark)) if buckets is None else buckets
     searched = watch.step("parts searched", work_count(of))
     judged = watch.step("buckets of keys chosen from", shared_out.coarse)
@@ -82,7 +84,7 @@ def picked(spark: SparkSession, of: Round, buckets: Buckets | None, watch: Watch
 
 
 def part_text(of: Round, number: int) -> str:
-    """A piece of a round's work: the partition, the file, and where in it."""
+    """Describe a piece of a round's work: the partition, the file, and the place in it."""
     if number >= len(of.tasks):
         return of.written[number - len(of.tasks)]
     split = of.tasks[number].split
@@ -90,7 +92,7 @@ def part_text(of: Round, number: int) -> str:
 
 
 def offsets_of(batches: Batches) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """In a task: (number of a part, offsets that are chosen of it, rising)."""
+    """In a task, yield the number of each part with its chosen offsets, ascending."""
     offsets: dict[int, list[NDArray[np.int64]]] = {}
     for (number,), data in _BLOBS.read(batches):
         offsets.setdefault(number, []).append(np.frombuffer(data, np.int64))

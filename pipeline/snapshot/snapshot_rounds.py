@@ -1,17 +1,17 @@
-"""The rounds of a snapshot: what each reads, and when there need be no more. What one does with its parts is in `snapshot`.
+"""Rounds of a snapshot: the range that each reads, and the condition for the last one. The work on parts is in `snapshot`.
 
-The snapshot is as of the end that the log had when the job began, but for the keys whose record a live cleaner took away
-between the looks at it: of these it has the value that took its place, or no row if that was a tombstone. So each row is a
-value that its key had while the job ran, and each key that had one all the time has a row.
+The snapshot shows the log's end at the start of the job, except for keys whose record a live cleaner removed during the job.
+These have the value that replaced it, or no row if that was a tombstone. So each row is a value that its key had during the
+job, and each key that had one all the time has a row.
 
     round 0    [log start ........................ end 0)
     round 1                                       [end 0 ... end 1)   without the keys that have a row already
     round 2                                                 [end 1 . end 2)   ...
 
-Rounds end with the first one whose segments are all the same when it ends as when it began, and which reads as far as any
-cleaner may have read (see `_sees_all`). For what a cleaner takes away
-in one round is superseded by something below the end of the next; in the last one nothing went, so everything was seen.
-Of that round each chosen record must have been written, part by part, or the job fails.
+Rounds end with the first one whose segments have not changed from its start to its end, and which reads up to all records
+that a cleaner may have used (see `_sees_all`). A record that a cleaner removes in one round is superseded by one below the
+end of the next. In the last round nothing was removed, so everything was seen. Each chosen record of that round must have
+been written, part by part, or the job fails.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from .targets import SnapshotTarget
 
 MAX_PART_BYTES = MAX_PARTITION_BYTES_DEFAULT
 ROUNDS_MAX = 20
-"""A cleaner that takes something away in each of so many rounds is faster than this job."""
+"""Number of disturbed rounds after which the job fails, as the cleaner is faster."""
 WAITS_MAX = 500
-"""So often is waited for a high watermark, 10 s: a living Apache Kafka writes it every 5 s."""
+"""Number of waits for a high watermark, 10 s in all: a running Apache Kafka writes it every 5 s."""
 
 
 class Seal(NamedTuple):
-    """What tells that a log file is still the one that was planned."""
+    """Identity of a log file, to check that it is still the one that was planned."""
 
     path: str
     inode: int
     size_bytes: int
     changed_ns: int | None
-    """None of a log's last segment, which may still grow."""
+    """Change time; None for a log's last segment, which may still grow."""
 
     @classmethod
     def of(cls, path: str, file: File, *, is_last: bool) -> Seal:
@@ -59,7 +59,10 @@ class Seal(NamedTuple):
         return cls(path, found.st_ino, found.st_size, None if is_last else found.st_ctime_ns)
 
     def holds(self) -> bool:
-        """Inodes are not asked where times can tell: some mounts make them up anew."""
+        """Return whether the file is unchanged.
+
+        Inodes are not compared where times suffice, as some mounts generate new ones.
+        """
         with suppress(FileNotFoundError):
             found = os.stat(self.path)
             if self.changed_ns is None:
@@ -69,35 +72,35 @@ class Seal(NamedTuple):
 
 
 class RoundEnd(NamedTuple):
-    """Where a round ends in one log."""
+    """End of a round in one log."""
 
     topic_id: bytes | None
     offset: int
-    """Exclusive."""
+    """End offset (exclusive)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What one round reads, and what it was when that began."""
+    """Ranges that one round reads, and their state when it began."""
 
     first_part: int
-    """The number of its first task's part; those of the rounds before are below."""
+    """Number of its first task's part. Those of the rounds before are lower."""
     tasks: tuple[Task, ...]
     ends: Mapping[TopicPartition, RoundEnd]
     seals: tuple[Seal, ...]
-    """Of all segments that it reads."""
+    """Seals of all segments that it reads."""
     sees_all: bool
-    """Whether it ends behind whatever a cleaner may have used; see `_sees_all`."""
+    """Whether it ends after all records that a cleaner may have used; see `_sees_all`."""
     written: tuple[str, ...]
-    """The files of the rounds before."""
+    """Files of the rounds before."""
     log_starts: Mapping[TopicPartition, int]
     keeps_deleted: bool
-    """A key that was deleted has a row, too: what is read is what has changed since another snapshot."""
+    """Whether a deleted key also has a row, as in a layer over another snapshot."""
     objects: ObjectFiles
-    """Who has what is not on this machine's file systems."""
+    """Files with addresses, not on this machine's file systems."""
 
     def is_undisturbed(self) -> bool:
-        """Whether nothing went since it began."""
+        """Return whether nothing was removed since it began."""
         of_objects = [(seal.path, seal.inode) for seal in self.seals if is_address(seal.path)]
         return all(seal.holds() for seal in self.seals if not is_address(seal.path)) and self.objects.are_still(
             of_objects
@@ -105,16 +108,16 @@ class Round:
 
 
 class WrittenPart(NamedTuple):
-    """What became of a part: how many records were chosen in it. How many are there its file says."""
+    """Result of a part: the number of chosen records. The file has the number of written ones."""
 
     part: int
     chosen: int
     unfinished: str
-    """The file of the attempt that counts."""
+    """File of the attempt that counts."""
 
 
 class RoundsDone(NamedTuple):
-    """What all rounds have written."""
+    """Result of all rounds."""
 
     keys: int
     tasks: list[Task]
@@ -122,7 +125,7 @@ class RoundsDone(NamedTuple):
 
 
 RunRound = Callable[[Round, SnapshotTarget], Iterable[WrittenPart]]
-"""Finds, chooses and writes: a round, and where to write to -> each part that has chosen records, once."""
+"""Run a round and write its records to a target; yields each part that has chosen records, once."""
 
 
 def first_round(
@@ -131,12 +134,15 @@ def first_round(
     partition: int | None = None,
     since: Mapping[TopicPartition, RoundEnd] | None = None,
 ) -> Round:
-    """All committed data of a topic, in parts; or what lies behind these ends.
+    """Return the round of all committed data of a topic, in parts; or of the data after these ends.
+
+    Args:
+        since: Ends of an earlier snapshot.
 
     Raises:
-        UsageError: There is no such log, or one lacks.
+        UsageError: A log does not exist.
         CorruptSourceError: A log cannot be opened.
-        SourceChangedError: A log went away.
+        SourceChangedError: A log was deleted.
     """
     partitions = store.topic_partitions(topic, partition)
     if gone := sorted(set(since or ()) - set(partitions)):
@@ -145,10 +151,10 @@ def first_round(
 
 
 def next_round(store: Store | Stores, before: Round, target: SnapshotTarget) -> Round:
-    """What has come since a round began, beside the files that are finished now.
+    """Return the round of the data after another round's ends, together with the files that are finished now.
 
     Raises:
-        SourceChangedError: A log was cut, or its topic was deleted, perhaps made anew.
+        SourceChangedError: A log was truncated, or its topic was deleted or recreated.
     """
     written = [*target.finished().values()]
     first_part = before.first_part + len(before.tasks)
@@ -175,10 +181,10 @@ def _round(
             end = ends[tp] = RoundEnd(log.log.topic_id, log.end_offset)
             log_starts[tp] = log.start_offset
             start = begins.get(tp, RoundEnd(end.topic_id, log.start_offset))
-            is_unknown = is_first and start.topic_id is None  # a server writes it at its next start
+            is_unknown = is_first and start.topic_id is None  # a server stores it at its next start
             if (end.topic_id != start.topic_id and not is_unknown) or end.offset < start.offset:
                 raise SourceChangedError(
-                    f"{tp}: its end went away, or its topic was made anew, since it was read first"
+                    f"{tp}: its end was truncated, or its topic was recreated, since the first read"
                 )
             from_offset = max(start.offset, log.start_offset)
             tasks += log.tasks(from_offset, end.offset, max_bytes=MAX_PART_BYTES, since_ms=None)
@@ -198,7 +204,7 @@ def _round(
 
 
 def _seals(log: OpenLog, start: int) -> Iterator[Seal]:
-    """Of the segments that hold the offsets from `start` up to the end that may be read."""
+    """Yield seals of the segments with the offsets from `start` up to the readable end."""
     segments = log.log.segments
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if segment.base_offset < log.end_offset and (following is None or following.base_offset > start):
@@ -207,10 +213,10 @@ def _seals(log: OpenLog, start: int) -> Iterator[Seal]:
 
 
 def _sees_all(log: OpenLog) -> bool:
-    """Whether no cleaner has used records above the end that may be read.
+    """Return whether no cleaner has used records above the readable end.
 
-    None goes beyond the last stable offset, nor into the active segment. But of a high watermark a reader knows only the
-    checkpoint, which lags behind a living Apache Kafka, and so does what is decided below it.
+    Cleaners stop at the last stable offset and at the active segment. But a reader knows a high watermark only from the
+    checkpoint, which lags behind a running Apache Kafka, as do the decided transactions below it.
     """
     return log.end_offset >= min(log.log.undecided_offset, log.log.segments[-1].base_offset)
 
@@ -225,11 +231,11 @@ def run_rounds(
     since: Mapping[TopicPartition, RoundEnd] | None = None,
     pause: Callable[[], None] = pause_between_looks,
 ) -> RoundsDone:
-    """Write a snapshot to a target, round by round; or what has changed since one that ended there.
+    """Write a snapshot to a target, round by round; or the changes since one that ended at `since`.
 
     Raises:
-        CorruptSourceError: A log is damaged; or something that was chosen is not there, and no cleaner was at work.
-        SourceChangedError: Records went away otherwise than by a cleaner, or it was faster each time.
+        CorruptSourceError: A log is damaged; or a chosen record is missing, and no cleaner was at work.
+        SourceChangedError: Records disappeared, but not by a cleaner; or the cleaner was faster each time.
     """
     tasks: list[Task] = []
     disturbed = waits = 0
@@ -261,8 +267,8 @@ def run_rounds(
         now = next_round(store, now, target)
     if waits == WAITS_MAX:
         raise SourceChangedError(
-            f"{store.data_dir}: the high watermarks of {topic} in {paths.REPLICATION_CHECKPOINT} lie below segments that its"
-            " cleaner may have gone by: what it has taken away for newer values cannot be read yet; start its server"
+            f"{store.data_dir}: the high watermarks of {topic} in {paths.REPLICATION_CHECKPOINT} are below segments that its"
+            " cleaner may have used: the newer values of removed records cannot be read yet; start its server"
         )
     raise SourceChangedError(
         f"{store.data_dir}: segments of {topic} were replaced in each of {ROUNDS_MAX} rounds: its cleaner is faster"

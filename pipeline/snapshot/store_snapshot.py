@@ -1,17 +1,18 @@
-"""A snapshot in a store, which knows no folders and no renaming: files that count because the newest whole manifest names them.
+"""Snapshot in a store, which has no folders and no renames: a file counts if the newest complete manifest names it.
 
-    <out>/_parts/<id>/part-00000.<attempt>.parquet     what one job has written; `id` begins with when it began, in milliseconds
-    <out>/_manifest.<number>.<id>.json                 the rows' files by layers, the oldest first; the last thing that is written
+    <out>/_parts/<id>/part-00000.<attempt>.parquet     output of one job; `id` begins with its start, in milliseconds
+    <out>/_manifest.<number>.<id>.json                 the rows' files by layers, the oldest first; written last
 
-A number is that of the manifest before and one more. Readers take the highest that is whole, so at every moment there is one
-snapshot, and it is the old one until the new one stands; then the old one's manifest goes, and what only that has named. A job that
-dies leaves parts that nobody names: a job that begins more than LEFT_MS later takes them away.
+A number is one more than that of the manifest before. Readers use the complete manifest with the highest number, so at every
+moment one snapshot exists: the old one until the new one is complete. Then the old manifest and the files that only it names
+    are
+deleted. A job that dies leaves parts without a manifest: a job that begins more than LEFT_MS later deletes them.
 
-Two jobs at once: a store that lists what was written (all of those here do) shows at least one of them the other's manifest beside
-its own. Who sees another one withdraws its own and ends with SourceChangedError; who does not goes on.
+Of two concurrent jobs at least one sees the other's manifest next to its own, in a store that lists all written names (all
+supported ones do). A job that sees another one withdraws its own and ends with SourceChangedError; the other continues.
 
-Made `--since` the snapshot that is there, a new one names that one's files as its older layers: nothing is copied. So it must be the
-same place: files of another one could go with that.
+Made `--since` the existing snapshot, a new one names that one's files as its older layers: nothing is copied. So both must have
+the same address: the files of another snapshot could be deleted with it.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ _MANIFEST_NAME = re.compile(r"_manifest\.([0-9]{8})\.([0-9]{13,}-[0-9a-f]+)\.jso
 
 
 class FoundSnapshot(NamedTuple):
-    """A snapshot in a store."""
+    """A snapshot that was found in a store."""
 
     manifest: Manifest | None
-    """None of files without one."""
+    """Manifest; None for files without one."""
     layers: Sequence[Sequence[str]]
     """Addresses of files, the oldest layer first."""
     number: int = 0
     name: str | None = None
-    """The manifest's, where it is one of a number."""
+    """Name of the manifest, if it has a number."""
 
 
 def find(objects: ObjectFiles, address: str) -> FoundSnapshot | None:
-    """The snapshot at an address: one that was written there, or a copy of a folder; None if there is nothing.
+    """Return the snapshot at an address, written there or copied from a folder; None if the address is empty.
 
     Raises:
-        UsageError: There is something else, or a manifest of a later release.
+        UsageError: Something else is there, or a manifest of a later release.
     """
     address = normal(address)
     try:
@@ -67,7 +68,7 @@ def find(objects: ObjectFiles, address: str) -> FoundSnapshot | None:
             manifest = parse_manifest(f"{address}/{name}", data)
             layers = [[f"{address}/{each}" for each in layer] for layer in manifest.files]
             return FoundSnapshot(manifest, layers, int(name.split(".")[1]), name)
-    if all(name == PARTS or _MANIFEST_NAME.fullmatch(name) for name in names):  # of a job that has died, or is at work
+    if all(name == PARTS or _MANIFEST_NAME.fullmatch(name) for name in names):  # of a dead or running job
         return None
     copied = _read(objects, f"{address}/{MANIFEST}") if MANIFEST in names else None
     manifest_of_copy = None if copied is None else parse_manifest(f"{address}/{MANIFEST}", copied)
@@ -81,7 +82,7 @@ def find(objects: ObjectFiles, address: str) -> FoundSnapshot | None:
 
 
 def _read(objects: ObjectFiles, address: str) -> str | None:
-    """None if it went away: a newer one has taken its place."""
+    """Read an object; None if it was deleted, as a newer one has replaced it."""
     try:
         file = objects.open(address)
         return file.read_at(0, file.size()).decode(errors="replace")
@@ -90,32 +91,35 @@ def _read(objects: ObjectFiles, address: str) -> str | None:
 
 
 def check_place(out: str, since: str | None) -> None:
-    """Refuse an earlier snapshot that cannot be named from the new one. UsageError."""
+    """Raise UsageError for an earlier snapshot that the new one cannot refer to."""
     if since is None or not (is_address(out) or is_address(since)):
         return
     if not is_address(out) or not is_address(since) or normal(out) != normal(since):
         raise UsageError(
-            f"--since {since}: expected {out} itself (with --overwrite), for a store has no links to files of another snapshot"
+            f"--since {since}: expected {out} itself (with --overwrite), as a store has no links to files of another snapshot"
         )
 
 
 def write_to_store(out: str, order: Order, objects: ObjectFiles) -> SnapshotResult:
     """Write a snapshot to an address; see the module.
 
+    The old snapshot stays on an error. Files of the new one are deleted if possible.
+
     Raises:
-        UsageError: There is a snapshot, and `overwrite` is not wanted; or something else; or the earlier one has become too old.
-        SourceChangedError: Another snapshot was written there meanwhile.
-        ServiceFailedError: The store does not answer. While the manifest was written, the new snapshot may stand.
-        Whatever the order's `run` raises. What was there is there; of the new one nothing is left, as far as it can be removed.
+        UsageError: A snapshot exists, and `overwrite` is not set; or something else is there; or the earlier one has become
+            too old.
+        SourceChangedError: Another job wrote a snapshot there at the same time.
+        ServiceFailedError: The store does not answer. If that happened at the manifest's upload, the new snapshot may exist.
+        Whatever the order's `run` raises.
     """
     address, since, now_ms = normal(out), order.since, order.now_ms
     before = find(objects, address)
     if before is not None and not order.overwrite:
-        raise UsageError(f"{out}: expected no snapshot there, found one (--overwrite takes its place)")
+        raise UsageError(f"{out}: expected no snapshot there, found one (--overwrite replaces it)")
     if before is not None and before.name is None:
-        raise UsageError(f"{out}: expected a snapshot that was written there to take the place of, found a copy of one")
+        raise UsageError(f"{out}: expected a snapshot that was written there to replace, found a copy of one")
     if since is not None and (before is None or before.manifest is None or before.manifest != since.manifest):
-        raise SourceChangedError(f"{out}: another snapshot was written there meanwhile")
+        raise SourceChangedError(f"{out}: another snapshot was written there since")
     own = f"{now_ms:013}-{secrets.token_hex(4)}"
     target = StoreTarget(f"{address}/{PARTS}/{own}", objects)
     name = f"_manifest.{(0 if before is None else before.number) + 1:08}.{own}.json"
@@ -133,7 +137,7 @@ def write_to_store(out: str, order: Order, objects: ObjectFiles) -> SnapshotResu
     except BaseException:
         _remove_parts(objects, target.address, keep=())
         raise
-    # From here on it may stand, whatever is said of the manifest: its files stay.
+    # From here on the manifest may exist even after an error, so its files stay.
     put(objects, f"{address}/{name}", manifest.to_json().encode())
     try:
         _check_alone(objects, address, None if before is None else before.name, name)
@@ -142,7 +146,7 @@ def write_to_store(out: str, order: Order, objects: ObjectFiles) -> SnapshotResu
         if name not in objects.list(address):
             _remove_parts(objects, target.address, keep=())
         raise
-    with suppress(PipelineError, OSError):  # it stands; what is left of others costs space only
+    with suppress(PipelineError, OSError):  # it is complete; remains of others only cost space
         _tidy(objects, address, name, {each for layer in layers for each in layer}, now_ms)
     return order.result(out, done)
 
@@ -154,11 +158,11 @@ def _check_alone(objects: ObjectFiles, address: str, before: str | None, own: st
         names = []
     others = [name for name in names if _MANIFEST_NAME.fullmatch(name) and name != own and name > (before or "")]
     if others or (before is not None and before not in names):
-        raise SourceChangedError(f"{address}: another snapshot was written there meanwhile")
+        raise SourceChangedError(f"{address}: another snapshot was written there since")
 
 
 def _tidy(objects: ObjectFiles, address: str, name: str, named: set[str], now_ms: int) -> None:
-    """Take away older manifests, what only they named, and what dead jobs have left."""
+    """Delete older manifests, the files that only they named, and the files of dead jobs."""
     olds = [each for each in objects.list(address) if _MANIFEST_NAME.fullmatch(each) and each < name]
     was_named = set()
     for each in olds:

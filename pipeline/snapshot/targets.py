@@ -1,7 +1,7 @@
-"""Where the files of a snapshot are written while it is made: a folder of a disk, or a place in a store.
+"""Target of a snapshot's files during the job: a folder of a disk, or a place in a store.
 
-An executor writes a file under a name that no other attempt has. The driver, who knows the one attempt that counts, finishes it:
-on a disk the file gets its name then; in a store it keeps the one that it has, and counts as the manifest will name it.
+An executor writes a file under a name that no other attempt has. The driver, which knows the one valid attempt, finishes it:
+on a disk the file gets its name then; in a store it keeps its name, and counts once the manifest names it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .snapshot_folder import FINISHED, UNFINISHED, sync_file
 
 
 class SnapshotTarget(Protocol):
-    """Goes to executors."""
+    """Target that is sent to executors."""
 
     def write(self, part: int, attempt: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str:
-        """A file of these tables, a row group each; where it is. Nothing of it is left after an error, as far as that is possible."""
+        """Write these tables to a file, a row group each, and return its place. On an error the file is deleted if possible."""
 
     def finish(self, part: int, unfinished: str) -> None:
-        """That one counts. For the driver."""
+        """Mark the file that counts. Called by the driver."""
 
     def finished(self) -> dict[int, str]:
-        """Part -> the file that counts. For the driver."""
+        """Return the file that counts for each part. Called by the driver."""
 
 
 class DiskTarget:
@@ -64,7 +64,7 @@ class DiskTarget:
 
 
 class StoreTarget:
-    """A place in a store in which nothing else is."""
+    """A place in a store that contains nothing else."""
 
     def __init__(self, address: str, objects: ObjectFiles) -> None:
         self.address = address

@@ -1,4 +1,4 @@
-"""The readers behind a batch read of the format "ottla": on the driver they make splits, in a task they read one."""
+"""Readers for a batch read of the format "ottla": on the driver they make splits, in a task they read one."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .reading import Task, offset_range, opened, partitions_of
 from .split_reader import Wanted, fail_fast, read_split
 
 NAMED_DAMAGES_MAX = 20
-"""So many dropped batches of one task are named in the executor's log; all are counted."""
+"""Number of dropped batches of one task that the executor's log names. All are counted."""
 
 _log = logging.getLogger(__name__)
 
 
 class SplitPartition(InputPartition):
-    """One task's work."""
+    """Work of one task."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(None)
@@ -29,7 +29,7 @@ class SplitPartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads what the options say. On the driver it makes splits, in a task it reads one."""
+    """Reader with the options of the format. On the driver it makes splits, in a task it reads one."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self.options = options
@@ -41,12 +41,12 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SplitPartition):
-            return iter(())  # Spark's stand-in where there is no work at all
+            return iter(())  # Spark's placeholder for a read without partitions
         return read_task(partition.task, self.options, self.schema, since_ms=self.narrowing.since_ms)
 
 
 class PushDownReader(BatchReader):
-    """As `BatchReader`, with filters on topic, partition, offset and timestamp taken from Spark."""
+    """`BatchReader` that uses Spark's filters on topic, partition, offset and timestamp."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         for each in filters:
@@ -55,7 +55,7 @@ class PushDownReader(BatchReader):
 
 
 def tasks(options: ReadOptions, narrowing: Narrowing) -> Iterator[Task]:
-    """The splits of all partitions."""
+    """Yield the splits of all partitions."""
     store, chosen = partitions_of(options)
     for tp in chosen:
         if narrowing.excludes(tp):
@@ -72,7 +72,7 @@ def tasks(options: ReadOptions, narrowing: Narrowing) -> Iterator[Task]:
 def read_task(
     task: Task, options: ReadOptions, schema: pa.Schema, *, since_ms: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of one split, as the options want them."""
+    """Read the records of one split with these options."""
     wanted = Wanted(schema, task.aborted, since_ms)
     if not options.drops_malformed:
         yield from read_split(task.split, wanted, on_damage=fail_fast)
@@ -84,5 +84,5 @@ def read_task(
     if dropped:
         records, size_bytes = sum(each.record_count for each in dropped), sum(each.size_bytes for each in dropped)
         _log.warning(
-            "dropped of %s: %d batches, %d records, %d bytes", task.split.log_path, len(dropped), records, size_bytes
+            "dropped from %s: %d batches, %d records, %d bytes", task.split.log_path, len(dropped), records, size_bytes
         )

@@ -1,11 +1,11 @@
-"""Spark's Python data source API, as much of it as the PySpark that is installed has.
+"""Spark's Python data source API, with the parts that the installed PySpark has.
 
     4.0   `DataSource` and its readers: the format `ottla`
-    4.1   filters, for what is pushed down
+    4.1   filters, for push-down
     4.2   read limits, for `maxOffsetsPerTrigger` and a stream's own Trigger.AvailableNow
 
-Before 4.0 there is none: the modules of this room are loaded all the same, for jobs read logs by them, and only `register` refuses.
-What is there is asked of the modules, not of version numbers, which vendors change.
+Before 4.0 PySpark has none. The modules of this folder can still be imported, as jobs read logs with them; only `register`
+fails. The check looks for the classes themselves, not for version numbers, which vendors change.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
 
     def _of(module: str, names: str) -> tuple[bool, list[Any]]:
-        """Whether the module has all of them; and these, or classes that are nobody's."""
+        """Return whether the module has all these classes; and the classes, or empty substitutes."""
         try:
             found = import_module(module)
         except ImportError:

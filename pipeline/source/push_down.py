@@ -1,7 +1,7 @@
-"""What filters of a query say about which files, and which parts of them, need not be read.
+"""Filters of a query that exclude files, or parts of them, from the read.
 
-Topic, partition and offset are decided here for good, so Spark need not look at those filters again. A timestamp only
-rules out batches whose largest one is too early: Spark filters what is left.
+Topic, partition and offset are decided here completely, so Spark need not apply those filters again. A timestamp only
+excludes batches whose largest one is too early: Spark filters the rest.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ _OFFSETS: dict[type[Filter], Callable[[int], tuple[int, int]]] = {
     LessThan: lambda value: (0, value),
     LessThanOrEqual: lambda value: (0, value + 1),
 }
-"""The offsets that a filter lets through: from inclusive, to exclusive."""
+"""Offsets that a filter accepts: from inclusive, to exclusive."""
 
 _EARLIEST_TIMES = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual)
 
 
 class Narrowing:
-    """All filters taken so far."""
+    """All filters that were accepted so far."""
 
     def __init__(self) -> None:
         self.from_offset = 0
         self.up_to_offset = OFFSET_MAX
         self.since_ms: int | None = None
-        """No record that is wanted is earlier, Unix milliseconds; None if nothing is known."""
+        """Lower bound of the wanted records' times, Unix milliseconds; None if unknown."""
         self._conditions: list[tuple[str, type[Filter], Any]] = []
 
     def take(self, given: Filter) -> bool:
-        """Learn from a filter; whether it need not be looked at again."""
+        """Accept a filter, and return whether Spark need not apply it again."""
         path: tuple[str, ...] = getattr(given, "attribute", ())
         column = path[0] if len(path) == 1 else ""
         if isinstance(given, IsNotNull):
-            return column in ("topic", "partition", "offset")  # which never are
+            return column in ("topic", "partition", "offset")  # which are never null
         value = getattr(given, "value", None)
         kind = type(given)
         if column in ("topic", "partition") and kind in _COMPARISONS and value is not None:
@@ -78,5 +78,5 @@ class Narrowing:
         return False
 
     def excludes(self, tp: TopicPartition) -> bool:
-        """Whether no record of this partition is wanted."""
+        """Return whether no record of this partition is wanted."""
         return not all(_COMPARISONS[kind](getattr(tp, column), value) for column, kind, value in self._conditions)

@@ -1,10 +1,10 @@
-"""What a read reads: the partitions that were asked for, and from which offset up to which each of them.
+"""Range of a read: the partitions, and the offsets of each of them.
 
     read_uncommitted   up to the high watermark       all data
     read_committed     up to the last stable offset   without the data of aborted transactions
 
-Worked out on the driver, one partition at a time, and handed to the tasks as splits. Control batches are no records:
-nobody sees them.
+It is determined on the driver, one partition at a time, and passed to the tasks as splits. Control batches are not records, and
+are never shown.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from .read_options import EARLIEST, LATEST, Offsets, ReadOptions
 
 
 class Task(NamedTuple):
-    """One split, and what of it must not be shown."""
+    """One split, and the aborted transactions to leave out."""
 
     split: Split
     aborted: tuple[AbortedTxn, ...]
 
 
 class OpenLog(NamedTuple):
-    """A partition with the bounds of what a reader of this isolation level may see."""
+    """A partition with the bounds of the data that this isolation level shows."""
 
     log: PartitionLog
     end_offset: int
-    """Exclusive."""
+    """End offset (exclusive)."""
     aborted: list[AbortedTxn]
 
     @property
@@ -48,7 +48,7 @@ class OpenLog(NamedTuple):
         return self.log.log_start_offset
 
     def tasks(self, from_offset: int, up_to_offset: int, *, max_bytes: int, since_ms: int | None) -> Iterator[Task]:
-        """The work of reading an offset range."""
+        """Yield the tasks for an offset range."""
         for split in self.log.splits(from_offset, up_to_offset, max_bytes=max_bytes, since_ms=since_ms):
             own = [txn for txn in self.aborted if txn.first_offset < split.up_to_offset]
             yield Task(split, tuple(txn for txn in own if txn.last_offset >= split.from_offset))
@@ -57,13 +57,13 @@ class OpenLog(NamedTuple):
 def partitions_of(
     options: ReadOptions, files: ReadingFiles | None = None
 ) -> tuple[Store | Stores, list[TopicPartition]]:
-    """The partitions that were asked for, in order, and the store that has them.
+    """Return the chosen partitions, in order, and the store that has them.
 
     Args:
-        files: Those of the options' stores unless given.
+        files: Those of the options' stores by default.
 
     Raises:
-        UsageError: There is no such directory, it has no partitions, or not all that were named.
+        UsageError: The directory does not exist, has no partitions, or lacks one that is named.
     """
     files = ReadingFiles(options.fs) if files is None else files
     path = (
@@ -78,7 +78,7 @@ def partitions_of(
         store = opened_store(options.path, files)
         found = store.topic_partitions()
     if not found:
-        raise UsageError(f"{path} has no partition directories: it is no data directory")
+        raise UsageError(f"{path} has no partition directories: it is not a data directory")
     for topic in sorted((options.topics or frozenset()) - {tp.topic for tp in found}):
         raise UsageError(f"{path} has no log of topic {topic}")
     chosen = [
@@ -88,7 +88,7 @@ def partitions_of(
         and (options.partitions is None or tp.partition in options.partitions)
     ]
     for partition in sorted((options.partitions or frozenset()) - {tp.partition for tp in chosen}):
-        raise UsageError(f"{path} has no partition {partition} of what was asked for")
+        raise UsageError(f"{path} has no partition {partition} of the requested topics")
     for given in (
         options.starting_offsets,
         options.ending_offsets,
@@ -96,12 +96,12 @@ def partitions_of(
         options.ending_timestamps_ms,
     ):
         for strange in sorted(set(given or ()) - set(chosen) if not isinstance(given, int) else ()):
-            raise UsageError(f"an offset or time is given for {strange}, which is not to be read")
+            raise UsageError(f"an offset or time is given for {strange}, which is not read")
     return store, chosen
 
 
 def _is_log(files: ReadingFiles, path: str) -> bool:
-    """Whether there is a partition's directory; below a layout's root any name may be that of a prefix."""
+    """Return whether this is a partition's directory. Below a layout's root such a name may also be a prefix."""
     return files.is_dir(path) and (layout_of(path) is None or any(map(paths.parse_segment_name, files.list(path))))
 
 
@@ -120,11 +120,11 @@ def opened(
     """Open one partition. Errors are those of `PartitionLog`, and of `Stores.of`.
 
     Args:
-        tails: What was found the last time, and is put by for the next.
-        from_offset: With them: the first offset that is asked for.
+        tails: Tails of the last time, updated for the next.
+        from_offset: With tails, the first offset to read.
     """
     store = store.of(tp)
-    if is_address(store.data_dir):  # of tiered storage segments may overlap, and each look at a tail costs a request
+    if is_address(store.data_dir):  # segments of tiered storage may overlap, and each look at a tail costs a request
         tails = None
     high_watermark = None
     if _has_high_watermarks(store):
@@ -150,18 +150,18 @@ def opened(
 
 
 def _has_high_watermarks(store: Store) -> bool:
-    """Whether the checkpoint bounds what may be read: in Apache Kafka's directories, where replicas may lose the rest.
+    """Return whether the checkpoint limits the readable data: in Apache Kafka's directories, as replicas may lose the rest.
 
-    Whatever is whole in a log of ours is committed, and the checkpoint lags behind a live broker.
+    In a log of Ottla every whole batch is committed, and the checkpoint lags behind a live broker.
     """
     return not store.is_ottlas and store.files.exists(paths.join(store.data_dir, paths.REPLICATION_CHECKPOINT))
 
 
 def offset_range(options: ReadOptions, log: OpenLog) -> tuple[int, int]:
-    """From which offset (inclusive) up to which (exclusive) a batch read of this partition goes.
+    """Return the offsets of a batch read of this partition: from (inclusive) and up to (exclusive).
 
     Raises:
-        UsageError: Offsets that the log does not have, or none for this partition.
+        UsageError: The log does not have these offsets, or none is given for this partition.
     """
     start = starting_offset(options, log, default=EARLIEST)
     timestamp_ms = options.ending_timestamp_ms
@@ -177,10 +177,10 @@ def offset_range(options: ReadOptions, log: OpenLog) -> tuple[int, int]:
 
 
 def starting_offset(options: ReadOptions, log: OpenLog, *, default: int) -> int:
-    """Where reading begins; `default` is EARLIEST or LATEST.
+    """Return the offset at which reading begins. `default` is EARLIEST or LATEST.
 
     Raises:
-        UsageError: As `offset_range`; or no record is as late as the timestamp that was given, and the end will not do.
+        UsageError: As `offset_range`; or no record is as late as the given timestamp, and the strategy is not `latest`.
     """
     timestamp_ms = options.starting_timestamp_ms
     if timestamp_ms is None and options.starting_timestamps_ms is not None:
@@ -206,17 +206,17 @@ def _resolved(options: ReadOptions, log: OpenLog, name: str, given: Offsets | No
 
 def _own(given: Mapping[TopicPartition, int], log: OpenLog, name: str) -> int:
     if log.log.of not in given:
-        raise UsageError(f"option {name} names nothing for {log.log.of}, which is to be read, too")
+        raise UsageError(f"option {name} has no entry for {log.log.of}, which is also read")
     return given[log.log.of]
 
 
 def within(options: ReadOptions, log: OpenLog, offset: int, name: str) -> int:
-    """The offset, if the log has it; else an error, or the nearest that it has, as `failOnDataLoss` says."""
+    """Return the offset if the log has it; else the nearest one, or raise UsageError if `fail_on_data_loss`."""
     if log.start_offset <= offset <= log.end_offset:
         return offset
     if options.fail_on_data_loss:
         raise UsageError(
-            f"{name}: offset {offset} of {log.log.of}, which can be read from {log.start_offset} to {log.end_offset}"
-            f" (with failOnDataLoss=false, what there is of it)"
+            f"{name}: offset {offset} of {log.log.of} is outside the readable range {log.start_offset} to {log.end_offset}"
+            f" (failOnDataLoss=false reads what the log has)"
         )
     return min(max(offset, log.start_offset), log.end_offset)

@@ -3,14 +3,14 @@
     register(spark)
     spark.read.format("ottla").option("topic", "orders").load("/data")
 
-A frame has the columns of Spark's Kafka connector, `headers` and the batches' columns where the options ask for them. A
-schema of one's own chooses columns (Spark tells a Python source nothing of which ones a query needs), so one that names
-three columns is read faster than one that names all:
+A frame has the columns of Spark's Kafka connector, with options also `headers` and the batches' columns. A schema chooses
+columns, as Spark does not report to a Python source which ones a query needs. So one that names three columns is read faster
+than one that names all:
 
     spark.read.format("ottla").schema("partition int, offset bigint, key binary").load("/data")
 
-What is damaged raises, by default, an error that names file, position and offset; with mode=DROPMALFORMED those batches
-are passed over, and `malformed` shows them, one row each.
+Damage raises, by default, an error that names file, position and offset. With mode=DROPMALFORMED damaged batches are
+skipped, and `malformed` shows them, one row each.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .stream import StreamReader
 FORMAT = "ottla"
 MALFORMED_FORMAT = "ottla-malformed"
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
-"""Spark offers filters to Python sources only with this, and fails the query of one that takes them without it."""
+"""Option with which Spark offers filters to Python sources. Without it the query of a source that accepts them fails."""
 
 
 def register(spark: SparkSession, *, checks_workers: bool = True) -> None:
@@ -62,7 +62,7 @@ def register(spark: SparkSession, *, checks_workers: bool = True) -> None:
     if not HAS_SOURCES:
         raise UsageError(
             f"the format {FORMAT} needs PySpark 4.0 or newer, which has Python data sources; found {pyspark.__version__}. The"
-            " commands, `pipeline.jobs` and `pipeline.latest` do without"
+            " commands, `pipeline.jobs` and `pipeline.latest` do not need it"
         )
     for source in (OttlaSource, MalformedSource):
         try:
@@ -70,7 +70,7 @@ def register(spark: SparkSession, *, checks_workers: bool = True) -> None:
         except AnalysisException as error:
             if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
                 raise
-            # Spark asked the thread's active session, not this one. Making a frame makes this one active.
+            # Spark used the thread's active session, not this one. Making a frame makes this one active.
             spark.createDataFrame([], "nothing int")
             spark.dataSource.register(source)
     if checks_workers:
@@ -98,18 +98,18 @@ def malformed(spark: SparkSession, path: str, **options: Any) -> DataFrame:
 
 
 _IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-"""Where Spark does not ask (before PySpark 4.1), it is UTC."""
+"""Time zone of Arrow schemas; before PySpark 4.1 it is always UTC."""
 
 
 class OttlaSource(DataSource):
-    """See the module."""
+    """The data source "ottla"; see the module."""
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> str:
-        """The columns that the options ask for, as DDL."""
+        """Return the columns that the options choose, as DDL."""
         options = parse_options(self.options)
         names = list(KAFKA_COLUMNS)
         if options.include_headers:
@@ -121,10 +121,10 @@ class OttlaSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
         if options.max_offsets_per_trigger is not None:
-            raise UsageError("option maxOffsetsPerTrigger is of streams only")
+            raise UsageError("option maxOffsetsPerTrigger is for streams only")
         if options.latest:
             return _latest_reader(options, arrow_schema(schema))
-        # Only a session that was told to offer filters takes a reader that wants some.
+        # Only a session in which filters are enabled accepts a reader that uses them.
         kind = PushDownReader if options.pushdown and HAS_FILTERS else BatchReader
         return kind(options, arrow_schema(schema))
 
@@ -132,13 +132,13 @@ class OttlaSource(DataSource):
         options = parse_options(self.options)
         if options.latest:
             raise UsageError(
-                "option latest is of batch reads only: a stream has every version, of which the last one counts"
+                "option latest is for batch reads only: a stream has every version, the last of which counts"
             )
         return StreamReader(options, arrow_schema(schema))
 
 
 def _latest_reader(options: ReadOptions, schema: pa.Schema) -> DataSourceReader:
-    # Of a room above: known by its name, as Spark knows ours.
+    # A module of a folder above this one in the import order: imported by its name.
     found = import_module("..snapshot.latest_reader", __package__)
     kind = found.PushDownLatestReader if options.pushdown and HAS_FILTERS else found.LatestReader
     reader: DataSourceReader = kind(options, schema)
@@ -146,15 +146,15 @@ def _latest_reader(options: ReadOptions, schema: pa.Schema) -> DataSourceReader:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The chosen columns as Spark wants them in Arrow.
+    """Return the chosen columns in Spark's Arrow schema.
 
     Raises:
-        UsageError: A column that the source does not have, or has with another type.
+        UsageError: The source does not have a column, or has it with another type.
     """
     for field in schema.fields:
         column = COLUMNS.get(field.name)
         if column is None:
-            raise UsageError(f"there is no column {field.name}; there are {', '.join(COLUMNS)}")
+            raise UsageError(f"unknown column {field.name}; columns are {', '.join(COLUMNS)}")
         if field.dataType.simpleString() != column.spark_type:
             raise UsageError(f"column {field.name} is {column.spark_type}, not {field.dataType.simpleString()}")
     return to_arrow_schema(schema, **_IN_UTC)
@@ -167,7 +167,7 @@ _MALFORMED_SCHEMA = (
 
 
 class MalformedSource(DataSource):
-    """The format of `malformed`. Takes the options of "ottla" that choose partitions and offsets."""
+    """The format of `malformed`. It has the options of "ottla" that choose partitions and offsets."""
 
     @classmethod
     def name(cls) -> str:

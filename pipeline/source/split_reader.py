@@ -1,12 +1,12 @@
-"""Reading one split: windows of whole batches, checked; what of them is wanted; its records as Arrow batches.
+"""Reader of one split: windows of whole batches, their checks, the choice of batches, and their records as Arrow batches.
 
     window     some MiB of the log file, whole batches, headers as columns
-    checked    CRCs, counts, rising offsets: what is wrong goes to `on_damage`, which raises or lets it pass
+    checked    CRCs, counts, rising offsets: damage is passed to `on_damage`, which raises or tolerates it
     wanted     no control batches, no aborted data, only the split's offsets
-    decoded    all records of what is left at once, then Arrow batches
+    decoded    all records of the remaining batches at once, then Arrow batches
 
-Between planning and reading a live broker may have cleaned or deleted the segment. A file that is not the one that was
-planned is looked up again by its offsets, which cleaning never changes; in a log of the same topic only.
+Between planning and reading a live broker may have cleaned or deleted the segment. If a file is not the planned one,
+its offsets are looked up again, which cleaning never changes; but only in a log of the same topic.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..stores.reading_files import check_unchanged, status_of
 from ..stores.segment_files import open_segment
 
 WINDOW_BYTES = 8 << 20
-"""Read at once: many lanes, and still little beside what a Python worker needs anyway."""
+"""Size of a window: many lanes, and still little memory compared to a Python worker."""
 
 _LOOKS_MAX = 5
 
@@ -40,7 +40,7 @@ OnDamage = Callable[[Damage], None]
 
 
 def fail_fast(damage: Damage) -> None:
-    """The `on_damage` that tolerates nothing.
+    """Raise the damage; an `on_damage` that tolerates nothing.
 
     Raises:
         CorruptSourceError: The damage.
@@ -50,21 +50,21 @@ def fail_fast(damage: Damage) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be read of a split's records."""
+    """Selection of a split's records."""
 
     schema: pa.Schema
-    """Of the Arrow batches: a choice of `arrow.COLUMNS`."""
+    """Schema of the Arrow batches: a subset of `arrow.COLUMNS`."""
     aborted: Sequence[AbortedTxn] = ()
-    """Their data is left out."""
+    """Transactions whose data is left out."""
     since_ms: int | None = None
-    """Batches whose largest timestamp is below are left out. Other records may be earlier, too."""
+    """Batches whose largest timestamp is lower are left out. Other batches may also contain earlier records."""
 
 
 def read_split(split: Split, wanted: Wanted, *, on_damage: OnDamage = fail_fast) -> Iterator[pa.RecordBatch]:
-    """The wanted records of a split, in log order.
+    """Yield the wanted records of a split, in log order.
 
     Raises:
-        SourceChangedError: The offsets are not there any more.
+        SourceChangedError: The offsets are not in the log any more.
         Whatever `on_damage` raises.
     """
     for part, segment in _found(split):
@@ -75,7 +75,7 @@ def read_split(split: Split, wanted: Wanted, *, on_damage: OnDamage = fail_fast)
 
 
 def damage_in(split: Split) -> list[Damage]:
-    """Everything that FAILFAST would stop at, and DROPMALFORMED pass over."""
+    """Return all damage at which FAILFAST would stop, and which DROPMALFORMED skips."""
     found: list[Damage] = []
     for part, segment in _found(split):
         for window in _checked_windows(part, segment, found.append):
@@ -86,7 +86,7 @@ def damage_in(split: Split) -> list[Damage]:
 
 
 def _found(split: Split) -> Iterator[tuple[Split, LogSegment]]:
-    """The split with its segment, or the splits that it has become."""
+    """Yield the split with its segment, or the splits that have replaced it."""
     parts = [split]
     looks = 0
     while parts:
@@ -97,19 +97,21 @@ def _found(split: Split) -> Iterator[tuple[Split, LogSegment]]:
             check_unchanged(segment.log_file)
             segment.log_file.close()
             continue
-        if is_address(split.directory):  # no server works there, whose steps could be followed
+        if is_address(split.directory):  # no server changes it in steps that could be followed
             raise SourceChangedError(
-                f"{split.log_path} is another object now, or gone: the copy was changed while it was read"
+                f"{split.log_path} was replaced or deleted: the copy was changed while it was read"
             )
         looks += 1
         log = PartitionLog(split.directory, split.of, files=split.files)
         try:
             if log.topic_id != split.topic_id:
-                raise SourceChangedError(f"{split.directory}: the topic was deleted and made anew while it was read")
+                raise SourceChangedError(
+                    f"{split.directory}: the topic was deleted and created again while it was read"
+                )
             is_there = log.log_start_offset <= part.from_offset and part.up_to_offset <= log.log_end_offset
             if looks > _LOOKS_MAX or not is_there:
                 raise SourceChangedError(
-                    f"{split.log_path}: offsets {part.from_offset} to {part.up_to_offset} went away while they were"
+                    f"{split.log_path}: offsets {part.from_offset} to {part.up_to_offset} were deleted while they were"
                     f" read; the log begins at {log.log_start_offset} and ends at {log.log_end_offset}"
                 )
             parts = [*log.splits(part.from_offset, part.up_to_offset, max_bytes=part.end - part.start), *parts]
@@ -118,7 +120,7 @@ def _found(split: Split) -> Iterator[tuple[Split, LogSegment]]:
 
 
 def _opened(split: Split) -> LogSegment | None:
-    """The segment, if its log file is still the one that was planned."""
+    """Open the segment; None if its log file is not the one that was planned."""
     try:
         segment = open_segment(split.files, split.directory, split.segment_base_offset)
     except FileNotFoundError:
@@ -132,14 +134,14 @@ def _opened(split: Split) -> LogSegment | None:
 
 
 def _checked_windows(split: Split, segment: LogSegment, on_damage: OnDamage) -> Iterator[BatchWindow]:
-    """The sound batches of a split, a window at a time."""
+    """Yield the undamaged batches of a split, a window at a time."""
     position, last_offset, wanted_bytes = split.start, segment.base_offset - 1, WINDOW_BYTES
     while position < split.end:
         asked_bytes = min(wanted_bytes, split.end - position)
         data = memoryview(segment.log_file.read_at(position, asked_bytes))
         if len(data) < asked_bytes:
             raise SourceChangedError(
-                f"{split.log_path}: cut to {position + len(data)} bytes since the read was planned"
+                f"{split.log_path}: truncated to {position + len(data)} bytes since the read was planned"
             )
         window = window_of(data, file=split.log_path, position=position)
         if not len(window):
@@ -155,7 +157,7 @@ def _checked_windows(split: Split, segment: LogSegment, on_damage: OnDamage) -> 
         following = position + int(window.ends[-1])
         damages = header_damage(window, last_offset, split.segment_end_offset)
         for number, damage in enumerate(damages):
-            # Where the index knows of a batch inside the damaged one, it is the length that is damaged.
+            # If the index has a batch inside the damaged one, the length is damaged.
             known = _known_start(segment, damage.position)
             if known is not None and known < damage.position + damage.size_bytes:
                 damages[number:] = [damage._replace(size_bytes=known - damage.position)]
@@ -174,14 +176,14 @@ def _checked_windows(split: Split, segment: LogSegment, on_damage: OnDamage) -> 
 
 
 def _known_start(segment: LogSegment, position: int) -> int | None:
-    """The first place behind `position` where the offset index knows that a batch begins."""
+    """Return the first position after `position` at which a batch begins according to the offset index."""
     with suppress(CorruptRecordError):
-        segment.floor_position(segment.base_offset)  # makes an index anew that makes no sense
+        segment.floor_position(segment.base_offset)  # rebuilds an invalid index
     return next((at for _, at in segment.offset_index.entries() if at > position), None)
 
 
 def _chosen(window: BatchWindow, split: Split, wanted: Wanted) -> BatchWindow:
-    """The batches that may hold wanted records."""
+    """Return the batches that may contain wanted records."""
     attributes, base_offsets, last_offsets = window.headers["attributes"], window.base_offsets, window.last_offsets
     chosen: Bools = attributes & CONTROL_BIT == 0
     chosen &= (last_offsets >= split.from_offset) & (base_offsets < split.up_to_offset)
@@ -199,7 +201,7 @@ def _chosen(window: BatchWindow, split: Split, wanted: Wanted) -> BatchWindow:
 
 
 def _decoded(window: BatchWindow, on_damage: OnDamage) -> Iterator[RecordColumns]:
-    """The records of all batches that can be decoded."""
+    """Yield the records of all batches that can be decoded."""
     if not len(window):
         return
     last_offset = -1

@@ -2,12 +2,11 @@
 
     {"orders": {"0": 4711, "1": 12}}       the next offset of each partition, in the form of Spark's Kafka connector
 
-A limit (`maxOffsetsPerTrigger`) is shared out by how far each partition is behind, so that all arrive together. Under
-Trigger.AvailableNow a run ends where the logs ended when it began. A partition that is new since the last batch is read
+A limit (`maxOffsetsPerTrigger`) is divided by the lag of each partition, so that all catch up together. Under
+Trigger.AvailableNow a run ends where the logs ended when it began. A new partition is read
 from its beginning.
 
-Before PySpark 4.2 a stream is told neither where it is nor a limit: it takes all that there is, and remembers for itself how far
-it was.
+Before PySpark 4.2 Spark passes a stream neither its position nor a limit: it reads everything, and remembers its own position.
 """
 
 from __future__ import annotations
@@ -42,32 +41,30 @@ Json = dict[str, dict[str, int]]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """See the module. Partitions are found anew for every micro-batch; of each is kept what was known of its end."""
+    """Reader of a stream; see the module. Each micro-batch finds its partitions again, and reuses their known ends."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema, files: ReadingFiles | None = None) -> None:
         """
         Args:
-            files: As of `partitions_of`.
+            files: See `partitions_of`.
 
         Raises:
-            UsageError: An option that has no meaning in a stream.
+            UsageError: An option is not supported in a stream.
         """
         if (options.ending_offsets, options.ending_timestamp_ms, options.ending_timestamps_ms) != (None, None, None):
-            raise UsageError("a stream has no end: options ending… are of batch reads only")
+            raise UsageError("a stream has no end: options ending… are for batch reads only")
         if options.max_offsets_per_trigger is not None and not HAS_READ_LIMITS:
-            raise UsageError(
-                "option maxOffsetsPerTrigger needs PySpark 4.2 or newer, which asks sources for so much at a time"
-            )
+            raise UsageError("option maxOffsetsPerTrigger needs PySpark 4.2 or newer, which passes sources a limit")
         self.options = options
         self.schema = schema
         self._target: Offsets | None = None
         self._reached: Offsets = {}
-        """What was said last, for a Spark that does not say where the stream is."""
+        """Offsets that were returned last, for a Spark that does not pass the stream's position."""
         self._files = files
         self._tails: dict[TopicPartition, Tail] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_tails": {}}  # tasks have no use for them
+        return self.__dict__ | {"_tails": {}}  # tasks do not need them
 
     def initialOffset(self) -> Json:
         store, chosen = partitions_of(self.options, self._files)
@@ -94,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {tp: end for tp, (_, end) in bounds.items()}
         if self._target is not None:
             ends = {tp: min(ends[tp], self._target.get(tp, begins[tp])) for tp in ends}
-        # Never back: a log that was cut is an error of the next batch, not a reason to read something again.
+        # Offsets never go back: a truncated log is an error of the next batch, not a reason to read records again.
         ends = {tp: max(end, begins[tp]) for tp, end in ends.items()}
         if isinstance(limit, ReadMaxRows):
             ends = share(begins, ends, limit.max_rows)
@@ -110,9 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if tp not in chosen:
                 if self.options.fail_on_data_loss:
-                    raise UsageError(
-                        f"{tp}, of which offsets {starts.get(tp, 0)} to {end_offset} are due, is not there"
-                    )
+                    raise UsageError(f"{tp} not found, of which offsets {starts.get(tp, 0)} to {end_offset} are due")
                 continue
             with self._opened(store, tp, from_offset=starts.get(tp, 0)) as log:
                 from_offset = within(self.options, log, starts.get(tp, log.start_offset), "the stream's checkpoint")
@@ -131,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(partition.task, self.options, self.schema)
 
     def _bounds(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Where each log begins and ends now."""
+        """Return the start and end of each log."""
         store, chosen = partitions_of(self.options, self._files)
         found = {}
         for tp in chosen:
@@ -147,9 +142,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def share(begins: Offsets, ends: Offsets, offsets_max: int) -> Offsets:
-    """New ends, so that about `offsets_max` offsets are left: to each partition its share of what there is.
+    """Return new ends with about `offsets_max` offsets in all: each partition gets a share proportional to its lag.
 
-    Each partition that has something gets one offset at least, so a stream always moves.
+    Each partition with new offsets gets at least one, so a stream always advances.
     """
     behind = {tp: ends[tp] - begins[tp] for tp in ends}
     total = sum(behind.values())
@@ -162,7 +157,7 @@ def share(begins: Offsets, ends: Offsets, offsets_max: int) -> Offsets:
 
 
 def as_json(offsets: Offsets) -> Json:
-    """In the form of the checkpoint; `by_partition` is the reverse."""
+    """Return offsets in the form of the checkpoint; `by_partition` is the reverse."""
     found: Json = {}
     for tp in sorted(offsets):
         found.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]

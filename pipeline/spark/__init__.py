@@ -1,1 +1,1 @@
-"""What the jobs on Spark have in common: tasks by number, rows that are blobs, what a failed task has raised."""
+"""Code that the jobs on Spark share: numbered tasks, rows that are blobs, errors of failed tasks."""

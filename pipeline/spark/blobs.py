@@ -1,10 +1,10 @@
-"""Rows that are blobs: some numbers, and bytes that a task has for another one.
+"""Blob rows: some numbers, and bytes that one task sends another.
 
-There are few, however many records there are (`records.fine_buckets` says how many). The first number, `task`, says where a
-row goes: `exchanged` names partitions by number, for anything else would be coalesced to a task or two (the blobs are
-small where the work they stand for is not), or would put two buckets into one.
+They are few, however many records there are (see `records.fine_buckets`). The first number, `task`, is the row's target:
+`exchanged` addresses partitions by number. With another partitioning Spark would coalesce them to a task or two, as
+the blobs are small compared to the work on them, or it would put two buckets into one.
 
-Many rows go into one batch of Arrow: a batch costs Python and the JVM as much as the bytes of a hundred thousand records.
+Many rows share one Arrow batch: a batch costs Python and the JVM as much as the bytes of a hundred thousand records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...storage.disk.files import Buffer
 from .tasks import Batches, Task, mapped
 
 BATCH_BYTES, BATCH_ROWS = 1 << 20, 4_096
-"""A batch ends with the row that reaches either. What is larger by itself goes without a copy."""
+"""A batch ends with the row that reaches either limit. A single larger row is not copied."""
 
 PLACE = "place"
 _SEED, _ADDED, _LENGTH = 42, 0xE6546B64, 4
@@ -28,18 +28,18 @@ _MASK = 0xFFFFFFFF
 
 
 class BlobRows:
-    """One kind of rows."""
+    """One kind of blob rows."""
 
     def __init__(self, *more: str) -> None:
         """
         Args:
-            more: Names of the numbers behind `task`, of 32 bits each.
+            more: Names of the numbers after `task`, of 32 bits each.
         """
         self._numbers = ("task", *more)
         self.schema = pa.schema([*((name, pa.int32()) for name in self._numbers), ("data", pa.binary())])
 
     def rows(self, given: Iterable[tuple[Sequence[int], Buffer]]) -> Batches:
-        """Batches of (numbers, data)."""
+        """Yield Arrow batches of these rows of numbers and data."""
         numbers: list[Sequence[int]] = []
         datas: list[Buffer] = []
         size_bytes = 0
@@ -54,7 +54,7 @@ class BlobRows:
             yield self._batch(numbers, datas)
 
     def row(self, *numbers: int, data: Buffer) -> pa.RecordBatch:
-        """A batch of one row, without a copy of the data."""
+        """Return a batch of one row, without a copy of the data."""
         return self._batch([numbers], [data])
 
     def _batch(self, numbers: list[Sequence[int]], datas: list[Buffer]) -> pa.RecordBatch:
@@ -66,17 +66,18 @@ class BlobRows:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def read(self, batches: Batches) -> Iterator[tuple[tuple[int, ...], memoryview]]:
-        """(numbers, data) of each row, without a copy of the data."""
+        """Yield the numbers and data of each row, without a copy of the data."""
         for batch in batches:
             columns = (column.to_pylist() for column in batch.columns[:-1])
             for *numbers, data in zip(*columns, batch.columns[-1], strict=True):
                 yield tuple(numbers), memoryview(data.as_buffer())
 
     def exchanged(self, frame: DataFrame, task: Task | None, partitions: int) -> DataFrame:
-        """What the task makes of the frame, rows of this kind: each in the partition of its `task`, of so many.
+        """Run the task on the frame and return its rows, each in the partition of its `task`.
 
         Args:
             task: None if the frame has the rows already.
+            partitions: The number of partitions.
         """
         if hasattr(frame, "repartitionById"):  # from PySpark 4.1 on
             made = frame if task is None else mapped(frame, task, self.schema)
@@ -92,10 +93,10 @@ class BlobRows:
 
 
 def place_of(partitions: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Numbers that Spark's hash of partitions makes these partitions of, from 0 on, where it cannot be told of them (before PySpark 4.1).
+    """Return numbers that Spark's hash of partitions maps to these partitions, for Spark before 4.1.
 
-    `repartition(n, column)` puts a row into the partition pmod(hash(column), n), and that hash, Murmur3 with a seed of 42, maps
-    numbers of 32 bits to such numbers one to one. So there is a number whose hash is a partition's own, and this finds it.
+    `repartition(n, column)` puts a row into the partition pmod(hash(column), n). That hash, Murmur3 with a seed of 42, maps
+    numbers of 32 bits to such numbers one to one. This inverts it: each returned number has a partition's number as its hash.
     """
     h = partitions.astype(np.uint64)
     h = _multiplied(h ^ h >> np.uint64(16), _inverse(0xC2B2AE35))

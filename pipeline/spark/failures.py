@@ -1,4 +1,4 @@
-"""What a task raised, here again: Spark itself knows only its text."""
+"""Conversion of task errors: Spark keeps only the text of what a task raised."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _MISSING = re.compile(r"\b(?:ModuleNotFound|Import)Error: ")
 
 @contextmanager
 def failures_translated() -> Iterator[None]:
-    """
+    """Convert Spark's errors during the block.
+
     Raises:
-        PipelineError: The one that a task raised.
+        PipelineError: The error that a task raised.
         SparkFailedError: Spark failed for another reason.
     """
     try:
@@ -34,19 +35,22 @@ def failures_translated() -> Iterator[None]:
             if isinstance(error, PythonException):
                 said = f"on a worker: {said}"
             if _MISSING.search(said):
-                said += "; what PYSPARK_PYTHON names must have ottla[spark] on every worker"
+                said += "; the Python of PYSPARK_PYTHON must have ottla[spark] on every worker"
             raise SparkFailedError(said) from error
         name, message = raised[-1]
         kind: type[PipelineError] = getattr(errors, name, SparkFailedError)
         raise kind(message) from error
     except (Py4JNetworkError, ConnectionError) as error:
-        raise SparkFailedError(f"the driver's JVM is gone: {_reason(str(error))}") from error
-    except Py4JError as error:  # not of the job: Spark itself did not start
+        raise SparkFailedError(f"the driver's JVM has exited: {_reason(str(error))}") from error
+    except Py4JError as error:  # not an error of the job: Spark itself did not start
         raise SparkFailedError(f"Spark's own process: {_reason(str(error))}") from error
 
 
 def _reason(text: str) -> str:
-    """The line that says why: what Python raised on a worker, else what Spark says first; the rest is stacks."""
+    """Return the line with the reason: the error that Python raised on a worker, else Spark's first line.
+
+    The rest is stack traces.
+    """
     if (not_started := _NOT_STARTED.search(text)) is not None:
         return not_started[0].strip()
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""Ctrl-C, while the JVM is asked something: Spark's own handler asks it, too, over the same connection, and that ends in stacks."""
+"""Handling of Ctrl-C during a call to the JVM: Spark's own handler would use the same connection and fail with stack traces."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from contextlib import contextmanager
 
 @contextmanager
 def interrupts_deferred() -> Iterator[Callable[[], bool]]:
-    """SIGINT counts only at the end of this: a JVM whose launcher is interrupted lives on with nobody to end it. Yields whether
-    there has been one, for who would rather not wait so long.
+    """Defer SIGINT to the end of the block, as a JVM whose launcher is interrupted would run on without a process to end it.
+
+    Yields a function that returns whether SIGINT has arrived, so that the block can end early.
 
     Raises:
-        KeyboardInterrupt: There was one, and all went well.
+        KeyboardInterrupt: SIGINT arrived, and the block ended without an error.
     """
     noted: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so is it for the JVM
+    if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the JVM ignores it as well
         yield lambda: False
         return
 
@@ -29,7 +30,7 @@ def interrupts_deferred() -> Iterator[Callable[[], bool]]:
     try:
         yield lambda: bool(noted)
     finally:
-        if signal.getsignal(signal.SIGINT) is note:  # else Spark's own has taken its place, and cancels jobs first
+        if signal.getsignal(signal.SIGINT) is note:  # else Spark's own handler has replaced it, and cancels jobs first
             signal.signal(signal.SIGINT, before)
     if noted:
         raise KeyboardInterrupt

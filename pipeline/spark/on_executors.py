@@ -1,6 +1,6 @@
-"""What a Python process has for our jobs: run on executors whatever they lack, so nothing of `ottla` is imported with this.
+"""Versions that a Python process has for Ottla's jobs. Runs on incomplete executors, so this module imports nothing of `ottla`.
 
-The functions are sent to the executors by what they are, not by their names, as an executor without `ottla` cannot look these up.
+The functions are sent to the executors by value, not by name, as an executor without `ottla` cannot import them.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ NONE = "none"
 
 
 class FoundOnExecutors(TypedDict):
-    """What is there, for people; NONE for what is not."""
+    """Versions of one process, for people; NONE if missing."""
 
     host: str
     executor: str
-    """What tells executors of one host apart; empty of the driver."""
+    """Identifier of the executor on its host; empty for the driver."""
     python: str
     ottla: str
     kernel: str
-    """compiled, interpreted, or NONE."""
+    """State of the kernel: compiled, interpreted, NONE, or the error of its import."""
     pyspark: str
     java: str
     pyarrow: str
     pandas: str
     numpy: str
     data: str
-    """Of the data directories: yes, NONE, or how many partitions it has; empty if none was asked about."""
+    """Result for each data directory: the number of its partitions, or NONE; empty if none was given."""
     path: str
-    """Of the Python."""
+    """Path of the Python."""
 
 
 def found_here(data_dirs: Sequence[str], *, is_executor: bool = True) -> FoundOnExecutors:
-    """Of this process. Imports what it tells of, as that may be there and broken."""
+    """Return the versions of this process. Imports each library, as an installed one may be broken."""
     kernel = NONE
     ottla = _version_of("ottla")
     if ottla != NONE:
         try:
             kernel = "compiled" if import_module("ottla.storage.kernel").COMPILED else "interpreted"
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told of
+        except Exception as error:  # noqa: BLE001 - reported, whatever it is
             kernel = f"{type(error).__name__}: {error}"
     executor = os.getppid()  # the daemon that forks Python workers: one for each executor
     return FoundOnExecutors(
@@ -67,7 +67,7 @@ def found_here(data_dirs: Sequence[str], *, is_executor: bool = True) -> FoundOn
 
 
 def look(data_dirs: Sequence[str], pause_s: float) -> Iterator[FoundOnExecutors]:
-    """In a task, which takes its time, so that others go to other executors."""
+    """Run in a task, with a pause, so that other tasks are sent to other executors."""
     yield found_here(data_dirs)
     time.sleep(pause_s)
 
@@ -75,7 +75,7 @@ def look(data_dirs: Sequence[str], pause_s: float) -> Iterator[FoundOnExecutors]
 def _version_of(name: str) -> str:
     try:
         module = import_module(name)
-    except Exception as error:  # noqa: BLE001 - a library that does not load is as good as none, and says why
+    except Exception as error:  # noqa: BLE001 - a library that cannot be imported counts as missing, with its error
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == name
         return NONE if is_missing else f"{type(error).__name__}: {error}"
     try:
@@ -85,7 +85,7 @@ def _version_of(name: str) -> str:
 
 
 def _java_of(daemon: int) -> str:
-    """The Java that has started this Python: of Linux only."""
+    """Return the version of the Java that has started this Python; on Linux only."""
     try:
         jvm = Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1]
         home = Path(os.readlink(f"/proc/{jvm}/exe")).parents[1]
@@ -96,7 +96,7 @@ def _java_of(daemon: int) -> str:
 
 
 def _seen(data_dir: str) -> str:
-    """How many directories of partitions lie there."""
+    """Describe the number of partition directories in a data directory."""
     try:
         names = os.listdir(data_dir)
     except OSError as error:

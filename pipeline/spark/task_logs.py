@@ -1,7 +1,7 @@
-"""What tasks say of their work: which partition and which file, when it begins and when it is done.
+"""Log lines of tasks: the partition and the file, at the start and at the end.
 
-On a cluster that goes to the standard error of the executor's Python, which Spark's UI and `yarn logs` show. On this machine that would
-be the user's terminal: there only with spark.log.level=INFO. Without Spark it is for whoever has asked `logging` for it.
+On a cluster they go to the standard error of the executor's Python, which Spark's UI and `yarn logs` show. On this machine
+that would be the user's terminal, so they need spark.log.level=INFO. Without Spark they go to handlers of `logging`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from pyspark import SparkContext, TaskContext
 
 LOGS = "ottla.logs"
-"""A property of jobs: `true` if their tasks are to be heard."""
+"""Local property of jobs: `true` if their tasks log."""
 _LEVELS = ("INFO", "DEBUG", "TRACE", "ALL")
 
 _log = logging.getLogger("ottla.tasks")
 
 
 def are_wanted(context: SparkContext) -> bool:
-    """Whether the tasks of a session are to be heard."""
+    """Return whether the tasks of a session log."""
     master = str(context.master)
     is_here = master == "local" or master.startswith("local[")
     return not is_here or str(context.getConf().get("spark.log.level", "")).upper() in _LEVELS
@@ -29,10 +29,10 @@ def are_wanted(context: SparkContext) -> bool:
 
 @contextmanager
 def logged(what: str) -> Iterator[None]:
-    """In a task: a line when this begins, and one when it ends.
+    """Log a line at the start of the block, and one at its end; used in tasks.
 
     Args:
-        what: The partition, what is done, the file.
+        what: The partition, the action, and the file.
     """
     _hear()
     _log.info("%s: begins", what)

@@ -1,4 +1,4 @@
-"""Jobs whose tasks are pieces of work that have numbers, and what such a task is told and says.
+"""Jobs whose tasks are numbered pieces of work, with the tasks' input and output.
 
 work(spark, count)                 the numbers below `count`
     -> mapped(…, task, schema)     a task makes rows of them
@@ -28,34 +28,35 @@ DESCRIPTION = "spark.job.description"
 
 
 def work(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:
-    """The numbers below `count`, in so many tasks at most; one each unless given."""
+    """Return a frame of the numbers below `count`, in at most `tasks` tasks; one each by default."""
     return spark.range(0, count, 1, max(1, count if tasks is None else min(tasks, count)))
 
 
 def tasks_at_once(spark: SparkSession) -> int:
-    """How many tasks the cluster runs at a time, as far as Spark knows: executors may come later."""
+    """Return the number of tasks that the cluster runs at a time, as Spark knows it now: executors may be added later."""
     if (context := context_if_any(spark)) is not None:
         return context.defaultParallelism
-    with failures_translated():  # so many tasks Spark makes of a range that it may part as it likes
+    with failures_translated():  # the number of tasks that Spark chooses for a range
         return spark.range(1 << 16).select(F.spark_partition_id().alias("number")).distinct().count()
 
 
 def context_of(spark: SparkSession, what: str) -> SparkContext:
-    """
+    """Return the session's SparkContext.
+
     Raises:
-        UsageError: There is none: the session is one of Spark Connect.
+        UsageError: The session is one of Spark Connect, which has none.
     """
     context = context_if_any(spark)
     if context is None:
         raise UsageError(
-            f"{what}: needs a SparkContext, which a session of Spark Connect has not; call it from a driver of its own:"
+            f"{what}: needs a SparkContext, which a session of Spark Connect does not have; call it from a driver:"
             " `ottla-spark --master`, spark-submit"
         )
     return context
 
 
 def context_if_any(spark: SparkSession) -> SparkContext | None:
-    """None of a session of Spark Connect."""
+    """Return the session's SparkContext; None for a session of Spark Connect."""
     try:
         return spark.sparkContext
     except PySparkException:
@@ -63,27 +64,27 @@ def context_if_any(spark: SparkSession) -> SparkContext | None:
 
 
 def numbers(batches: Batches) -> Iterator[int]:
-    """What `work` gives a task."""
+    """Yield the numbers that `work` gives a task."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 
 
 def mapped(frame: DataFrame, task: Task, schema: pa.Schema) -> DataFrame:
-    """What the task makes of the frame: batches of exactly this schema."""
+    """Run the task on the frame; it yields batches of exactly this schema."""
     return frame.mapInArrow(task, from_arrow_schema(schema))
 
 
 def row(schema: pa.Schema, *values: object) -> pa.RecordBatch:
-    """A batch of one row."""
+    """Return a batch of one row."""
     columns = [pa.array([value], field.type) for value, field in zip(values, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def collected(frame: DataFrame, what: str = "") -> list[Row]:
-    """Run the job. Errors as of `failures_translated`.
+    """Run the job and return its rows. Errors as of `failures_translated`.
 
     Args:
-        what: Behind the description that this thread's jobs have, in Spark's UI.
+        what: Appended in Spark's UI to the description of this thread's jobs.
     """
     with _described(frame.sparkSession, what), failures_translated():
         return frame.collect()
@@ -102,12 +103,12 @@ def _described(spark: SparkSession, what: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(Exception):  # its JVM may be gone
+        with suppress(Exception):  # its JVM may have exited
             context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]
 
 
 def counter_of(spark: SparkSession) -> Counter:
-    """Counts what tasks have done, as they end. Of Spark Connect nothing is known."""
+    """Return a counter of finished pieces, updated as tasks end. With Spark Connect nothing is counted."""
     context = context_if_any(spark)
     if context is None:
         return nobody_counts()
@@ -116,7 +117,7 @@ def counter_of(spark: SparkSession) -> Counter:
 
 
 def attempt_of(application_id: str) -> str:
-    """In a task: a name that no other attempt has, of this job or another: executors outlive a driver that dies, and write."""
+    """In a task, return a name unique to this attempt, also among other jobs, as executors may outlive their driver."""
     context = TaskContext.get()
     if context is None:
         raise SparkFailedError("a task of a job was called outside of one")

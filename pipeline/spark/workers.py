@@ -1,7 +1,7 @@
-"""Whether the workers of a session can run our tasks, said in one line before any job; else it is the end of a Java stack.
+"""Check of a session's workers before any job, with a one-line error instead of a Java stack trace.
 
-Workers run what PYSPARK_PYTHON names when the session starts. `session.builder` sets it to the driver's own Python; in a session of
-one's own that says nothing they run `python3`, whichever comes first on each worker's path.
+Workers run the Python that PYSPARK_PYTHON names when the session starts. `session.builder` sets it to the driver's own Python.
+Without it they run `python3`, the first one on each worker's path.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .failures import failures_translated
 from .tasks import Batches, context_if_any
 
 _checked: set[str] = set()
-"""Applications whose workers are known to do."""
+"""Applications whose workers passed the check."""
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Run a task that needs ottla, once for each session in which it may not be there.
+    """Run a task that needs ottla, once for each session whose workers may lack it.
 
     Raises:
-        UsageError: A worker's Python cannot be started, is of another version, or has no ottla or not the extra `spark`.
+        UsageError: A worker's Python cannot be started, has another version, or has no ottla or not the extra `spark`.
     """
     context = context_if_any(spark)
     application = "connect" if context is None else context.applicationId
@@ -40,15 +40,15 @@ def check_workers(spark: SparkSession) -> None:
 
 
 def runs_here(python: str, master: str, executable: str = sys.executable) -> bool:
-    """Whether workers are processes of this machine that run this very Python, with what is installed for it.
+    """Return whether workers are processes of this machine that run this very Python, with its packages.
 
     Args:
-        python: What they run, as Spark has it: a path, or a name on the path.
+        python: The workers' Python in Spark's options: a path, or a name on the path.
     """
     if not master.startswith("local"):
         return False
     found = shutil.which(python)
-    # Links are looked through for the file, not for the folder: an environment has links to the Python it was made with.
+    # Links are resolved for the file, not for the folder: an environment has links to the Python it was made with.
     return (
         found is not None
         and os.path.dirname(os.path.abspath(found)) == os.path.dirname(os.path.abspath(executable))
@@ -57,10 +57,10 @@ def runs_here(python: str, master: str, executable: str = sys.executable) -> boo
 
 
 def refusal(reason: str, python: str | None, *, is_given: bool) -> str:
-    """What is said of workers that cannot run our tasks.
+    """Return the error text for workers that cannot run Ottla's tasks.
 
     Args:
-        python: What they run; None where that is the server's (Spark Connect).
+        python: The workers' Python; None if the server chooses it (Spark Connect).
     """
     if python is None:
         return f"workers of the Connect server cannot run ottla's tasks: {reason}; install ottla[spark] there, in the Python they run"
@@ -72,7 +72,7 @@ def refusal(reason: str, python: str | None, *, is_given: bool) -> str:
 
 
 def _nothing(batches: Batches) -> Batches:
-    import numpy  # noqa: F401 - what tasks need
+    import numpy  # noqa: F401 - needed by tasks
 
     for batch in batches:
         yield batch.slice(0, 0)

@@ -1,7 +1,7 @@
-"""One partition's directory, opened for reading: its segments, how far they may be read, and how to share the work.
+"""One partition's directory, opened for reading: its segments, their readable end, and their division into splits.
 
-Nothing is locked and nothing written, so it may belong to a running broker. Indexes are storage's own; where an index
-file is missing, stale or preallocated, it is made anew in memory.
+Nothing is locked and nothing written, so it may belong to a running broker. Indexes are storage's own; if an index
+file is missing, stale or preallocated, it is rebuilt in memory.
 
     log start          offsets wanted                    readable end: high watermark, whole batches
         |          from |           | up to                 |
@@ -38,27 +38,27 @@ from .txn_indexes import complete_txn_indexes
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A part of one segment, between places where batches begin: what one task reads."""
+    """A part of one segment, from one batch start to another: the work of one task."""
 
     of: TopicPartition
     directory: str
     segment_base_offset: int
     segment_end_offset: int
-    """Where the next segment begins; OFFSET_MAX if this one is the last."""
+    """Start of the next segment; OFFSET_MAX if this one is the last."""
     topic_id: bytes | None
-    """Whose directory it was; see `topic_id_in`."""
+    """Id of the topic at the time; see `topic_id_in`."""
     inode: int
-    """Of the log file when the split was made; of an object what stands for it (`objects.ranges.Status`)."""
+    """Inode of the log file when the split was made; for an object its substitute (`objects.ranges.Status`)."""
     first_header: bytes
-    """Of the batch at `start`. An inode may have been given to another file since."""
+    """Header of the batch at `start`, as an inode may have been reused for another file since."""
     start: int
     end: int
     """Bytes of the log file: from inclusive, to exclusive."""
     from_offset: int
     up_to_offset: int
-    """Only these offsets, from inclusive, to exclusive: this part's share of what is wanted."""
+    """Offsets to read, from inclusive, to exclusive: this part's share of the wanted range."""
     files: Files = field(default_factory=ReadingFiles, compare=False, repr=False)
-    """Who reads it, opens it with these."""
+    """Files with which the reader opens the log."""
 
     @property
     def log_path(self) -> str:
@@ -66,7 +66,7 @@ class Split:
 
 
 class PartitionLog:
-    """See the module. A snapshot: what is appended later does not show."""
+    """Snapshot of a partition's log; see the module. Later appends are not visible."""
 
     def __init__(
         self,
@@ -82,18 +82,18 @@ class PartitionLog:
         from_offset: int = 0,
         pause: Callable[[], None] = pause_between_looks,
     ) -> None:
-        """Open the segments and find the end of what can be read.
+        """Open the segments and find the end of the readable data.
 
         Args:
-            log_start_offset: From the checkpoint; the first segment's base if that is higher.
-            high_watermark: What lies above must not be read yet; None where whatever is whole is committed.
-            durable_end_offset: Known to have been whole, with its indexes: a last segment that breaks off before it is
-                damaged, not torn. None if nothing is known.
-            follows: `tail` is asked for then, and not `undecided_offset`.
-            tail: That of an earlier look: segments are opened only as far back as that and `from_offset` need it, if it is
-                still there.
-            from_offset: The first offset that is asked for.
-            pause: As of `open_segments`, as are the errors.
+            log_start_offset: From the checkpoint; the first segment's base offset if that is higher.
+            high_watermark: Records above it must not be read yet; None if every whole batch is committed.
+            durable_end_offset: End of data known to be whole, with its indexes: a last segment that ends before it is
+                damaged, not torn. None if unknown.
+            follows: Set if the caller reads `tail`, and not `undecided_offset`.
+            tail: That of an earlier look. If it is still in the log, segments are opened only as far back as it and
+                `from_offset` need.
+            from_offset: The first offset to read.
+            pause: See `open_segments`, also for the errors.
         """
         self.directory = directory
         self.of = of
@@ -105,26 +105,26 @@ class PartitionLog:
         self.segments, self._before = self._opened(tail, from_offset, pause)
         self._durable_end_offset = durable_end_offset
         self.torn_bytes = 0
-        """At the end of the last segment, of a batch that was never wholly written."""
+        """Size of an incompletely written batch at the end of the last segment."""
         try:
             first = self.segments[0].base_offset if self._before is None else first_base_offset(self._files, directory)
             self.log_end_offset = self._find_end(durable_end_offset or 0)
         except BaseException:
             self.close()
             raise
-        """Behind the last whole batch."""
+        """Offset after the last whole batch."""
         self.log_start_offset = max(log_start_offset, first)
         self.undecided_offset = self.log_end_offset
-        """Where the first transaction begins that is open at the log's end, once `transactions` has been asked."""
+        """Start of the first transaction that is open at the log's end; set by `transactions`."""
         self.readable_end_offset = self.log_end_offset
-        """How far `read_uncommitted` goes (exclusive)."""
+        """End for `read_uncommitted` (exclusive)."""
         if high_watermark is not None:
             self.readable_end_offset = max(self.log_start_offset, min(high_watermark, self.log_end_offset))
 
     def _opened(
         self, tail: Tail | None, from_offset: int, pause: Callable[[], None]
     ) -> tuple[list[LogSegment], Tail | None]:
-        """The segments, and the tail if it is still there."""
+        """Open the segments; returns them, and the tail if it is still in the log."""
         if tail is not None and tail.topic_id == self.topic_id:
             from_offset = min(from_offset, tail.last_offset)
             segments = open_segments(self._files, self.directory, from_offset=from_offset, pause=pause)
@@ -138,20 +138,20 @@ class PartitionLog:
 
     @property
     def tail(self) -> Tail | None:
-        """For the next look, if it `follows`; once `transactions` has been asked, with what is known of them."""
+        """Tail for the next look, if the log `follows`. After a call of `transactions` it includes their state."""
         aborted = [] if self._producers is None else self._aborted()
         return Tail.of(self.topic_id, self.segments, self._producers, aborted, self._before)
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         for segment in self.segments:
             segment.log_file.close()
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
-        """The first offset, from the log start on, whose record is not earlier; None if there is none. As ListOffsets.
+        """Return the first offset from the log start on whose record is not earlier, as ListOffsets; None if none is.
 
         Raises:
-            CorruptSourceError: A batch on the way cannot be read.
+            CorruptSourceError: A batch before that offset cannot be read.
         """
         with source_errors(self.segments):
             for segment in self.segments:
@@ -161,19 +161,20 @@ class PartitionLog:
         return None
 
     def transactions(self) -> tuple[int, list[AbortedTxn]]:
-        """The last stable offset, and every aborted transaction of which records may be left.
+        """Return the last stable offset, and every aborted transaction of which records may be left.
 
-        Index entries of the last segment may be in a broker's memory only, and those above the recovery point may not have
-        survived a power loss, so what follows the newest producer snapshot below that is found out from the batches' headers.
+        Index entries of the last segment may be only in a broker's memory, and those above the recovery point may not have
+        survived a power loss. So transactions after the newest producer snapshot below that point are read from the batches'
+        headers.
 
         Raises:
-            CorruptSourceError: Behind that snapshot there is something that is no batch, or an index is damaged.
+            CorruptSourceError: There are bytes that are not a batch after that snapshot, or an index is damaged.
         """
         with source_errors(self.segments):
             return self._transactions()
 
     def _transactions(self) -> tuple[int, list[AbortedTxn]]:
-        if layout_of(self.directory) is not None:  # decided when they went up
+        if layout_of(self.directory) is not None:  # decided before the upload
             return self.readable_end_offset, self._aborted()
         before = self._before
         if before is not None and before.producers is not None:
@@ -210,12 +211,12 @@ class PartitionLog:
     def splits(
         self, from_offset: int, up_to_offset: int, *, max_bytes: int, since_ms: int | None = None
     ) -> Iterator[Split]:
-        """The parts in which an offset range lies, each of about `max_bytes` at most.
+        """Yield the parts of an offset range, each of at most about `max_bytes`.
 
-        Costs the indexes and one header a split. Damage inside is met by who reads the split.
+        It reads the indexes and one header per split. Damage inside a split is found by its reader.
 
         Args:
-            since_ms: Segments whose largest timestamp is below may be left out.
+            since_ms: Segments whose largest timestamp is lower may be left out.
         """
         for segment, following in zip(self.segments, [*self.segments[1:], None], strict=True):
             segment_end = OFFSET_MAX if following is None else following.base_offset
@@ -231,15 +232,15 @@ class PartitionLog:
     ) -> Iterator[Split]:
         file = segment.log_file
         is_whole = first <= segment.base_offset and stop >= min(segment_end, self.log_end_offset)
-        if is_whole and segment.size_bytes <= max_bytes:  # without a look at its index
+        if is_whole and segment.size_bytes <= max_bytes:  # without reading its index
             yield self._split(segment, segment_end, 0, segment.size_bytes, first, stop)
             return
         start = 0
         with suppress(CorruptRecordError):
             start = segment.floor_position(first)
-            # Of an object the index would be made by reading all of it here, to read it again: one task does.
+            # Rebuilding an object's index would read all of it here, and the tasks read it again: it stays one task.
             if segment.size_bytes - segment.offset_index.last_entry[1] > max_bytes and not is_address(self.directory):
-                segment.rebuild_indexes()  # of the last segment it may be in a broker's memory only
+                segment.rebuild_indexes()  # that of the last segment may be only in a broker's memory
                 start = segment.floor_position(first)
         entries = [(offset, at) for offset, at in segment.offset_index.entries() if at > start]
         # The batch at the first entry that reaches `stop` may begin below it; the one at the next entry cannot.
@@ -263,7 +264,7 @@ class PartitionLog:
             self.of,
             self.directory,
             segment.base_offset,
-            segment_end if layout_of(self.directory) is None else OFFSET_MAX,  # those of two leaders may overlap
+            segment_end if layout_of(self.directory) is None else OFFSET_MAX,  # segments of two leaders may overlap
             self.topic_id,
             status_of(segment.log_file).st_ino,
             told_apart_by(segment.log_file, start),
@@ -283,18 +284,18 @@ class PartitionLog:
             segment.log_file.truncate(end)
         if last_offset + 1 < durable_end_offset and is_address(self.directory):
             raise SourceChangedError(
-                f"{self.directory}: the log ends at {last_offset + 1}, and {paths.RECOVERY_POINT_CHECKPOINT} vouches for it up to"
+                f"{self.directory}: the log ends at {last_offset + 1}, and {paths.RECOVERY_POINT_CHECKPOINT} guarantees it up to"
                 f" {durable_end_offset}: it was copied while its server ran, or is damaged: copy it again, or leave that file out"
             )
         return last_offset + 1
 
 
 def _whole_batches(segment: LogSegment) -> tuple[int, int]:
-    """Where the whole batches of a segment end, and their last offset; one below the base offset if there is none."""
+    """Return the end of a segment's whole batches, and their last offset; one below the base offset if it has none."""
     position = 0
     with suppress(CorruptRecordError):
         position = segment.floor_position(OFFSET_MAX)
-    for start in dict.fromkeys((position, 0)):  # an index entry that points to no batch is not believed
+    for start in dict.fromkeys((position, 0)):  # an index entry that does not point to a batch is ignored
         end, last_offset = start, segment.base_offset - 1
         with suppress(CorruptRecordError):
             for _, end, last_offset in batch_steps(segment.log_file, start, ""):  # noqa: B007 - the last one counts
@@ -305,7 +306,7 @@ def _whole_batches(segment: LogSegment) -> tuple[int, int]:
 
 
 def _may_be_torn(segment: LogSegment, position: int) -> bool:
-    """Whether the bytes from `position` on can be what an unfinished write leaves, or a file that was made larger."""
+    """Return whether the bytes from `position` on can come from an unfinished write, or from preallocation."""
     head = segment.log_file.read_at(position, HEADER_BYTES)
     if len(head) < HEADER_BYTES:
         return True
@@ -325,7 +326,7 @@ def _is_earlier(segment: LogSegment, timestamp_ms: int) -> bool:
 
 
 def _base_offset(file: File, position: int, *, last_offset: int) -> int | None:
-    """The base offset of the batch with this last offset, if it does begin at `position`."""
+    """Return the base offset of the batch with this last offset, if it begins at `position`."""
     with suppress(CorruptRecordError):
         batch = RecordBatch(file.read_at(position, HEADER_BYTES))
         if batch.last_offset == last_offset:

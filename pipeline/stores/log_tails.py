@@ -1,7 +1,7 @@
-"""What is known of a log's end from the last time it was opened, for who opens it again and again: a stream, at each trigger.
+"""Facts about a log's end, kept from one look to the next, for a stream that opens the log at each trigger.
 
-A batch that was whole stays as it is while its segment has not been replaced. So who knows where the last one began reads from there
-on, and needs no segment before it: neither the ends of the log, nor which transactions are open, nor what was aborted.
+A whole batch does not change until its segment is replaced. So a reader that knows where the last one began reads from there
+on. It needs no earlier segment for the ends of the log, its open transactions, or the aborted ones.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Tail:
 
     topic_id: bytes | None
     base_offset: int
-    """Of the last segment."""
+    """Base offset of the last segment."""
     last_offset: int
     position: int
-    """Of the batch."""
+    """Position of the batch in its segment."""
     header: bytes
-    """Of the batch, with its CRC: another one is not taken for it."""
+    """Header of the batch. Its CRC identifies the batch."""
     producers: ProducerStates | None
-    """Those as of the readable end. Whoever goes on from this tail has them for himself: no other log does."""
+    """Producers as of the readable end. A log that continues from this tail takes them over: they are used only once."""
     aborted: tuple[AbortedTxn, ...]
-    """Which the broker may not have written into an index yet."""
+    """Aborted transactions that the broker may not have written to an index yet."""
 
     @classmethod
     def of(
@@ -45,14 +45,14 @@ class Tail:
         aborted: Iterable[AbortedTxn],
         before: Tail | None,
     ) -> Tail | None:
-        """The tail of a log whose last segments these are; None if there is no batch in them."""
-        for segment in reversed(segments):  # the last one may have just been rolled
+        """Return the tail of a log that has these last segments; None if they contain no batch."""
+        for segment in reversed(segments):  # the last one may be empty after a roll
             if (last := _last_batch(segment)) is not None:
                 break
         else:
             return None
         position, last_offset = last
-        # Those of a segment that was closed since are in its index by now.
+        # Aborted transactions of a segment that was closed since are now in its index.
         unwritten_from = segment.base_offset if before is None else before.base_offset
         return cls(
             topic_id,
@@ -65,23 +65,23 @@ class Tail:
         )
 
     def is_in(self, segments: Sequence[LogSegment]) -> bool:
-        """Whether the batch is where it was."""
+        """Return whether the batch is still in its place."""
         for segment in segments:
             if segment.base_offset == self.base_offset:
                 return segment.log_file.read_at(self.position, HEADER_BYTES) == self.header
         return False
 
     def tell(self, segment: LogSegment) -> None:
-        """Give its segment's offset index, in memory, the entry that leads to the batch."""
+        """Add the batch to the offset index of its segment, in memory."""
         if segment.base_offset == self.base_offset:
-            # ValueError: it does not continue the index, or what the index is made from again does not.
+            # ValueError: the batch does not continue the index, or the rebuilt index.
             with suppress(CorruptRecordError, ValueError):
                 if segment.floor_position(OFFSET_MAX) < self.position:
                     segment.offset_index.append(self.last_offset, self.position)
 
 
 def _last_batch(segment: LogSegment) -> tuple[int, int] | None:
-    """Position and last offset of a segment's last whole batch."""
+    """Return position and last offset of a segment's last whole batch, None without one."""
     found = None
     with suppress(CorruptRecordError):
         for position, _, last_offset in batch_steps(segment.log_file, segment.floor_position(OFFSET_MAX), ""):

@@ -1,8 +1,7 @@
-"""Files for jobs that only read, the operating system's and what has an address (`objects`): what they must not change they
-cannot change.
+"""Read-only files for jobs: the operating system's, and objects with an address (`objects`).
 
-A log of a terabyte has a thousand segments and more, all of which are open at a time, while a process has room for as many
-descriptors. So files share some: what was not read lately gives its own back, and opens another one when it is read again.
+A log of a terabyte has more than a thousand segments, all of which are open at a time, while a process has fewer
+descriptors. So files share some: a file that was not read lately closes its descriptor, and opens a new one for the next read.
 """
 
 from __future__ import annotations
@@ -26,38 +25,38 @@ from ..objects.ranges import ObjectFile, ObjectStatus
 
 CLOSED = -1
 DESCRIPTORS_MAX = 1024
-"""More make no job faster."""
+"""Limit of shared descriptors. More make no job faster."""
 PART_OF_LIMIT = 4
-"""The rest of what a process may open is for Spark, indexes, and what a job writes."""
+"""Fraction of the process's limit. The rest is for Spark, indexes, and the files that a job writes."""
 
 
 def descriptors_at_most() -> int:
-    """How many descriptors all files of this process share."""
+    """Return the number of descriptors that all files of this process share."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DESCRIPTORS_MAX if limit == resource.RLIM_INFINITY else min(DESCRIPTORS_MAX, limit // PART_OF_LIMIT)
 
 
 class Descriptors:
-    """Who has one, in about the order in which they were read."""
+    """Files with an open descriptor, in about the order in which they were read."""
 
     def __init__(self, at_most: Callable[[], int]) -> None:
         """
         Args:
-            at_most: More are open only where all of them are being read, or were just dropped.
+            at_most: Limit. More are open only if all files are being read, or were just closed.
         """
         self._at_most = at_most
         self._holders: deque[ReferenceType[LogFile]] = deque()
 
     def note(self, file: LogFile) -> None:
-        """A file has one now. Those that were not read for longest give theirs back."""
+        """Add a file that has opened a descriptor. Files that were not read for longest close theirs."""
         self._holders.append(ref(file))
         at_most = self._at_most()
-        for _ in range(2 * len(self._holders)):  # twice round: first all may have been read since they were passed by
+        for _ in range(2 * len(self._holders)):  # two rounds: in the first all may have been read since the last look
             if len(self._holders) <= at_most:
                 break
             try:
                 holder = self._holders.popleft()
-            except IndexError:  # another thread's turn
+            except IndexError:  # another thread was faster
                 break
             other = holder()
             if other is file or (other is not None and not other.give_back()):
@@ -68,9 +67,9 @@ _SHARED = Descriptors(descriptors_at_most)
 
 
 class LogFile(OsFile):
-    """A file opened for reading. It shows the size that it had then, less when it was "truncated": the disk keeps all.
+    """A file opened for reading. Its size is fixed when it is opened; "truncating" it reduces only that.
 
-    Reading raises SourceChangedError where it has given its descriptor back, and the file that has its name is another one now.
+    After it has given up its descriptor, reading raises SourceChangedError if another file now has its name.
     """
 
     __slots__ = (
@@ -87,8 +86,8 @@ class LogFile(OsFile):
     def __init__(self, descriptor: int, path: str, descriptors: Descriptors = _SHARED) -> None:
         """
         Args:
-            descriptor: For reading; closed by this from now on.
-            path: Where it was opened.
+            descriptor: Opened for reading. The file closes it.
+            path: Path of the file.
         """
         super().__init__(descriptor)
         self._reading = threading.RLock()
@@ -98,11 +97,11 @@ class LogFile(OsFile):
         self._was_read = False
         self._first_bytes: bytes | None = None
         self.identity = os.fstat(descriptor).st_ino
-        """Tells the file from one that took its name later."""
+        """Inode, which differs for a file that takes the same name later."""
         descriptors.note(self)
 
     def give_back(self) -> bool:
-        """Close the descriptor until somebody reads again; False if somebody does now, or has since this was asked last."""
+        """Close the descriptor until the next read; False if the file is being read, or was read since the last call."""
         if self._was_read and not self._is_closed:
             self._was_read = False
             return False
@@ -128,16 +127,16 @@ class LogFile(OsFile):
             yield
 
     def _open_again(self) -> None:
-        """An inode may have been given to another file since, so its first header is looked at, too."""
+        """Open the file again. The first header is also compared, as its inode may have been reused."""
         try:
             descriptor = os.open(self._path, os.O_RDONLY)
         except FileNotFoundError as error:
-            raise SourceChangedError(f"{self._path} went away while it was looked at: a server is at work") from error
+            raise SourceChangedError(f"{self._path} was deleted while it was read: a server is at work") from error
         try:
             found = os.fstat(descriptor)
             is_same = found.st_ino == self.identity and found.st_size >= self._size
             if not is_same or not os.pread(descriptor, HEADER_BYTES, 0).startswith(self._first_bytes or b""):
-                raise SourceChangedError(f"{self._path} was replaced while it was looked at: a server is at work")
+                raise SourceChangedError(f"{self._path} was replaced while it was read: a server is at work")
         except BaseException:
             os.close(descriptor)
             raise
@@ -147,7 +146,7 @@ class LogFile(OsFile):
         self._size = min(self._size, size_bytes)
 
     def status(self) -> os.stat_result:
-        """What the system says of the file, whatever its name is by now."""
+        """Return the system's status of the file, whatever its current name."""
         with self._in_use():
             return os.fstat(super().fileno())
 
@@ -177,15 +176,15 @@ class LogFile(OsFile):
 
 
 class ReadingFiles(OsFiles):
-    """The operating system's files, and objects where a path is an address; none of which can be changed through it.
+    """The operating system's files, and objects for paths that are addresses. None of them can be changed.
 
-    Goes to executors with what they are to read: they open stores themselves.
+    It is sent to executors with the files to read. They open stores themselves.
     """
 
     def __init__(self, opener: Opener | None = None) -> None:
         """
         Args:
-            opener: Of stores; without options unless given.
+            opener: Opener of stores; by default one without options.
         """
         self.objects = ObjectFiles(opener)
 
@@ -248,29 +247,29 @@ class ReadingFiles(OsFiles):
 
 
 def status_of(file: File) -> os.stat_result | ObjectStatus:
-    """What the system says of an open file, whatever its name is by now; of an object what it was when it was opened."""
+    """Return the system's status of an open file, whatever its current name; of an object the one when it was opened."""
     return file.status() if isinstance(file, (LogFile, ObjectFile)) else os.fstat(file.fileno())
 
 
 def objects_of(files: Files) -> ObjectFiles:
-    """Who has what has an address."""
+    """Return the part that opens addresses."""
     return files.objects if isinstance(files, ReadingFiles) else ObjectFiles()
 
 
 def told_apart_by(file: File, position: int) -> bytes:
-    """What stands at a place, where that may be needed to tell a file from a later one of its inode. An object's time tells."""
+    """Return bytes that distinguish a file from a later one with its inode; none for an object, whose time does that."""
     return b"" if isinstance(file, ObjectFile) else file.read_at(position, HEADER_BYTES)
 
 
 def check_unchanged(file: File) -> None:
-    """Once all of a file is read: SourceChangedError if it was an object, and another one has taken its name meanwhile.
+    """Check an object that was read completely. Raises SourceChangedError if another one has taken its name since.
 
-    An open file of the operating system stays what it is.
+    An open file of the operating system cannot change that way.
     """
     if isinstance(file, ObjectFile):
         file.check()
 
 
 def resolved(data_dir: str) -> str:
-    """A path or an address as it stands for all others of the same: what lies beside a link may be on another disk."""
+    """Return the canonical form of a path or an address, as a directory next to a link may be on another disk."""
     return normal(data_dir) if is_address(data_dir) else os.path.realpath(data_dir)

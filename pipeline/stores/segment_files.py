@@ -1,13 +1,13 @@
-"""The segments of a partition's directory, opened as they were at one moment: the one place that opens them for readers.
+"""Segments of a partition's directory, opened as of one moment. All readers open segments with this module.
 
-Nothing is locked, and nobody waits for anybody: what lies in the directory at one moment says what the log is
+Nothing is locked, and readers wait for no other process: the names in the directory at one moment define the log
 (`segment_names`).
 
-A directory cannot be listed and opened in one step. So files count as seen only if they have the names that they had
-before they were opened: what was replaced meanwhile is looked at again, the rest is kept. An index that is read later is
-believed only while the log file beside it is still the one that is open; else it is made anew from that.
+A directory cannot be listed and opened in one step. So files count only if they have the same names after they were opened as
+before. Replaced files are opened again, and the rest is kept. An index that is read later is valid only while the log file next
+to it is still the one that is open; otherwise it is rebuilt from that.
 
-A file shows the size that it had when it was opened, so a log that grows does not grow under its reader.
+A file shows the size that it had when it was opened, so a growing log does not grow for its reader.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from .reading_files import ReadingFiles
 from .segment_names import SegmentNames, look
 
 LOOKS_MAX = 150
-"""At a directory that changes each time before all of it is open. Each opens only what was replaced since the one before."""
+"""Limit of attempts for a directory that changes before all of it is open. Each opens only the files replaced since the last
+one."""
 
 _PAUSE_S = 0.02
 
@@ -46,16 +47,16 @@ def open_segments(
     from_offset: int = 0,
     pause: Callable[[], None] = pause_between_looks,
 ) -> list[LogSegment]:
-    """All segments, in order, as they were at one moment; `is_settled` and `was_replaced` tell more of each.
+    """Open all segments, in order, as of one moment; `is_settled` and `was_replaced` describe each of them.
 
     Args:
-        from_offset: As of `look`.
-        pause: Called between two looks at a directory that was changed meanwhile.
+        from_offset: See `look`.
+        pause: Called between two looks at a directory that has changed.
 
     Raises:
         UsageError: There are none.
         CorruptSourceError: As `look`.
-        SourceChangedError: The directory went away, or changes faster than it can be opened.
+        SourceChangedError: The directory was deleted, or changes faster than it can be opened.
     """
     held: dict[int, tuple[SegmentNames, LogSegment]] = {}
     try:
@@ -69,22 +70,22 @@ def open_segments(
                     if not there and not any(name.endswith(paths.DELETED) for name in files.list(directory)):
                         raise UsageError(f"{directory} has no segments")
                     if there:
-                        continue  # looked at once more, at once
+                        continue  # look again without a pause
                 except FileNotFoundError:
                     if not files.is_dir(directory):
                         raise
                 pause()
             if not held:
                 raise UsageError(f"{directory} has no segments")
-            raise SourceChangedError(f"{directory} was changed each of {LOOKS_MAX} times that it was opened")
+            raise SourceChangedError(f"{directory} was changed in each of {LOOKS_MAX} attempts to open it")
     except FileNotFoundError as error:
         raise gone(directory) from error
 
 
 def gone(directory: str) -> SourceChangedError:
-    """The refusal of a log that is not there any more."""
+    """Return the error for a log that was deleted."""
     return SourceChangedError(
-        f"{directory} went away while it was opened: it was moved to another data directory, or its topic was deleted"
+        f"{directory} was deleted while it was opened: it was moved to another data directory, or its topic was deleted"
     )
 
 
@@ -93,7 +94,7 @@ Held = dict[int, tuple[SegmentNames, LogSegment]]
 
 @contextmanager
 def closed_on_error(held: Held) -> Iterator[None]:
-    """Give the descriptors back if this ends with an error."""
+    """Close the descriptors if the block raises."""
     try:
         yield
     except BaseException:
@@ -103,7 +104,7 @@ def closed_on_error(held: Held) -> Iterator[None]:
 
 
 def _is_held(there: list[SegmentNames], held: Held) -> bool:
-    """Whether what is there now is what is open. Of the last segment, indexes may have come since."""
+    """Return whether the open files are the current ones. Indexes of the last segment may have been added since."""
     return len(held) == len(there) and all(
         names.base_offset in held and _is_same(held[names.base_offset][0], names, is_last=names is there[-1])
         for names in there
@@ -117,7 +118,7 @@ def _is_same(one: SegmentNames, other: SegmentNames, *, is_last: bool) -> bool:
 def _follow(
     there: list[SegmentNames], held: Held, files: Files, directory: str, config: LogConfig, now_ms: int
 ) -> None:
-    """Open what is not open yet, close what is no longer there."""
+    """Open the segments that are not open yet, close those that no longer exist."""
     wanted = {names.base_offset: names for names in there}
     for base_offset, (names, segment) in list(held.items()):
         now = wanted.get(base_offset)
@@ -133,7 +134,7 @@ def _open(names: SegmentNames, files: Files, directory: str, config: LogConfig, 
     own = SegmentsOwnFiles(files, directory, names)
     segment = LogSegment.open(own, directory, names.base_offset, config, now_ms, names.suffix)
     try:
-        with suppress(DamagedFileError):  # a reader of aborted transactions gets this error again
+        with suppress(DamagedFileError):  # reading aborted transactions raises this error again
             segment.txn_index.sanity_check()
             known = {txn.last_offset: txn for txn in segment.txn_index.entries()}
             for name in names.more_transactions:
@@ -150,10 +151,10 @@ def _open(names: SegmentNames, files: Files, directory: str, config: LogConfig, 
 
 
 def open_segment(files: Files, directory: str, base_offset: int) -> LogSegment:
-    """One segment by its final names, as those of `open_segments`. Reads nothing.
+    """Open one segment by its final names, as one of `open_segments`. Reads nothing.
 
     Raises:
-        FileNotFoundError: There is none.
+        FileNotFoundError: It does not exist.
     """
     own = {kind: paths.segment_file_name(base_offset, kind) for kind in paths.SEGMENT_KINDS}
     log = own.pop(paths.LOG)
@@ -162,25 +163,25 @@ def open_segment(files: Files, directory: str, base_offset: int) -> LogSegment:
 
 
 def was_replaced(segment: LogSegment) -> bool:
-    """Whether a segment of `open_segments` no longer has the place at which it was found."""
+    """Return whether a segment of `open_segments` no longer has its file at the same place."""
     return _own_files(segment).was_replaced()
 
 
 def is_settled(segment: LogSegment) -> bool:
-    """Whether the files of a segment of `open_segments` all had their final names."""
+    """Return whether the files of a segment of `open_segments` all had their final names."""
     return _own_files(segment).names.is_settled
 
 
 def _own_files(segment: LogSegment) -> SegmentsOwnFiles:
     if not isinstance(segment.files, SegmentsOwnFiles):
-        raise TypeError(f"{segment} was opened by somebody else, who knows nothing of its names")
+        raise TypeError(f"{segment} was not opened by open_segments, so its names are unknown")
     return segment.files
 
 
 class SegmentsOwnFiles(ReadingFiles):
-    """What one segment sees of its directory: the files that were its own when it was found.
+    """Files of one segment in its directory: those that it had when it was found.
 
-    Raises DamagedFileError for an index that can no longer be told from the index of the segment's successor.
+    Raises DamagedFileError for an index that may now be the one of the segment's successor.
     """
 
     def __init__(self, files: Files, directory: str, names: SegmentNames) -> None:
@@ -207,11 +208,11 @@ class SegmentsOwnFiles(ReadingFiles):
         try:
             file = self._files.open(self._places.get(path, path))
         except FileNotFoundError as error:
-            raise DamagedFileError(f"{path} went away") from error
-        # An index leaves after its log and comes after its log, so it is that of the log file which is there now.
+            raise DamagedFileError(f"{path} was deleted") from error
+        # An index is deleted and created after its log, so it belongs to the current log file.
         if self.was_replaced():
             file.close()
-            raise DamagedFileError(f"{path}: the log file beside it is another one now")
+            raise DamagedFileError(f"{path}: the log file next to it was replaced")
         return file
 
     def exists(self, path: str) -> bool:
@@ -229,11 +230,11 @@ class SegmentsOwnFiles(ReadingFiles):
 
 @contextmanager
 def source_errors(segments: list[LogSegment]) -> Iterator[None]:
-    """What reading indexes and headers of segments of `open_segments` raises, as errors of a job.
+    """Convert errors of reading indexes and headers of segments of `open_segments`.
 
     Raises:
-        SourceChangedError: An index is missing or makes no sense, and it was replaced meanwhile.
-        CorruptSourceError: Otherwise.
+        SourceChangedError: An index is missing or invalid, and its segment was replaced.
+        CorruptSourceError: It is missing or invalid for another reason.
     """
     try:
         yield

@@ -1,18 +1,18 @@
-"""What the names in a partition's directory say at one moment: which segments the log has, and where their files are.
+"""Interpretation of the names in a partition's directory at one moment: the log's segments, and their files.
 
-The rules are those of a start (`storage.logs.swap.outcome`), taken as done: whoever is at work in the directory, or has died at
-work, a reader need not wait.
+The rules are those of a start (`storage.logs.swap.outcome`), without changing anything. So a reader need not wait for another
+process in the directory, or for repair after a crash.
 
-    at work                what is there beside segments with their final names        and it is read as
-    an append, a roll      a new .log without indexes                                  found out from the log
+    at work                files in addition to segments with their final names        and it is read as
+    an append, a roll      a new .log without indexes                                  computed from the log
     a pass, an install     .cleaned                                                    nothing
-    a swap, its step 1     .swap beside .cleaned                                       nothing
-                           .log.swap, all old ones still there                         in the place of the old ones
-    its step 2             .log.swap, old ones gone one by one, log before indexes     the same
+    a swap, its step 1     .swap next to .cleaned                                      nothing
+                           .log.swap, all old ones still there                         replacement of the old ones
+    its step 2             .log.swap, old ones deleted one by one, log before indexes  the same
     its step 3             .log with its final name, indexes still .swap               a segment with these indexes
-    retention, truncation  .deleted; an index whose log has gone before                nothing
-    a deleted topic        no directory, or that of the topic made anew                SourceChangedError, see `topic_id_in`
-    a crash                any of these, for as long as no server starts               the same
+    retention, truncation  .deleted; an index whose log was deleted before             nothing
+    a deleted topic        no directory, or that of the recreated topic                SourceChangedError, see `topic_id_in`
+    a crash                any of these, until a server starts                         the same
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from ..errors import CorruptSourceError
 
 @dataclass(frozen=True, slots=True)
 class SegmentNames:
-    """Where the files of one segment are at one moment."""
+    """File names of one segment at one moment."""
 
     base_offset: int
     log: str
-    """The log file's name: the final one, or with `.swap`."""
+    """Name of the log file: the final one, or with `.swap`."""
     indexes: Mapping[str, str]
-    """INDEX, TIME_INDEX, TXN_INDEX -> a file's name, where there is one to be believed."""
+    """INDEX, TIME_INDEX, TXN_INDEX -> a file's name, if a valid one exists."""
     more_transactions: tuple[str, ...]
-    """Transaction indexes that may be those of the replaced segments or the segment's own. What they say is true of the log
-    either way."""
+    """Transaction indexes of the replaced segments or of the segment itself. Their entries are true for the log in either
+    case."""
     identity: int
-    """Of the log file; see `Files.identity`."""
+    """Identity of the log file; see `Files.identity`."""
 
     @property
     def suffix(self) -> str:
-        """Of the log file."""
+        """Suffix of the log file."""
         return self.log.removeprefix(paths.segment_file_name(self.base_offset, paths.LOG))
 
     @property
@@ -58,14 +58,14 @@ class SegmentNames:
 
 
 def look(files: Files, directory: str, *, from_offset: int = 0) -> list[SegmentNames]:
-    """The segments that a directory has now, in order.
+    """Return the segments that a directory has now, in order.
 
     Args:
-        from_offset: Only the one that holds this offset, and those behind it; nothing is asked of the others.
+        from_offset: Return only the segment with this offset and later ones. The others' files are not accessed.
 
     Raises:
-        FileNotFoundError: It changes while it is looked at, or is not there.
-        CorruptSourceError: The new segment of a swap is not batches to its end.
+        FileNotFoundError: It changes during the look, or does not exist.
+        CorruptSourceError: The new segment of a swap does not consist of batches to its end.
     """
 
     def next_offset_of(base_offset: int, suffix: str) -> int:
@@ -108,14 +108,14 @@ def look(files: Files, directory: str, *, from_offset: int = 0) -> list[SegmentN
 
 
 def first_base_offset(files: Files, directory: str) -> int:
-    """Where the first segment of a directory begins, by its names alone; 0 if there is none."""
+    """Return the base offset of a directory's first segment, from names only; 0 if it has none."""
     parsed = (paths.parse_segment_name(name) for name in files.list(directory))
     logs = [each for each in parsed if each and each.kind == paths.LOG and each.suffix in ("", paths.SWAP)]
     return min((each.base_offset for each in logs), default=0)
 
 
 def topic_id_in(files: Files, directory: str) -> bytes | None:
-    """The topic whose directory it is; None if that is not known. A topic made anew takes the name of a deleted one."""
+    """Return the id of the directory's topic; None if unknown. A recreated topic takes the name of the deleted one."""
     with suppress(CorruptCheckpointError):
         return read_partition_metadata(files, directory)
     return None

@@ -1,11 +1,11 @@
-"""A data directory, for reading: Ottla's or Apache Kafka's, stopped or under a live server.
+"""A data directory for reading: Ottla's or Apache Kafka's, with or without a running server.
 
     store = Store("/data")
     store.topic_partitions()             every <topic>-<partition> in it
-    store.config_of("orders")            its configs, as the server would have them
-    store.checkpoint(name)               what a checkpoint file says
+    store.config_of("orders")            its configs, as in the server
+    store.checkpoint(name)               contents of a checkpoint file
 
-Logs are opened by `stored_log.open_log`, for whoever plans what a server would do, and by `log_files`, for readers.
+Logs are opened by `stored_log.open_log` for plans, and by `log_files` for readers.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _INT_MAX = 2**31 - 1
 
 
 class Store:
-    """See the module."""
+    """A data directory; see the module."""
 
     def __init__(self, data_dir: str, files: Files | None = None) -> None:
         """
         Raises:
-            UsageError: There is no such directory.
+            UsageError: The directory does not exist.
         """
         self.files: Files = ReadingFiles() if files is None else files
         self.data_dir = resolved(data_dir)
         self.home: Store = self
-        """The data directory with the catalog, where it is known (`stores`)."""
+        """The data directory with the catalog, if it is known (`stores`)."""
         if not self.files.is_dir(self.data_dir):
             raise UsageError(f"{data_dir} is not a directory")
 
     def topic_partitions(self, topic: str | None = None, partition: int | None = None) -> list[TopicPartition]:
-        """Those that have a log here, in order.
+        """Return the partitions that have a log here, in order.
 
         Raises:
-            UsageError: None was found, though one was asked for.
+            UsageError: A topic was given, and no log of it was found.
         """
         found = [
             parsed
@@ -72,31 +72,31 @@ class Store:
         return sorted(found)
 
     def of(self, tp: TopicPartition) -> Store:
-        """This one: as `Stores.of`, which has its error, too."""
+        """Return this store. Raises UsageError as `Stores.of`."""
         self.check_moved(tp, frozenset({self.data_dir}))
         return self
 
     def check_moved(self, tp: TopicPartition, named: AbstractSet[str]) -> None:
-        """Refuse a log that was on its way to or from a data directory that is not among those `named`. UsageError."""
+        """Raise UsageError for a log that was moving to or from a data directory that is not among those `named`."""
         directory = self.directory_of(tp)
         other = self._other_place(directory)
         if other is not None and os.path.realpath(other) not in named:
             raise UsageError(
-                f"{directory} was on its way to or from {other}, and may be newer there: name all data directories, with commas"
+                f"{directory} was moving to or from {other}, and may be newer there: name all data directories, with commas"
                 " between them"
             )
 
     def check_settled(self, tp: TopicPartition) -> None:
-        """Refuse to change a log of which there is another one, by a move that has not come to its end. UsageError.
+        """Raise UsageError for a log with a second copy from an unfinished move, which must not be changed.
 
-        The next start takes the one that reaches further without a gap, and a pass leaves gaps.
+        The next start uses the copy that reaches further without a gap, and a pass leaves gaps.
         """
         directory = self.directory_of(tp)
         other = self._other_place(directory)
         if other is not None and self.files.is_dir(paths.join(other, paths.partition_dir_name(*tp))):
             raise UsageError(
-                f"{tp} is in {self.data_dir} as well as in {other}, as its move has not come to its end: start the server once,"
-                " which ends it"
+                f"{tp} is in {self.data_dir} as well as in {other}, as its move is unfinished: start the server once,"
+                " which finishes it"
             )
 
     def _other_place(self, directory: str) -> str | None:
@@ -107,7 +107,7 @@ class Store:
 
     @property
     def stores(self) -> list[Store]:
-        """This one."""
+        """This store as a list."""
         return [self]
 
     def directory_of(self, tp: TopicPartition) -> str:
@@ -115,23 +115,23 @@ class Store:
 
     @cached_property
     def is_clean(self) -> bool:
-        """Whether the server that was here last stopped cleanly."""
+        """Whether the last server of this directory stopped cleanly."""
         return self.files.exists(paths.join(self.data_dir, paths.CLEAN_SHUTDOWN_FILE))
 
     @cached_property
     def is_ottlas(self) -> bool:
-        """Whether a server of ours was here last: what is whole in its logs is committed."""
+        """Whether Ottla was the last server here: every whole batch in its logs is committed."""
         has_one = self.files.exists(paths.join(self.data_dir, paths.CATALOG_FILE))
         return has_one or (self.identity is not None and self.identity.catalog_id is not None)
 
     @property
     def has_catalog(self) -> bool:
-        """Whether the catalog, or Apache Kafka's, lies here."""
+        """Whether the catalog, or Apache Kafka's, is in this directory."""
         return self.home is self and self.catalog is not None
 
     @property
     def catalog_is_elsewhere(self) -> bool:
-        """Whether this is one of several data directories of a server of ours, and nobody has named the one with the catalog."""
+        """Whether this is one of several data directories of an Ottla server, and the one with the catalog was not named."""
         has_none = not self.files.exists(paths.join(self.data_dir, paths.CATALOG_FILE))
         return self.home is self and has_none and self.is_ottlas
 
@@ -144,7 +144,7 @@ class Store:
 
     @property
     def catalog(self) -> CatalogState | None:
-        """Topics and their configs, from `ottla.json`, else from Apache Kafka's metadata log; None if there is neither.
+        """Topics and their configs, from `ottla.json`, else from Apache Kafka's metadata log; None without either.
 
         Raises:
             CorruptSourceError: It is damaged, or of a newer version.
@@ -160,19 +160,19 @@ class Store:
             raise CorruptSourceError(str(error)) from error
 
     def config_of(self, topic: str, overrides: Mapping[str, str] | None = None) -> LogConfig:
-        """The topic's configuration: broker defaults that were set while the broker ran, the topic's own, `overrides`.
+        """Return the topic's configuration: broker defaults set at run time, the topic's own configs, then `overrides`.
 
-        What stands in a server's own properties file is not in the store; it must be among the overrides. So must all
-        configs where the catalog is in another directory.
+        Configs in a server's own properties file are not in the store; they must be among the overrides. So must all
+        configs if the catalog is in another directory.
 
         Raises:
-            UsageError: An override that is no topic config, or not a possible value of it. That of `producer_expiration_ms`
-                is passed over. Or the catalog is elsewhere, and no override names the policy.
+            UsageError: An override is not a topic config, or its value is invalid (`producer_expiration_ms` is ignored here).
+                Or the catalog is elsewhere, and no override sets the policy.
         """
         if self.catalog_is_elsewhere and _POLICY not in (overrides or {}):
             raise UsageError(
-                f"{self.data_dir}: expected the configs of {topic}, found that {paths.CATALOG_FILE} is in another one of the"
-                f" server's data directories; give those that it says by --config, {_POLICY} at least"
+                f"{self.data_dir}: expected the configs of {topic}, but {paths.CATALOG_FILE} is in another one of the"
+                f" server's data directories; give the configs in it with --config, at least {_POLICY}"
             )
         stored = _topic_defaults(self._broker_configs)
         if (catalog := self.catalog) is not None and (entry := catalog.topics.get(topic)) is not None:
@@ -185,10 +185,10 @@ class Store:
             raise UsageError(str(error)) from error
 
     def producer_expiration_ms(self, overrides: Mapping[str, str] | None = None) -> int:
-        """The server's `producer.id.expiration.ms`, from where `config_of` has broker defaults, or the overrides.
+        """Return the server's `producer.id.expiration.ms`, from the broker defaults as in `config_of`, or the overrides.
 
         Raises:
-            UsageError: An override that is no such number.
+            UsageError: An override is not a valid number.
         """
         given = (overrides or {}).get(PRODUCER_EXPIRATION)
         text = self._broker_configs.get(PRODUCER_EXPIRATION) if given is None else given
@@ -198,18 +198,18 @@ class Store:
                     return expiration_ms
         if given is not None:
             raise UsageError(f"{PRODUCER_EXPIRATION}: expected a number from 1 to {_INT_MAX}, found {given!r}")
-        return PRODUCER_ID_EXPIRATION_MS_DEFAULT  # as the server does with a stored value that it refuses
+        return PRODUCER_ID_EXPIRATION_MS_DEFAULT  # as the server does with an invalid stored value
 
     @cached_property
     def _broker_configs(self) -> dict[str, str]:
-        """What was set while the broker ran, for all nodes and for the first one, whose config logs go by."""
+        """Broker configs set at run time, for all nodes and for the first one, whose configs apply to logs."""
         if self.catalog is None:
             return {}
         own = {} if self.identity is None else self.catalog.broker_configs.get(str(self.identity.node_id), {})
         return {**self.catalog.broker_configs.get(CLUSTER_DEFAULT, {}), **own}
 
     def checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """What a checkpoint file says.
+        """Read a checkpoint file.
 
         Raises:
             CorruptSourceError: It cannot be read.
@@ -221,7 +221,7 @@ class Store:
 
 
 def _topic_defaults(broker_configs: Mapping[str, str]) -> dict[str, str]:
-    """What broker options say about topics that say nothing themselves, by the topics' names."""
+    """Return broker options that are defaults of topic configs, by the topic configs' names."""
     found: dict[str, str] = {}
     for option in TOPIC_OPTIONS.values():
         for synonym in reversed(option.synonyms):

@@ -1,14 +1,14 @@
-"""One log of a store, opened as a server would load it, and nothing on disk is touched: what a plan is made from.
+"""One log of a store, opened as a server would load it, without any change on disk: the input of a plan.
 
     with open_log(store, tp, now_ms=…) as log:
         log.segments, log.config, log.cleaner_checkpoint, dirtiness_of(log, …)
 
-What it may be cleaned up to is computed by the server's own `storage.cleaning.dirtiness`. Three things bound it besides, as
-no server vouches for what lies beyond:
+The end of the cleanable range is computed by the server's own `storage.cleaning.dirtiness`. Three more limits apply, as
+no server guarantees the data after them:
 
     the recovery point      unless the directory was stopped cleanly, segments above it may be damaged, and their
-                            transaction indexes missing; and a marker there, which a power loss may take, decides nothing
-    the high watermark      in Apache Kafka's directories, where a replica may lose what lies above
+                            transaction indexes missing; a marker there may be lost by a power loss, so it decides nothing
+    the high watermark      in Apache Kafka's directories, where a replica may lose the data above it
     the active segment      always, and only its end may be torn
 """
 
@@ -40,39 +40,42 @@ from .txn_indexes import complete_txn_indexes
 
 @dataclass(frozen=True, kw_only=True)
 class StoredLog:
-    """A log that was opened for reading."""
+    """A log that was opened for a plan."""
 
     files: Files
     directory: str
     topic_partition: TopicPartition
     topic_id: bytes | None
-    """None if the directory does not say."""
+    """Id of the topic; None if the directory does not have it."""
     config: LogConfig
     segments: SegmentList
     producers: ProducerStates
-    """As of the log's end."""
+    """Producers as of the log's end."""
     log_start_offset: int
     log_end_offset: int
-    """Behind the last whole batch."""
+    """Offset after the last whole batch."""
     vouched_end: int
-    """No server vouches for what lies from here on, or decides about it; see the module."""
+    """End of the data that a server guarantees and decides; see the module."""
     cleaner_checkpoint: int | None
-    """Up to where it was clean; None if nothing is known."""
+    """Offset up to which the log is clean; None if unknown."""
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what may be cleaned (exclusive): what is open, or may be once the server starts, lies above."""
+        """End of the cleanable range (exclusive).
+
+        Transactions that are open, or may be after the server's start, are above it.
+        """
         end = min(self.vouched_end, self.log_end_offset)
         if (unstable := self.producers.first_unstable_offset) is not None:
             end = min(end, unstable)
         return max(end, self.log_start_offset)
 
     def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTxn]:
-        """The aborted transactions that overlap these offsets, from inclusive, to exclusive."""
+        """Return the aborted transactions that overlap these offsets, from inclusive, to exclusive."""
         found: list[AbortedTxn] = []
         # A marker comes after the data that it decides, maybe in a later segment.
         for segment in self.segments.between(from_offset, self.log_end_offset):
-            if segment.txn_index.is_known_empty:  # mostly all of them, and there may be thousands
+            if segment.txn_index.is_known_empty:  # usually all of them, out of possibly thousands
                 continue
             own, is_complete = segment.txn_index.collect_aborted(from_offset, up_to)
             found += own
@@ -91,19 +94,19 @@ def open_log(
     producer_expiration_ms: int | None = None,
     pause: Callable[[], None] = pause_between_looks,
 ) -> Iterator[StoredLog]:
-    """One log as it is now. The descriptors are given back at the end.
+    """Open one log as it is now. The descriptors are closed at the end.
 
     Args:
-        now_ms: Producers that have expired by then are forgotten, as a server forgets them while it runs.
-        config: `config_of` the topic unless given.
-        producer_expiration_ms: That of the store unless given.
-        pause: Called between two looks at a directory in which a swap is under way.
+        now_ms: Producers that have expired by then are forgotten, as in a running server.
+        config: The default is `config_of` the topic.
+        producer_expiration_ms: The default is that of the store.
+        pause: Called between two looks at a directory in which a swap is in progress.
 
     Raises:
-        UsageError: There is no such log, or it has no segments.
+        UsageError: The log does not exist, or has no segments.
         CorruptSourceError: A segment or an index is damaged.
-        SourceChangedError: Files went away meanwhile: a server is at work there. Or a swap did not come to its end
-            while this waited: whoever works on the log finds its segments by their final names.
+        SourceChangedError: Files were deleted during the call, as a server is at work. Or a swap did not end in time: code that
+            changes the log finds its segments only by their final names.
     """
     directory = store.directory_of(tp)
     if not store.files.is_dir(directory):
@@ -119,7 +122,7 @@ def open_log(
     except CorruptCheckpointError as error:
         raise CorruptSourceError(str(error)) from error
     except FileNotFoundError as error:
-        raise SourceChangedError(f"{error.filename} went away while {tp} was opened: a server is at work") from error
+        raise SourceChangedError(f"{error.filename} was deleted while {tp} was opened: a server is at work") from error
     try:
         yield log
     finally:
@@ -139,7 +142,7 @@ def _settled_segments(
         _close(segments)
         pause()
     raise SourceChangedError(
-        f"{path}: a swap is under way, or was left by a server that died in it; its next start finishes that"
+        f"{path}: a swap is in progress, or was left by a server that died during it; its next start finishes it"
     )
 
 
@@ -161,8 +164,8 @@ def _opened(
         for segment, following in pairwise(segments):
             if following.base_offset <= vouched_end and is_settled(segment):
                 segment.sanity_check()
-        # A server at work has the newest index entries in memory only, and those above the recovery point may not have
-        # survived it: what was aborted there is found out from the log.
+        # A running server has the newest index entries only in memory, and those above the recovery point may not have
+        # survived a crash: aborted transactions there are found in the log.
         producer_snapshots.load_newest(
             store.files,
             directory,
@@ -180,14 +183,14 @@ def _opened(
         except CorruptRecordError:
             if store.is_clean or producers.end_offset < min(vouched_end, log_end_offset):
                 raise
-            # What is torn lies at the end of the active segment, and what its last batches say of producers is lost.
+            # The torn bytes are at the end of the active segment; what its last batches contain about producers is lost.
             if first_undecided is None:
                 first_undecided = producers.first_unstable_offset
         producers.end_offset = log_end_offset
     producers.expire(now_ms)
     LeaderEpochs(
         store.files, paths.join(directory, paths.LEADER_EPOCH_CHECKPOINT)
-    )  # nothing is installed beside a damaged one
+    )  # a damaged checkpoint prevents an install
     return StoredLog(
         files=store.files,
         directory=directory,
@@ -213,7 +216,7 @@ def _vouched_end(store: Store, tp: TopicPartition) -> int:
 
 
 def _end_of_active(segment: LogSegment) -> int:
-    """The offset after its last whole batch; a torn end does not count."""
+    """Return the offset after its last whole batch; a torn end does not count."""
     end = segment.base_offset
     try:
         for _, batch in segment.headers():

@@ -1,11 +1,11 @@
 """The data directories of one server, named as in its `log.dirs`: each partition in the one that has its log.
 
-    store = opened_store("/a,/b")        a Stores; of one directory its Store, which answers to the same
-    store.topic_partitions()             of all directories
+    store = opened_store("/a,/b")        a Stores; for one directory its Store, with the same interface
+    store.topic_partitions()             those of all directories
     store.of(tp)                         the Store that has its log
 
-Configs come from the directory with the catalog. Of two directories of one partition, which a crash in the midst of a move
-between data directories leaves, the one is taken that the server's next start would serve.
+Configs come from the directory with the catalog. A crash during a move between data directories leaves two directories of one
+partition; the one that the server's next start would serve is used.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .store import Store
 
 
 def opened_store(text: str, files: Files | None = None) -> Store | Stores:
-    """What a user names: a directory, or several with commas between them. A directory that is there may have some in its name.
+    """Open the store that a user names: a directory, or several with commas between them. An existing path may contain commas.
 
     Raises:
-        UsageError: One is no directory, or they are not all data directories of one server.
+        UsageError: A name is not a directory, or the directories are not those of one server.
     """
     named = (
         [text]
@@ -45,7 +45,7 @@ def opened_store(text: str, files: Files | None = None) -> Store | Stores:
 
 
 class Stores:
-    """See the module."""
+    """Several data directories of one server; see the module."""
 
     def __init__(self, stores: Sequence[Store]) -> None:
         """
@@ -64,11 +64,11 @@ class Stores:
 
     @property
     def data_dir(self) -> str:
-        """Their paths, as they are named."""
+        """Paths of the directories, with commas between them."""
         return ",".join(each.data_dir for each in self.stores)
 
     def topic_partitions(self, topic: str | None = None, partition: int | None = None) -> list[TopicPartition]:
-        """As that of a Store."""
+        """Return the partitions that have a log; see `Store.topic_partitions`."""
         found = sorted(
             tp for tp in self._by_partition if topic in (None, tp.topic) and partition in (None, tp.partition)
         )
@@ -78,12 +78,12 @@ class Stores:
         return found
 
     def of(self, tp: TopicPartition) -> Store:
-        """The directory with the log of a partition; of one that is nowhere, the first.
+        """Return the store with the log of a partition; the first store if none has it.
 
         Raises:
-            UsageError: Two have a log of it, and no move tells which is the one; or the log was on its way to or from another
+            UsageError: Two have a log of it, and no move determines the valid one; or the log was moving to or from another
                 directory, and may be newer there.
-            SourceChangedError: It was moved, or deleted, in this moment.
+            SourceChangedError: It was moved or deleted at this moment.
         """
         found = self._by_partition.get(tp, [])
         if not found:
@@ -130,6 +130,6 @@ class Stores:
             if directory_id not in here:
                 assert home is not None
                 raise UsageError(
-                    f"{self.data_dir}: {paths.CATALOG_FILE} in {home.data_dir} lists {path}, too: name all data directories of"
+                    f"{self.data_dir}: {paths.CATALOG_FILE} in {home.data_dir} also lists {path}: name all data directories of"
                     " the server, or one"
                 )

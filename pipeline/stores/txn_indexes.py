@@ -1,4 +1,4 @@
-"""Transaction indexes of a log as a start of the server would make them whole, in memory only."""
+"""Repair of a log's transaction indexes as at a start of the server, in memory only."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...storage.segment.segment import LogSegment
 
 
 def complete_txn_indexes(producers: ProducerStates, segments: list[LogSegment], up_to: int = OFFSET_MAX) -> None:
-    """Replay a log (see `replayed`), and give its transaction indexes, in memory, the entries that they lack.
+    """Replay a log (see `replayed`), and add missing entries to its transaction indexes, in memory.
 
     Raises:
-        CorruptRecordError: Something there is no batch. What lies before it counts.
-        DamagedFileError: An index makes no sense, and the replay does not tell all that was in it.
+        CorruptRecordError: There are bytes that are not a batch. Batches before them count.
+        DamagedFileError: An index is invalid, and the replay does not cover all its entries.
     """
     begins = producers.end_offset
     found: dict[int, dict[int, AbortedTxn]] = {
@@ -33,7 +33,7 @@ def complete_txn_indexes(producers: ProducerStates, segments: list[LogSegment], 
 
 
 def _add(segment: LogSegment, txns: Mapping[int, AbortedTxn], *, is_all: bool) -> None:
-    """Put these, by their last offsets, into a segment's index, in memory; `is_all` if it can have no others."""
+    """Add these transactions, by their last offsets, to a segment's index, in memory. `is_all` if it can have no others."""
     index = segment.txn_index
     try:
         known = {txn.last_offset: txn for txn in index.entries()}

@@ -1,5 +1,6 @@
-"""What a compacted log must hold, judged record by record, without any code that compacts.
+"""Verification that a compacted log keeps its promises, record by record, without any code that compacts.
 
-Read in this order: `verify` (the stages), `audit_scope` and `promises` (what is judged by what), `log_view`, `range_audit` with
+Read in this order: `verify` (the stages), `audit_scope` and `promises` (segments and their rules), `log_view`, `range_audit`
+    with
 `record_table`, `segment_checks` and `txn_audit`, `key_audit`, `findings`; `verify_jobs` (on Spark).
 """

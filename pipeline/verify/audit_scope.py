@@ -1,8 +1,8 @@
-"""What `verify` has to look at: which segments are judged, which are their originals, and what is promised of them.
+"""Scope of `verify`: the segments to judge, their originals, and what is promised of them.
 
-alone      a log as it lies there
-against    beside it a copy of its directory from before any number of passes
-plan       what one plan has staged, or has installed, beside the segments that it was made for
+alone      a log by itself
+against    a log and a copy of its directory from before any number of passes
+plan       what one plan has staged or installed, and the segments that it was made for
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .txn_audit import Rows, fold
 
 
 class TxnSource(NamedTuple):
-    """A segment whose transactional batches are to be known."""
+    """A segment whose transactional batches must be read."""
 
     segment: SegmentRef
     is_judged: bool
-    """Of the log that is judged, not only of the originals."""
+    """Whether it belongs to the judged log, not only to the originals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +43,15 @@ class Scope:
     ranges: tuple[JudgedRange, ...]
     txn_sources: tuple[TxnSource, ...]
     promises: Promises
-    """Without what is known of transactions."""
+    """Promises without transactions; see `with_transactions`."""
 
     def with_transactions(self, rows: Sequence[Rows]) -> Promises:
-        """The promises, once the rows of all `txn_sources` are there, in their order."""
+        """Return the promises with the transactions from the rows of all `txn_sources`, in their order."""
         own = [found for source, found in zip(self.txn_sources, rows, strict=True) if source.is_judged]
         return replace(self.promises, transactions=fold(rows), own_transactions=fold(own))
 
     def as_a_whole(self, promises: Promises, results: Sequence[RangeResult]) -> list[Finding]:
-        """What shows only when all ranges are there."""
+        """Return the findings that need the results of all ranges."""
         found = []
         last = self.ranges[-1].segment
         end_offset = max((result.end_offset for result in results), default=0)
@@ -63,7 +63,7 @@ class Scope:
                 )
             )
         for span in promises.own_transactions.unmarked:
-            # A marker that no pass could have taken was never there, or went with the log's end when the power went.
+            # A missing marker that no pass could have removed was never written, or a power loss truncated the log.
             if span.end_offset < promises.clean_end and not promises.is_exact:
                 of = next(each.segment for each in self.ranges if span.first_offset < each.segment.end_offset)
                 expected = f"a marker of producer {span.producer_id} behind it"
@@ -73,7 +73,7 @@ class Scope:
 
 
 def scope_alone(store: Store, tp: TopicPartition, now_ms: int, overrides: Mapping[str, str] | None = None) -> Scope:
-    """A log by itself. UsageError or CorruptSourceError as of `Store`."""
+    """Return the scope of a log by itself. Raises UsageError or CorruptSourceError as `Store`."""
     after = _segments(store, tp)
     config = store.config_of(tp.topic, overrides)
     return Scope(
@@ -87,11 +87,11 @@ def scope_alone(store: Store, tp: TopicPartition, now_ms: int, overrides: Mappin
 def scope_against(
     store: Store, originals: Store, tp: TopicPartition, now_ms: int, overrides: Mapping[str, str] | None = None
 ) -> Scope:
-    """A log beside a copy from before.
+    """Return the scope of a log and an earlier copy.
 
     Raises:
-        UsageError: The copy has no such log.
-        VerifyFailedError: Only the copy has one.
+        UsageError: The copy does not have the log.
+        VerifyFailedError: Only the copy has it.
     """
     before = _segments(originals, tp)
     if not store.files.is_dir(store.directory_of(tp)):
@@ -100,7 +100,7 @@ def scope_against(
     config = store.config_of(tp.topic, overrides)
     log_start_offset = max(_log_start(store, tp), _log_start(originals, tp), before[0].base_offset)
     if config.is_delete:
-        log_start_offset = max(log_start_offset, after[0].base_offset)  # retention takes whole segments
+        log_start_offset = max(log_start_offset, after[0].base_offset)  # retention deletes whole segments
     ranges = []
     bases, ends = [each.base_offset for each in before], [each.end_offset for each in before]
     for number, segment in enumerate(after):
@@ -117,10 +117,10 @@ def scope_against(
 
 
 def scope_of_plan(plan: CompactionPlan, files: Files) -> Scope:
-    """What a plan has made, staged or installed.
+    """Return the scope of a plan's result, staged or installed.
 
     Raises:
-        UsageError: Some groups are neither, or the originals are gone.
+        UsageError: Some groups are neither, or the originals were deleted.
     """
     ranges = []
     for group, numbers in enumerate(plan.groups):
@@ -134,7 +134,7 @@ def scope_of_plan(plan: CompactionPlan, files: Files) -> Scope:
         is_staged = files.exists(paths.log_path(staged, base))
         if not is_staged and any(each.directory == plan.directory for each in before):
             which = f"group {group} of plan {plan.plan_id}"
-            raise UsageError(f"{which} is not staged, or its originals are gone: there is nothing to compare")
+            raise UsageError(f"{which} is not staged, or its originals were deleted: nothing to compare")
         ranges.append(JudgedRange(SegmentRef(staged if is_staged else plan.directory, base, end), base, before))
     tail = [each for each in segments_in(files, plan.directory) if each.base_offset >= plan.upper_offset]
     txn_sources = [TxnSource(each.segment, True) for each in ranges]
@@ -147,7 +147,7 @@ def scope_of_plan(plan: CompactionPlan, files: Files) -> Scope:
         txn_sources=tuple(txn_sources),
         promises=Promises(
             clean_end=plan.upper_offset,
-            # Below the log's start a pass takes out and keeps as anywhere else.
+            # A pass removes and keeps records below the log's start as anywhere else.
             log_start_offset=min((source.base_offset for source in plan.sources), default=0),
             now_ms=plan.now_ms,
             delete_retention_ms=plan.log_config.delete_retention_ms,
@@ -181,7 +181,7 @@ def _log_start(store: Store, tp: TopicPartition) -> int:
 
 
 def _end_of(store: Store, tp: TopicPartition) -> int:
-    """The offset after the last whole batch."""
+    """Return the offset after the last whole batch."""
     last = segments_in(store.files, store.directory_of(tp))[-1]
     end = last.base_offset
     damages: list[Finding] = []

@@ -1,4 +1,4 @@
-"""What `verify` finds: each finding names the rule, and the place where it is broken; a report is all of one run.
+"""Findings of `verify`: each names the rule, and the place where it is broken; a report has those of one run.
 
 orders-3: a key's newest value is gone: /data/orders-3/00000000000000000310.log, byte 16384, offset 402, key b'k7':
 expected this record, or a later one of its key, found neither
@@ -15,7 +15,7 @@ from ...storage.disk.paths import LOG, TopicPartition
 from ..errors import VerifyFailedError
 
 FINDINGS_MAX = 100
-"""Of one partition that a report names; all are counted."""
+"""Number of findings of one partition that a report names. All are counted."""
 
 _KEY_BYTES_SHOWN = 100
 
@@ -24,17 +24,17 @@ class Finding(NamedTuple):
     """One broken rule."""
 
     rule: str
-    """What should hold and does not, in a few words that never change."""
+    """The rule that is broken, in a few words that never change."""
     file: str
     """The segment file in which to look."""
     position: int | None
     """Byte in the file where the batch or entry begins; None for the file as a whole."""
     offset: int
-    """Of the record or batch; -1 where there is none."""
+    """Offset of the record or batch; -1 if it has none."""
     expected: str
     actual: str
     key: bytes | None = None
-    """Of the record; None where the rule is not about one, or it has none."""
+    """Key of the record; None if the rule is not about one, or it has no key."""
 
     def __str__(self) -> str:
         place = self.file + ("" if self.position is None else f", byte {self.position}")
@@ -44,12 +44,12 @@ class Finding(NamedTuple):
 
 
 def shown(key: bytes) -> str:
-    """A key as Python writes it, its beginning where it is long."""
+    """Return a key in Python's notation, shortened if it is long."""
     return repr(key) if len(key) <= _KEY_BYTES_SHOWN else f"{key[:_KEY_BYTES_SHOWN]!r}… ({len(key)} bytes)"
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """By offset; of one offset what has a place in the log first, then indexes, then what follows from either."""
+    """Sort findings by offset; for one offset places in the log come first, then indexes, then findings without a place."""
     return sorted(findings, key=_order)
 
 
@@ -60,7 +60,7 @@ def _order(finding: Finding) -> tuple[object, ...]:
 
 @dataclass(kw_only=True)
 class PartitionReport:
-    """What was looked at in one partition, and what was found."""
+    """Counts and findings of one partition."""
 
     topic: str
     partition: int
@@ -69,15 +69,15 @@ class PartitionReport:
     records: int = 0
     bytes: int = 0
     records_before: int = 0
-    """In the originals, where there are some to compare with."""
+    """Number of records in the originals, if there are originals to compare with."""
     torn_bytes: int = 0
-    """At the end of the last segment, of a batch that was never wholly written: no damage."""
+    """Size of an incompletely written batch at the end of the last segment, which is not damage."""
     finding_count: int = 0
     findings: list[Finding] = field(default_factory=list)
     """The first FINDINGS_MAX, in order."""
 
     def line(self, mode: str) -> str:
-        """For people."""
+        """Return a line for people."""
         return (
             f"{self.topic}-{self.partition}: {'FAILED' if self.finding_count else 'passed'} ({mode}):"
             f" {self.segments} segments, {self.batches} batches, {self.records} records, {self.bytes} bytes,"
@@ -92,13 +92,13 @@ class PartitionReport:
 
 @dataclass(kw_only=True)
 class VerifyReport:
-    """The result of `verify`."""
+    """Result of `verify`."""
 
     mode: str
     """`alone`, `against DIR` or `plan ID`."""
     partitions: Sequence[PartitionReport]
     notes: Sequence[str] = ()
-    """What could not be judged over the wire, and why."""
+    """Statements about what could not be judged over the wire, and why."""
 
     @property
     def finding_count(self) -> int:
@@ -117,22 +117,23 @@ class VerifyReport:
         return None
 
     def check(self) -> None:
-        """
+        """Raise the first finding.
+
         Raises:
-            VerifyFailedError: Something was found; the text is the first finding and how many there are.
+            VerifyFailedError: There are findings; the text has the first one and their number.
         """
         if (first := self.first) is not None:
             more = f" (and {self.finding_count - 1} more)" if self.finding_count > 1 else ""
             raise VerifyFailedError(f"{first[0]}: {first[1]}{more}")
 
     def lines(self) -> Iterator[str]:
-        """For people: each partition, and the first of what was found in it."""
+        """Yield lines for people: each partition, and its first findings."""
         for each in self.partitions:
             yield each.line(self.mode)
             yield from (f"  {finding}" for finding in each.findings[:10])
 
     def to_dict(self) -> Mapping[str, Any]:
-        """Keys of records in hexadecimal as well as readable."""
+        """Return the fields for JSON, with keys of records both readable and in hexadecimal."""
         return {
             "mode": self.mode,
             "passed": self.passed,
@@ -141,7 +142,7 @@ class VerifyReport:
         }
 
     def to_json(self) -> str:
-        """One object."""
+        """Return the report as one JSON object."""
         return json.dumps(self.to_dict(), indent=1) + "\n"
 
 

@@ -1,14 +1,14 @@
-"""What becomes of each key, over all segments: one row a key and range, merged by hash, judged where all are together.
+"""Audit of each key over all segments: one row per key and range, merged by hash, then judged.
 
     a range's records      a row for each of its keys: the newest offset, whether that one is still there, …
-                           (given out ROWS_AT_ONCE at a time, so a key of a large range may have several)
-    exchange               rows by bucket of the key's hash (BLAKE2b, 128 bits: nobody makes two keys collide)
-    a bucket's rows        merged to one row a key, and judged
+                           (sent ROWS_AT_ONCE at a time, so a key of a large range may have several)
+    exchange               rows by bucket of the key's hash (BLAKE2b, 128 bits: collisions cannot be constructed)
+    a bucket's rows        merged to one row per key, and judged
 
 Memory: 49 bytes a row; merging takes about 250 bytes for each row that is merged.
 
-A key keeps its promise if its newest record is there, or was a tombstone that might go; and if, of the compacted part,
-no older record is left beside it.
+A key keeps its promise if its newest record exists, or was a tombstone that could be removed, and if the compacted part has
+no older record of it.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ KEY_ROW = np.dtype(
     [
         *HASH,
         ("last", "i8"),  # the newest offset, in the originals or the result
-        ("last_ok", "u1"),  # it is in the result, or a tombstone that might go
-        ("last_clean", "i8"),  # the newest offset of the compacted part; -1 if there is none
+        ("last_ok", "u1"),  # it is in the result, or a tombstone that may be removed
+        ("last_clean", "i8"),  # the newest offset of the compacted part; -1 without one
         ("first_left", "i8"),  # the oldest offset of the compacted part that is in the result; OFFSET_MAX if none is
         (
             "first_lost",
             "i8",
-        ),  # the oldest offset that may go for a dirty record only, and is gone; OFFSET_MAX if none is
+        ),  # the oldest removed offset that only a dirty record may supersede; OFFSET_MAX without one
     ]
 )
 KeyRows = NDArray[np.void]
 NO_KEYS: KeyRows = np.empty(0, KEY_ROW)
 
 ROWS_AT_ONCE = 1 << 19
-"""Rows of a range that are put by until they are merged, and given out if that leaves many."""
+"""Number of a range's rows that are collected before a merge; they are sent if the merge leaves many."""
 
 LOST_NEWEST = "a key's newest record is kept"
 LOST_CLEAN = "a record goes only for a newer one of the dirty part"
@@ -56,17 +56,17 @@ class Verdict(NamedTuple):
     rule: str
     offset: int
     other: int
-    """The offset of the key's newest record."""
+    """Offset of the key's newest record."""
 
 
 class KeyTable:
-    """The rows of one range."""
+    """Rows of one range."""
 
     def __init__(self, *, clean_end: int, dirty_from: int, rows_at_once: int = ROWS_AT_ONCE) -> None:
         """
         Args:
-            clean_end: Below it the log is compacted.
-            dirty_from: Records below it go only for one at or above it.
+            clean_end: Offset below which the log is compacted.
+            dirty_from: Records below it are removed only for one at or above it.
         """
         self._clean_end = clean_end
         self._dirty_from = dirty_from
@@ -78,15 +78,15 @@ class KeyTable:
         """Add records with their keys, in order of the offset.
 
         Args:
-            left: Those that are in the result.
-            excused: Tombstones that may be gone.
+            left: Whether each is in the result.
+            excused: Whether each is a tombstone that may have been removed.
         """
         if not len(offsets):
             return
         encoded = keys.dictionary_encode()
         code = encoded.indices.to_numpy(zero_copy_only=False)
         rows = hashed(encoded.dictionary, KEY_ROW)
-        # Of several assignments to one place the last one stays: forward for the newest, backward for the oldest.
+        # The last of several assignments to one place counts: forward for the newest, backward for the oldest.
         rows["last"][code] = offsets
         rows["last_ok"][code] = left | excused
         rows["last_clean"], rows["first_left"], rows["first_lost"] = NONE_BELOW, NONE_ABOVE, NONE_ABOVE
@@ -101,7 +101,7 @@ class KeyTable:
         self._count += len(rows)
 
     def overflow(self) -> KeyRows:
-        """If there are too many rows, all of them, as `rest`; few keys with many records stay."""
+        """Return all rows, as `rest`, if there are too many. Few keys with many records are kept."""
         if self._count < self._rows_at_once:
             return NO_KEYS
         merged = self.rest()
@@ -111,13 +111,13 @@ class KeyTable:
         return NO_KEYS
 
     def rest(self) -> KeyRows:
-        """What was added and not given out yet: one row a key, in order of the hash."""
+        """Return the rows that were added and not returned yet: one per key, in order of the hash."""
         parts, self._parts, self._count = self._parts, [], 0
         return merge(parts)
 
 
 def merge(parts: Iterable[KeyRows]) -> KeyRows:
-    """One row for each key of the parts."""
+    """Return one row for each key of the parts."""
     rows = np.concatenate([NO_KEYS, *parts])
     if not len(rows):
         return rows
@@ -137,10 +137,10 @@ def from_bytes(data: bytes | memoryview) -> KeyRows:
 
 
 def judge(rows: KeyRows, *, dirty_from: int, at_most: int) -> tuple[int, list[Verdict]]:
-    """How many promises are broken, and the first of them by offset.
+    """Return the number of broken promises, and the first of them by offset.
 
     Args:
-        rows: One a key.
+        rows: One per key.
         dirty_from: As in `KeyTable`.
     """
     supersedes = rows["last_clean"] >= dirty_from

@@ -1,7 +1,7 @@
-"""A log as `verify` looks at it: a row of segment files, wherever each of them lies, read batch by batch.
+"""Reader of a log for `verify`: a sequence of segment files in any directories, read batch by batch.
 
-Nothing is believed: not the order of the segments' contents, not their indexes, not a header. What cannot be a batch is
-reported once and ends the segment, for nobody can tell where the next one would begin.
+Nothing is trusted: not the order of the segments' contents, not their indexes, not a header. Bytes that cannot be a batch are
+reported once and end the segment, as the start of the next batch is unknown.
 
     after    [0 ……………………… 700) [700 ………)              a range is a segment of the log that is judged
     before   [0 …) [310 …) [550 …) [700 …)             and the segments of the originals that reach into it
@@ -36,7 +36,7 @@ _HEADER_RULES = {
     "a base offset": "offsets rise",
     "": "counts are not negative",
 }
-"""What `header_damage` expects, and the rule that it comes from."""
+"""Start of the expectation in `header_damage` -> the rule."""
 
 
 class SegmentRef(NamedTuple):
@@ -45,26 +45,27 @@ class SegmentRef(NamedTuple):
     directory: str
     base_offset: int
     end_offset: int
-    """No offset of it may reach this one: the next segment's base; OFFSET_MAX for the last."""
+    """Upper bound of its offsets (exclusive): the next segment's base; OFFSET_MAX for the last."""
     is_active: bool = False
-    """The last segment of a log: its end may be torn, and its indexes may be in a server's memory."""
+    """Whether it is the last segment of a log: its end may be torn, and its indexes may be only in a server's memory."""
     suffix: str = ""
-    """Of the log file: a swap may be under way, or have been left unfinished."""
+    """Suffix of the log file, set during a swap, or after an unfinished one."""
     has_indexes: bool = True
-    """They are there under their final names."""
+    """Whether its indexes exist under their final names."""
     size_bytes: int | None = None
-    """Of the log file when it was found, where it must still be that file: an active segment only grows."""
+    """Size of the log file when it was found, to check that it is still that file: only an active segment grows."""
     object_identity: int | None = None
-    """Of an object, which must be the same to the end."""
+    """Identity of an object, which must be the same until the end."""
 
     @property
     def log_path(self) -> str:
         return paths.log_path(self.directory, self.base_offset, self.suffix)
 
     def check_is_there(self, files: Files) -> None:
-        """
+        """Check that the segment is still the one that was found.
+
         Raises:
-            SourceChangedError: The segment is no longer the one that was found.
+            SourceChangedError: It was replaced or deleted.
         """
         if self.size_bytes is None:
             return
@@ -72,17 +73,15 @@ class SegmentRef(NamedTuple):
             if self.object_identity is not None:
                 if files.identity(self.log_path) == self.object_identity:
                     return
-                raise SourceChangedError(
-                    f"{self.log_path} is another object now: the copy was changed while it was looked at"
-                )
+                raise SourceChangedError(f"{self.log_path} was replaced: the copy was changed while it was read")
             size_bytes = files.size(self.log_path)
             if size_bytes == self.size_bytes or (self.is_active and size_bytes > self.size_bytes):
                 return
-        raise SourceChangedError(f"{self.log_path} was replaced while it was looked at: a server is at work")
+        raise SourceChangedError(f"{self.log_path} was replaced while it was read: a server is at work")
 
 
 def segments_in(files: Files, directory: str) -> list[SegmentRef]:
-    """The segments of a partition's directory, in order; errors as of `open_segments`."""
+    """Return the segments of a partition's directory, in order; errors as of `open_segments`."""
     segments = open_segments(files, directory)
     ends = [*(segment.base_offset for segment in segments[1:]), paths.OFFSET_MAX]
     found = [
@@ -104,7 +103,7 @@ def segments_in(files: Files, directory: str) -> list[SegmentRef]:
 
 
 class WindowCursor:
-    """The batches of some segments, in the order of the log, as windows; and what is wrong with them."""
+    """Batches of some segments, in the order of the log, as windows. Problems with them are reported."""
 
     def __init__(
         self,
@@ -116,7 +115,7 @@ class WindowCursor:
     ) -> None:
         """
         Args:
-            report: Is told of what is no batch, has another CRC, or another offset than may be.
+            report: Called for bytes that are not a batch, a wrong CRC, and offsets out of bounds.
         """
         self._files = files
         self._report = report
@@ -124,10 +123,10 @@ class WindowCursor:
         self._windows = self._all(segments)
         self._next: BatchWindow | None = None
         self.batches = self.bytes = self.torn_bytes = 0
-        """Read so far."""
+        """Counts so far."""
 
     def below(self, offset: int) -> Iterator[BatchWindow]:
-        """The batches that begin below `offset` and were not given out yet."""
+        """Yield the batches that begin below `offset` and were not returned yet."""
         while (window := self._take()) is not None:
             begins_below = window.base_offsets < offset
             if not begins_below.all():
@@ -205,7 +204,7 @@ class WindowCursor:
 
 
 def decoded(window: BatchWindow, report: Report) -> Iterator[RecordColumns]:
-    """The records of all batches that can be decoded; of the others `report` is told."""
+    """Yield the records of all batches that can be decoded, and report the others."""
     if not len(window):
         return
     try:
@@ -224,7 +223,7 @@ def decoded(window: BatchWindow, report: Report) -> Iterator[RecordColumns]:
 
 
 def record_key(files: Files, segments: Sequence[SegmentRef], offset: int) -> tuple[str, int | None, bytes | None]:
-    """(file, position of the batch, key) of the record at `offset`; None where it cannot be read any more."""
+    """Return file, position of the batch, and key of the record at `offset`; None for what cannot be read any more."""
     for segment in segments:
         if segment.base_offset <= offset < segment.end_offset:
             with suppress(FileNotFoundError, CorruptRecordError):
@@ -247,7 +246,7 @@ def _finding(rule: str, damage: Damage) -> Finding:
 
 
 def _may_be_torn(data: memoryview, left_bytes: int) -> bool:
-    """Whether an unfinished write leaves this: a batch cut short, or zeros of a file that was made larger."""
+    """Return whether an unfinished write can leave this: a truncated batch, or zeros from preallocation."""
     if left_bytes < LOG_OVERHEAD_BYTES or not any(data[: MAGIC_POSITION + 1]):
         return True
     return (len(data) <= MAGIC_POSITION or data[MAGIC_POSITION] == MAGIC) and batch_size(data) > left_bytes

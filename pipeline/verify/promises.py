@@ -1,4 +1,4 @@
-"""What `verify` is to look at, segment by segment, and what is promised of it."""
+"""Promises that `verify` checks, and the segments that it judges."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from .txn_audit import NO_TRANSACTIONS, Transactions
 
 
 class JudgedRange(NamedTuple):
-    """A segment that is judged, and what of the originals belongs to it."""
+    """A segment that is judged, with its part of the originals."""
 
     segment: SegmentRef
     from_offset: int
-    """Where the range begins: the segment's base, less where segments before it are missing."""
+    """Start of the range: the segment's base offset, or lower if segments before it are missing."""
     before: tuple[SegmentRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """What a log has to hold."""
+    """Properties that a log must have."""
 
     clean_end: int
-    """Below it the log is compacted."""
+    """Offset below which the log is compacted."""
     log_start_offset: int
     now_ms: int
     delete_retention_ms: int
     before_end: int = 0
-    """Where the originals end (exclusive); 0 if there are none."""
+    """End of the originals (exclusive); 0 without originals."""
     dirty_from: int = 0
-    """Records below it go only for one at or above it."""
+    """Records below it are removed only for one at or above it."""
     is_exact: bool = False
-    """The result is that of one pass at `now_ms`: what may go has gone, and what got a horizon got this one."""
+    """Whether the result must be that of one pass at `now_ms`: everything removable was removed, with this pass's horizons."""
     pinned: frozenset[int] = frozenset()
-    """Batches that end with these offsets stay, if without their records."""
+    """Last offsets of batches that must stay, even without their records."""
     transactions: Transactions = NO_TRANSACTIONS
-    """By the markers of both sides."""
+    """Transactions by the markers of both sides."""
     own_transactions: Transactions = NO_TRANSACTIONS
-    """By those of the log that is judged."""
+    """Transactions by the markers of the judged log."""
 
     def within(self, of: JudgedRange) -> Promises:
-        """The same, with only those aborted transactions that have to do with a range."""
+        """Return the same promises with only those transactions that affect a range."""
         return replace(
             self,
             transactions=self.transactions.within(of.from_offset, of.segment.end_offset),

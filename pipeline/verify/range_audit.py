@@ -1,7 +1,7 @@
-"""One range of a log, judged: its batches by themselves, and against the batches that were there before.
+"""Audit of one range of a log: its batches by themselves, and against the original batches.
 
-Both sides are read side by side, a window of the originals at a time with what is left of its batches. Compaction joins
-no batches and cuts none, so each batch of the result is one of the originals, with the same base offset.
+Both sides are read in parallel, a window of the originals at a time with the remaining batches of the result. Compaction never
+joins or splits batches, so each batch of the result is one of the originals, with the same base offset.
 
 Memory: a few windows of each side with their records, and ROWS_AT_ONCE rows of keys, however large the segment is; and
 40 bytes for each of its batches.
@@ -29,29 +29,29 @@ from .segment_checks import BatchPlaces, at, check_epochs, check_fields, check_i
 
 @dataclass(slots=True)
 class RangeResult:
-    """What was found in a range."""
+    """Counts and findings of a range."""
 
     finding_count: int = 0
     findings: list[Finding] = field(default_factory=list)
-    """The first FINDINGS_MAX that were met."""
+    """The first FINDINGS_MAX findings."""
     batches: int = 0
     records: int = 0
     bytes: int = 0
     records_before: int = 0
     torn_bytes: int = 0
     end_offset: int = 0
-    """Behind the range's last batch; 0 if it has none."""
+    """Offset after the range's last batch; 0 if it has none."""
 
 
 FINDINGS_MAX = 1_000
-"""Of a range that are kept; all are counted."""
+"""Number of a range's findings that are kept. All are counted."""
 
 SAME_FIELDS = ("last_offset_delta", "leader_epoch", "producer_id", "producer_epoch", "base_sequence")
-"""Of a batch that is left, whatever became of its records."""
+"""Header fields that a remaining batch keeps, whatever happened to its records."""
 
 
 def audit_range(of: JudgedRange, promises: Promises, files: Files) -> Generator[KeyRows, None, RangeResult]:
-    """Judge a range; yields the rows of its keys, and returns the rest.
+    """Judge a range: yield the rows of its keys, and return its result.
 
     Raises:
         CorruptSourceError: The originals are damaged.
@@ -87,7 +87,7 @@ class _Audit:
         if of.segment.has_indexes and not of.segment.is_active:
             with suppress(FileNotFoundError):
                 check_indexes(self._files, of.segment, self._places, self._promises.own_transactions, self._report)
-        of.segment.check_is_there(self._files)  # or these were another segment's indexes
+        of.segment.check_is_there(self._files)  # otherwise these were another segment's indexes
         yield self._keys.rest()
         result.batches, result.bytes, result.torn_bytes = after.batches, after.bytes, after.torn_bytes
         return result
@@ -98,7 +98,7 @@ class _Audit:
             self._result.findings.append(finding)
 
     def _table(self, windows: Sequence[BatchWindow]) -> RecordTable:
-        """Judge batches of the result by themselves; returns their records."""
+        """Judge batches of the result by themselves, and return their records."""
         for window in windows:
             check_fields(window, self._report)
             self._epoch = check_epochs(window, self._epoch, self._report)
@@ -106,7 +106,7 @@ class _Audit:
             self._result.end_offset = int(window.last_offsets.max()) + 1
         table = self._records(windows, self._report)
         self._result.records += len(table)
-        # What DeleteRecords hides counts as clean without any pass.
+        # Records hidden by DeleteRecords count as clean without a pass.
         promised = (table.offsets >= self._promises.log_start_offset) & (table.offsets < self._promises.clean_end)
         gone = table.is_aborted & promised
         self._each(table, gone, "data of aborted transactions is gone", "no data of an aborted transaction", "a record")
@@ -120,7 +120,7 @@ class _Audit:
         return table_of(windows, spans, report)
 
     def _alone(self, windows: Sequence[BatchWindow]) -> None:
-        """Batches without originals."""
+        """Judge batches without originals."""
         table = self._table(windows)
         for window in windows:
             for row in np.flatnonzero(window.base_offsets < self._promises.before_end).tolist():
@@ -148,7 +148,7 @@ class _Audit:
             self._compare_exactly(before, after, left, excused)
 
     def _keyed(self, table: RecordTable) -> Bools:
-        """Records that count for their keys."""
+        """Return which records count for their keys."""
         return (
             table.is_data & ~table.is_aborted & ~table.is_keyless & (table.offsets >= self._promises.log_start_offset)
         )
@@ -159,11 +159,11 @@ class _Audit:
         self._keys.add(keys, table.offsets[rows], left[rows], excused[rows])
 
     def _is_due(self, horizons_ms: Int64s, sealed_ms: int) -> Bools:
-        """Which tombstones and markers may be gone, by the delete horizons of their batches."""
+        """Return which tombstones and markers may have been removed, by the delete horizons of their batches."""
         promises = self._promises
         due: Bools = (horizons_ms != NO_HORIZON) & (horizons_ms <= promises.now_ms)
         if not promises.is_exact and sealed_ms + promises.delete_retention_ms <= promises.now_ms:
-            due |= horizons_ms == NO_HORIZON  # a pass may have stamped it since, and another one dropped it
+            due |= horizons_ms == NO_HORIZON  # one pass may have set a horizon since, and another one removed it
         return due
 
     def _compare_headers(self, before: BatchWindow, after: BatchWindow) -> None:
@@ -207,7 +207,7 @@ class _Audit:
             self._report(at(rule, window, int(rows[place]), f"{name} {int(expected[place])}", str(int(actual[place]))))
 
     def _compare_gone(self, before: BatchWindow, windows: Iterable[BatchWindow], sealed_ms: int) -> None:
-        """Batches that are gone, and may not be for something other than the keys of their records."""
+        """Report removed batches that must not be removed for a reason other than the keys of their records."""
         left = np.concatenate([np.empty(0, np.int64), *[window.base_offsets for window in windows]])
         gone = ~np.isin(before.base_offsets, left) & (before.base_offsets >= self._promises.log_start_offset)
         attributes = before.headers["attributes"]
@@ -227,7 +227,7 @@ class _Audit:
         self._report(Finding(rule, self._of.segment.log_path, None, offset, expected, "none"))
 
     def _compare_records(self, before: RecordTable, after: RecordTable, old: Int64s, new: Int64s) -> None:
-        """What is left of a record is what it was."""
+        """Report remaining records that differ from the originals."""
         changed = {
             "timestamp": before.timestamps_ms[old] != after.timestamps_ms[new],
             "key": differing(before.keys.take(old), after.keys.take(new)),
@@ -245,7 +245,7 @@ class _Audit:
             self._each(after, mask, f"a record keeps its {what}", f"the {what} of the original", "another")
 
     def _compare_exactly(self, before: RecordTable, after: RecordTable, left: Bools, excused: Bools) -> None:
-        """What one pass takes out and marks, besides what the keys decide."""
+        """Report differences in what one pass removes and marks independently of the keys."""
         inside = before.is_data & (before.offsets < self._promises.clean_end)
         must_go = inside & (before.is_keyless | (excused & ~before.is_aborted)) & left
         self._each(
@@ -255,7 +255,7 @@ class _Audit:
         self._each(after, unmarked, "a tombstone that is kept has a delete horizon", "a delete horizon", "none")
 
     def _each(self, table: RecordTable, mask: Bools, rule: str, expected: str, actual: str) -> None:
-        """One finding for each record that a mask chooses."""
+        """Report one finding for each record that a mask selects."""
         for row in np.flatnonzero(mask).tolist():
             window, batch = table.place(row)
             position = window.position + int(window.starts[batch])
@@ -264,7 +264,7 @@ class _Audit:
 
 
 def _refuse(finding: Finding) -> None:
-    """Damage in the originals leaves nothing to compare with."""
+    """Raise damage of the originals, as nothing can be compared then."""
     raise CorruptSourceError.at(
         finding.file, finding.position, finding.offset, expected=finding.expected, actual=finding.actual
     )

@@ -1,4 +1,4 @@
-"""The records of some batches side by side, one row a record, as `verify` compares them."""
+"""Records of some batches as columns, one row per record, for comparison by `verify`."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ NO_HORIZON = -1
 
 @dataclass
 class RecordTable:
-    """Rows in the order of the log."""
+    """Records in the order of the log."""
 
     windows: list[BatchWindow] = field(default_factory=list)
     offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     timestamps_ms: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     horizons_ms: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    """Of the record's batch; NO_HORIZON where it has none."""
+    """Delete horizon of the record's batch; NO_HORIZON if it has none."""
     is_data: Bools = field(default_factory=lambda: np.empty(0, np.bool_))
-    """Not of a control batch."""
+    """Whether the record is not in a control batch."""
     is_aborted: Bools = field(default_factory=lambda: np.empty(0, np.bool_))
     window: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     batch: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    """Where the record's batch is: row `batch` of window number `window`."""
+    """Place of the record's batch: row `batch` of window number `window`."""
     header_counts: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     keys: pa.Array = field(default_factory=lambda: pa.array([], pa.binary()))
     values: pa.Array = field(default_factory=lambda: pa.array([], pa.binary()))
@@ -54,11 +54,11 @@ class RecordTable:
         return self.is_data & _mask(self.values.is_null())
 
     def place(self, row: int) -> tuple[BatchWindow, int]:
-        """The window of a record's batch, and the batch's row in it."""
+        """Return the window of a record's batch, and the batch's row in it."""
         return self.windows[int(self.window[row])], int(self.batch[row])
 
     def headers_of(self, rows: NDArray[np.intp]) -> tuple[pa.Array, pa.Array]:
-        """Names and values of these records' headers, one after the other."""
+        """Return names and values of these records' headers, one after the other."""
         ends = np.cumsum(self.header_counts)
         starts = ends - self.header_counts
         if not len(self.header_names):
@@ -70,7 +70,7 @@ class RecordTable:
 
 
 def table_of(windows: Sequence[BatchWindow], spans: Sequence[Span], report: Report) -> RecordTable:
-    """The records of these windows; `report` is told of batches that cannot be decoded or misstate their times.
+    """Return the records of these windows. Batches that cannot be decoded or have wrong times are reported.
 
     Args:
         spans: Aborted transactions that may have data here.
@@ -80,7 +80,7 @@ def table_of(windows: Sequence[BatchWindow], spans: Sequence[Span], report: Repo
     for number, window in enumerate(windows):
         for columns in decoded(window, report):
             check_timestamps(columns, report)
-            # Decoding may have left batches out: rows count in the window that was decoded.
+            # Decoding may have left batches out: rows refer to the decoded window.
             table.windows[number] = columns.window
             parts.append((number, columns))
     if not parts:
@@ -104,7 +104,7 @@ def table_of(windows: Sequence[BatchWindow], spans: Sequence[Span], report: Repo
 
 
 def differing(one: pa.Array, other: pa.Array) -> Bools:
-    """Where two arrays of one length differ; null is like null only."""
+    """Return where two arrays of one length differ; null equals only null."""
     nulls = _mask(one.is_null()), _mask(other.is_null())
     same: Bools = _mask(pc.fill_null(pc.equal(one, other), False))
     found: Bools = ~(same | (nulls[0] & nulls[1]))

@@ -1,6 +1,6 @@
-"""What one log can show by itself, segment by segment: sane batch fields, and indexes that say what the log says.
+"""Checks of one log by itself, segment by segment: consistent batch fields, and indexes that match the log.
 
-Rules are tables of (what should hold, where it does not): masks over the columns of many batches at once.
+Rules are tables of (rule, fields, condition that breaks it): masks over the columns of many batches at once.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ FIELD_RULES: tuple[tuple[str, tuple[str, ...], Callable[[BatchWindow], Bools]], 
         ),
     ),
 )
-"""(rule, the fields that it is about, which batches break it)."""
+"""(rule, its fields, mask of the batches that break it)."""
 
 
 def check_fields(window: BatchWindow, report: Report) -> None:
-    """Sane batch headers."""
+    """Report batch headers with inconsistent fields."""
     for rule, names, breaks in FIELD_RULES:
         for row in np.flatnonzero(breaks(window)).tolist():
             actual = ", ".join(f"{name} {int(window.headers[name][row])}" for name in names)
@@ -107,7 +107,7 @@ def check_fields(window: BatchWindow, report: Report) -> None:
 
 
 def check_epochs(window: BatchWindow, epoch: int, report: Report) -> int:
-    """Leader epochs never fall; `epoch` is the last one before the window, and that of its last batch is returned."""
+    """Report leader epochs that decrease. `epoch` is the last one before the window; that of its last batch is returned."""
     epochs = window.column("leader_epoch")
     before = np.maximum.accumulate(np.concatenate(([epoch], epochs)))[:-1]
     for row in np.flatnonzero(epochs < before).tolist():
@@ -118,7 +118,7 @@ def check_epochs(window: BatchWindow, epoch: int, report: Report) -> int:
 
 
 def check_timestamps(records: RecordColumns, report: Report) -> None:
-    """A batch's max timestamp is that of its latest record."""
+    """Report batches whose max timestamp is not that of their latest record."""
     window = records.window
     latest = np.full(len(window), np.iinfo(np.int64).min)
     np.maximum.at(latest, records.batch, records.timestamp_ms)
@@ -130,13 +130,13 @@ def check_timestamps(records: RecordColumns, report: Report) -> None:
 
 
 def at(rule: str, window: BatchWindow, row: int, expected: str, actual: str, key: bytes | None = None) -> Finding:
-    """A finding about the batch in this row."""
+    """Return a finding about the batch in this row."""
     damage = window.damage(row, expected, actual)
     return Finding(rule, damage.file, damage.position, damage.offset, expected, actual, key)
 
 
 class BatchPlaces:
-    """Where the batches of one segment are, for judging its indexes."""
+    """Places of the batches of one segment, to judge its indexes."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[Int64s, Int64s, Int64s, Int64s]] = []
@@ -152,7 +152,7 @@ class BatchPlaces:
         )
 
     def columns(self) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-        """Positions, base offsets, last offsets, max timestamps."""
+        """Return positions, base offsets, last offsets, max timestamps."""
         if not self._parts:
             empty = np.empty(0, np.int64)
             return empty, empty, empty, empty
@@ -163,7 +163,7 @@ class BatchPlaces:
 def check_indexes(
     files: Files, segment: SegmentRef, places: BatchPlaces, transactions: Transactions, report: Report
 ) -> None:
-    """The index files of a sealed segment. One that is missing or empty is made anew by any server: no finding."""
+    """Report errors in the index files of a sealed segment. A missing or empty one is no finding, as any server rebuilds it."""
     for finding in (
         *_offset_index(files, segment, places),
         *_time_index(files, segment, places),
@@ -205,7 +205,7 @@ def _time_index(files: Files, segment: SegmentRef, places: BatchPlaces) -> Itera
         return
     times, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64) + segment.base_offset
     latest = np.concatenate(([-1], np.maximum.accumulate(timestamps)))
-    before = latest[np.searchsorted(lasts, offsets)]  # of the batches that end below
+    before = latest[np.searchsorted(lasts, offsets)]  # latest timestamp of the batches that end below
     through = latest[np.minimum(np.searchsorted(lasts, offsets) + 1, len(lasts))]
     rises = (np.diff(times, prepend=-2) > 0) & (np.diff(offsets, prepend=segment.base_offset - 1) >= 0)
     wrong = (times < before) | (times > through) | (offsets > lasts[-1]) | ~rises
@@ -253,6 +253,6 @@ def _entries(files: Files, path: str, entry: np.dtype[np.void]) -> NDArray[np.vo
     finally:
         file.close()
     entries: NDArray[np.void] = np.frombuffer(data, entry, len(data) // entry.itemsize)
-    # Apache Kafka preallocates: zeros at the end are no entries.
+    # Apache Kafka preallocates: zeros at the end are not entries.
     used = np.flatnonzero(np.frombuffer(data, np.uint8)[: len(entries) * entry.itemsize])
     return entries[: (int(used[-1]) // entry.itemsize + 1 if used.size else 0)]

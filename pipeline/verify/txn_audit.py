@@ -1,10 +1,10 @@
-"""Which data belongs to aborted transactions, found out from markers alone: `verify` believes no transaction index.
+"""Data of aborted transactions, derived from markers only: `verify` trusts no transaction index.
 
     producer 7    data 310..312   data 340   ABORT 351        aborted: 310..351, by its marker
     producer 9    data 320                                    open: no marker yet
 
-Every segment is looked through by itself for what is transactional; the driver folds that in the order of the log, of
-the originals and the result together: a marker, or the data before it, may be left in one of the two only.
+Transactional batches are read from every segment by itself. The driver folds them in the order of the log, of the
+originals and the result together, as a marker or the data before it may remain in only one of the two.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ class Span(NamedTuple):
     producer_id: int
     first_offset: int
     end_offset: int
-    """Its marker's offset; behind its data where there is none."""
+    """Offset of its marker; the offset after its data if it has none."""
 
 
 class Transactions(NamedTuple):
-    """What the markers of a log say."""
+    """Transactions by the markers of a log."""
 
     aborted: tuple[Span, ...] = ()
     unmarked: tuple[Span, ...] = ()
-    """Data with no marker behind it."""
+    """Data without a later marker."""
     abort_markers: frozenset[tuple[int, int]] = frozenset()
     """(producer id, offset)."""
 
     def aborted_in(self, first_offset: int, end_offset: int) -> list[Span]:
-        """Those that may have data at these offsets."""
+        """Return the aborted transactions that may have data at these offsets."""
         return [span for span in self.aborted if span.first_offset < end_offset and span.end_offset > first_offset]
 
     def within(self, first_offset: int, end_offset: int) -> Transactions:
-        """What has to do with these offsets: transactions that have data there or end there, and markers there."""
+        """Return the transactions with data or a marker at these offsets, and the ABORT markers there."""
         return Transactions(
             tuple(span for span in self.aborted if span.first_offset < end_offset and span.end_offset >= first_offset),
             tuple(span for span in self.unmarked if span.first_offset < end_offset),
@@ -64,7 +64,7 @@ NO_TRANSACTIONS = Transactions()
 
 
 class Marks(NamedTuple):
-    """What the batch headers of a segment say."""
+    """Summary of a segment's batch headers."""
 
     rows: Rows
     """Its transactional batches."""
@@ -79,22 +79,22 @@ class Marks(NamedTuple):
 
 
 def marks_of(files: Files, segment: SegmentRef) -> Marks:
-    """Look a segment through. Damage ends it silently: whoever checks the segment will say so."""
+    """Read a segment's headers. Damage ends the read without an error, as the check of the segment reports it."""
     parts, record_count = [NO_ROWS], 0
     for window in WindowCursor(files, [segment], lambda _: None, checks_crc=False):
         parts.append(_of_window(window))
-        # A count that is no count must not seem large.
+        # An invalid count must not increase the sum.
         counts = np.clip(window.column("record_count"), 0, window.column("last_offset_delta") + 1)
         record_count += int(counts.sum())
     return Marks(np.concatenate(parts), record_count)
 
 
 def fold(rows: Iterable[Rows]) -> Transactions:
-    """Put the rows of all segments together, in any order; a batch that is there twice counts once."""
+    """Combine the rows of all segments, given in any order. A batch that occurs twice counts once."""
     every = np.concatenate([NO_ROWS, *rows])
     _, first = np.unique(every["base_offset"], return_index=True)
     begun: dict[int, tuple[int, int]] = {}
-    """Producer id -> where its data begins and ends."""
+    """Producer id -> start and end of its data."""
     aborted, markers = [], set()
     for base_offset, last_offset, producer_id, kind in every[first].tolist():
         if kind == DATA:
@@ -110,7 +110,7 @@ def fold(rows: Iterable[Rows]) -> Transactions:
 
 
 def is_aborted(window: BatchWindow, spans: Iterable[Span]) -> Bools:
-    """Which batches of a window are data of these transactions."""
+    """Return which batches of a window are data of these transactions."""
     found = np.zeros(len(window), np.bool_)
     attributes, base_offsets = window.headers["attributes"], window.base_offsets
     is_data = (attributes & TRANSACTIONAL_BIT != 0) & (attributes & CONTROL_BIT == 0)
@@ -132,7 +132,7 @@ def _of_window(window: BatchWindow) -> Rows:
     rows["kind"] = DATA
     for row in np.flatnonzero(chosen.headers["attributes"] & CONTROL_BIT).tolist():
         rows["kind"][row] = _kind(RecordBatch(chosen.data, int(chosen.starts[row])))
-    # What was emptied says nothing of transactions; of data, that there was some does not matter any more.
+    # Emptied batches contain no transaction data, and earlier data in them does not matter any more.
     meaningful: Rows = rows[(chosen.headers["record_count"] != 0) | (rows["kind"] != DATA)]
     return meaningful
 

@@ -1,15 +1,15 @@
-"""Does a log hold what compaction promises? By itself, or beside what it was made from.
+"""Check that a log keeps compaction's promises, by itself or against its originals.
 
-    scope     which segments are judged, and what is promised of them                    driver
+    scope     segments to judge, and what is promised of them                            driver
     marks     the transactional batches of every segment, and how many records it has    a task a segment
     ranges    batches, indexes, records; and a row for each key                          a task a segment
     keys      the rows of one bucket of hashes, merged and judged                        a task a coarse bucket
 
-`judge_here` does this in this process, `verify_jobs.judge_on` as jobs of a Spark session. What they find is the same; neither uses any
-of the code that compacts.
+`judge_here` does this in this process, `verify_jobs.judge_on` as jobs of a Spark session, with the same findings. Neither uses
+any of the code that compacts.
 
-Memory of a task, however large the log: of a range what `range_audit` says, of a fine bucket that of merging ROWS_A_BUCKET
-rows (`key_audit`): 260 MB; and on Spark's local disks 49 bytes for each row of a coarse one that has several
+Memory of a task, however large the log: for a range see `range_audit`; for a fine bucket that of merging ROWS_A_BUCKET
+rows (`key_audit`), 260 MB. A coarse bucket with several fine ones also uses Spark's local disks, 49 bytes for each row
 (`records.fine_buckets`). On the driver 25 bytes for each transactional batch.
 """
 
@@ -34,27 +34,27 @@ from .range_audit import RangeResult, audit_range
 from .txn_audit import Marks, marks_of
 
 ROWS_A_BUCKET = 1 << 20
-"""Rows of keys that one task judges, at most, where every record has a key of its own."""
+"""Limit of key rows that one task judges, if every record has a key of its own."""
 
 
 class JudgedStore(NamedTuple):
-    """What became of all ranges and buckets."""
+    """Results of all ranges and buckets."""
 
     results: list[RangeResult]
     verdicts: list[tuple[int, list[Verdict]]]
-    """Of each bucket: how many, and the first ones."""
+    """Number of broken promises of each bucket, and the first ones."""
 
 
 def judge_here(scope: Scope, files: Files, watch: Watch) -> tuple[Promises, JudgedStore]:
     """Judge one range after the other.
 
-    Memory: 49 bytes for each key of each range of a partition, besides what a task of `verify_jobs` takes.
+    Memory: 49 bytes for each key of each range of a partition, in addition to that of a task of `verify_jobs`.
     """
     ranges = scope.ranges
     marks = [marks_of(files, source.segment) for source in scope.txn_sources]
     promises = scope.with_transactions([each.rows for each in marks])
     buckets = buckets_of(marks, len(ranges))
-    # All is in memory: as many buckets, none of them finer.
+    # Everything is in memory: the same number of buckets, none of them divided further.
     whole, verified = Buckets(buckets.coarse * buckets.fine, 1), watch.step("segments verified", len(ranges))
 
     def blobs() -> Iterator[tuple[int, bytes]]:
@@ -66,7 +66,7 @@ def judge_here(scope: Scope, files: Files, watch: Watch) -> tuple[Promises, Judg
 
 
 Judging = Callable[[Scope, Files, Watch], tuple[Promises, JudgedStore]]
-"""Judges one partition: `judge_here`, or `verify_jobs.judge_on` a session."""
+"""Function that judges one partition: `judge_here`, or `verify_jobs.judge_on` a session."""
 
 
 def verify(
@@ -77,11 +77,11 @@ def verify(
     mode: str = "alone",
     watch: Watch = UNWATCHED,
 ) -> VerifyReport:
-    """Judge these scopes, in this process unless told otherwise.
+    """Judge these scopes, by default in this process.
 
     Args:
         files: The operating system's, or a store's; workers read the same.
-        watch: Is told how far it is.
+        watch: Receives the progress.
 
     Raises:
         CorruptSourceError: The originals are damaged.
@@ -98,7 +98,7 @@ def verify(
 def range_blobs(
     of: JudgedRange, promises: Promises, files: Files, buckets: int, number: int
 ) -> Iterator[tuple[int, bytes]]:
-    """(bucket, blob) of a range: the rows of its keys, and with one of them, pickled, what else was found."""
+    """Yield (bucket, blob) of a range: the rows of its keys, and one blob with the pickled result."""
     audit = audit_range(of, promises, files)
     while True:
         try:
@@ -111,7 +111,7 @@ def range_blobs(
 
 
 def judge_blobs(blobs: Iterable[tuple[int, Buffer]], promises: Promises, buckets: Buckets) -> Iterator[Buffer]:
-    """Of the blobs of some coarse buckets, of each of which all are here: pickled results of ranges, and verdicts."""
+    """Judge the blobs of some coarse buckets, complete for each of them: yields pickled results of ranges, and verdicts."""
     rows: dict[int, Parted] = {}
     held_bytes, fine = ROWS_A_BUCKET * KEY_ROW.itemsize, np.uint64(buckets.fine)
     for bucket, data in blobs:
@@ -131,13 +131,13 @@ def _judged(rows: KeyRows, promises: Promises) -> tuple[int, list[Verdict]]:
 
 
 def buckets_of(marks: Iterable[Marks], ranges: int, at_once: int = 1) -> Buckets:
-    """How many there are on a cluster that runs so many tasks at once. What is found does not depend on it."""
+    """Return the number of buckets for a cluster that runs `at_once` tasks at a time. Findings do not depend on it."""
     rows = sum(each.record_count for each in marks)
     return buckets_for(rows * KEY_ROW.itemsize, ranges, ROWS_A_BUCKET * KEY_ROW.itemsize, at_once)
 
 
 def judged_of(found: Iterable[Buffer], ranges: int) -> JudgedStore:
-    """What `judge_blobs` has given, of so many ranges."""
+    """Combine the output of `judge_blobs` for this number of ranges."""
     results: dict[int, RangeResult] = {}
     verdicts = []
     for number, result in map(pickle.loads, found):
@@ -149,7 +149,7 @@ def judged_of(found: Iterable[Buffer], ranges: int) -> JudgedStore:
 
 
 def report_of(scope: Scope, promises: Promises, judged: JudgedStore, files: Files) -> PartitionReport:
-    """What was found in a partition; looks up in the files which keys are meant."""
+    """Return the report of a partition. Keys of verdicts are looked up in the files."""
     results = judged.results
     findings = scope.as_a_whole(promises, results)
     count = len(findings) + sum(result.finding_count for result in results)
@@ -171,12 +171,12 @@ def report_of(scope: Scope, promises: Promises, judged: JudgedStore, files: File
 
 
 def _named(verdict: Verdict, ranges: Sequence[JudgedRange], files: Files) -> Finding:
-    """Look the record up whose key it is: only its hash has come here."""
+    """Look up the record of a verdict, as only its key's hash is known."""
     of = next(each for each in ranges if verdict.offset < each.segment.end_offset)
     segments = [of.segment] if verdict.rule == LEFT else [*of.before, of.segment]
     file, position, key = record_key(files, segments, verdict.offset)
     if verdict.rule == LEFT:
-        expected, actual = f"only its key's newest record, at offset {verdict.other}", "this one beside it"
+        expected, actual = f"only its key's newest record, at offset {verdict.other}", "also this one"
     else:
         expected, actual = "this record, or a newer one of its key", "neither"
         file, position = of.segment.log_path, position if file == of.segment.log_path else None

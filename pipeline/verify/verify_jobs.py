@@ -1,4 +1,4 @@
-"""`verify` as jobs of a Spark session, two for each partition. What they find is what `verify.judge_here` finds."""
+"""`verify` as jobs of a Spark session, two for each partition, with the same findings as `verify.judge_here`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FOUND = pa.schema([("found", pa.binary())])
 
 
 def judge_on(spark: SparkSession) -> Judging:
-    """The judging of `verify` on the workers of a session."""
+    """Return a function that judges on the workers of a session."""
 
     def judge(scope: Scope, files: Files, watch: Watch) -> tuple[Promises, JudgedStore]:
         marks = read_marks(spark, scope, files, watch)
@@ -36,7 +36,7 @@ def judge_on(spark: SparkSession) -> Judging:
 
 
 def read_marks(spark: SparkSession, scope: Scope, files: Files, watch: Watch) -> list[Marks]:
-    """The marks of each of its segments."""
+    """Return the marks of each of the scope's segments."""
     sources: Sequence[TxnSource] = scope.txn_sources
     tp, done = scope.tp, watch.step("segments' transactions read", len(sources))
 
@@ -53,7 +53,7 @@ def read_marks(spark: SparkSession, scope: Scope, files: Files, watch: Watch) ->
 def judge_ranges(
     spark: SparkSession, scope: Scope, promises: Promises, files: Files, buckets: Buckets, watch: Watch
 ) -> JudgedStore:
-    """Judge all ranges, and the keys of all of them in so many buckets."""
+    """Judge all ranges, and the keys of all of them in these buckets."""
     tp, ranges = scope.tp, scope.ranges
     verified = watch.step("segments verified", len(ranges))
     judged = watch.step("buckets of keys judged", buckets.coarse)

@@ -1,4 +1,4 @@
-"""Where a Kafka is, and what its clients need: an address, and a file of options as Kafka's own tools take it.
+"""Address of a Kafka, and its clients' options in a file for Kafka's own tools.
 
 security.protocol=SASL_SSL               --command-config FILE     ->  kafka.security.protocol=SASL_SSL, …
 sasl.mechanism=SCRAM-SHA-512
@@ -29,38 +29,38 @@ OURS = frozenset(
         "value.serializer",
     )
 )
-"""What the job, or the connector, says itself. A file that has them is one for other tools, too: they are passed over."""
+"""Options that the job or the connector sets. They are ignored in a file, which may also be for other tools."""
 
 READ_MORE = {"max.poll.records": "10000"}
-"""The connector asks for the ends of the log after every poll, of 500 records unless told otherwise."""
+"""Default of the connector's polls: it asks for the ends of the log after each one, which has 500 records otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireCluster:
-    """One side."""
+    """Address and client options of one side."""
 
     bootstrap: str
     """HOST:PORT[,…]"""
     config: Mapping[str, str] = field(default_factory=dict)
-    """Of Kafka's clients, by their own names."""
+    """Options of Kafka's clients, by their own names."""
 
     def client_config(self) -> dict[str, str]:
-        """For a client in the driver's JVM."""
+        """Return the options for a client in the driver's JVM."""
         return {**self.config, "bootstrap.servers": self.bootstrap}
 
     def asked_config(self, timeout_ms: int) -> dict[str, str]:
-        """For a client that is asked little, and has so long for an answer unless a file says otherwise."""
+        """Return the options for a client with few requests, with this timeout unless a file sets another one."""
         given = self.client_config()
         whole_ms = given.get("default.api.timeout.ms", str(timeout_ms))  # one request must not take longer than that
         return {"default.api.timeout.ms": whole_ms, "request.timeout.ms": whole_ms} | given
 
     def connector_options(self) -> dict[str, str]:
-        """For Spark's connector."""
+        """Return the options for Spark's connector."""
         return {f"kafka.{name}": value for name, value in (READ_MORE | self.client_config()).items()}
 
 
 def read_command_config(path: str) -> dict[str, str]:
-    """The client options of a file of Java properties, without `OURS`.
+    """Return the client options of a file of Java properties, without `OURS`.
 
     Raises:
         OSError: The file cannot be read.
@@ -70,11 +70,11 @@ def read_command_config(path: str) -> dict[str, str]:
 
 
 def client_options(texts: Iterable[str], option: str, say: Callable[[str], None]) -> dict[str, str]:
-    """The client options of a command line, each NAME=VALUE or @FILE with Java properties. A later one wins.
+    """Return the client options of a command line, each NAME=VALUE or @FILE with Java properties. The last value counts.
 
     Args:
         option: The name of the command's option.
-        say: Receives a warning where other users of the machine may use the passwords of a file.
+        say: Receives a warning if other users of the machine can read the passwords of a file.
 
     Raises:
         OSError: A file cannot be read.
@@ -94,11 +94,11 @@ def client_options(texts: Iterable[str], option: str, say: Callable[[str], None]
 
 
 def _read(path: str) -> tuple[dict[str, str], str]:
-    """The properties of a file, and a warning as `read_secrets` has it."""
+    """Return the properties of a file, and the warning of `read_secrets`."""
     try:
         text, warning = read_secrets(path)
         return parse_properties(text), warning
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: expected a file of properties in UTF-8, found {error.reason}") from error
+        raise UsageError(f"{path}: expected a properties file in UTF-8, found {error.reason}") from error
     except ConfigError as error:
         raise UsageError(f"{path}: {error}") from error

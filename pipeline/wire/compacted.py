@@ -1,11 +1,12 @@
-"""Is a topic compacted as promised, as far as that can be known over the wire?
+"""Check over the wire that a topic is compacted as promised, with the limits of that.
 
     below the clean end     each key has one record, and each record a key
-    tombstones              one that was cleaned is gone once delete.retention.ms and another pass have gone by
+    tombstones              one that was cleaned is removed after delete.retention.ms and another pass
 
-No protocol says how far the cleaner has come. What tells it (`Known`): the caller, who has looked; the time within which all is
-cleaned (max.compaction.lag.ms, or the caller's word), where timestamps are those of the appends; or, where nobody writes in
-transactions, whose markers are offsets without records, too, the last offset that is missing. What was not known is said.
+No protocol reports the cleaner's position. It is known (`Known`) in three ways. The caller knows it. Or all records are cleaned
+within a time (max.compaction.lag.ms, or the caller's), if timestamps are those of the appends. Or no producer uses
+transactions, whose markers are also offsets without records: then it is the last missing offset. The report says what was not
+known.
 """
 
 from __future__ import annotations
@@ -30,52 +31,56 @@ from .scanned import Scan, by_partition, frame_of
 NO_KEY = "a record without a key is gone from the compacted part"
 STALE = "a tombstone goes delete.retention.ms after it was cleaned"
 ROWS_A_BUCKET = 1 << 20
-"""Rows of keys that one task judges, at most, where every record has a key of its own."""
+"""Limit of key rows that one task judges, if every record has a key of its own."""
 
 NAMED_BY_BUCKETS = 400
-"""Findings that all buckets together give the driver at least, of each partition: hashes share the first FINDINGS_MAX out evenly."""
+"""Least number of findings of each partition that all buckets together send the driver. The first FINDINGS_MAX are spread
+evenly."""
 NAMED_BY_A_BUCKET = 4
-"""At least."""
+"""Least number of findings that one bucket names."""
 
 _BLOBS = BlobRows()
 _FOUND = pa.schema([("found", pa.binary())])
 
 
 def named_by_a_bucket(buckets: int) -> int:
-    """How many findings of a partition one bucket names. Ten thousand buckets of 64 partitions come to some 50 MB."""
+    """Return the number of findings of a partition that one bucket names.
+
+    Ten thousand buckets of 64 partitions use about 50 MB.
+    """
     return max(NAMED_BY_A_BUCKET, min(FINDINGS_MAX, NAMED_BY_BUCKETS // buckets))
 
 
 class Known(NamedTuple):
-    """How far a partition is known to be compacted."""
+    """Range of a partition that is known to be compacted."""
 
     clean_end: int = 0
-    """Exclusive; 0 where nothing is known."""
+    """End of the range (exclusive); 0 if nothing is known."""
     because: str = ""
     timed_end: int = 0
-    """As far as it is known by time; 0 where it is not."""
+    """Offset up to which it is known by time; 0 if it is not."""
     stale_after_ms: int | None = None
     """A tombstone below `timed_end` that is older than the newest record there, by more than this, is stale."""
 
 
 @dataclass(kw_only=True)
 class SeenPartition:
-    """What the tasks have seen of one partition."""
+    """Summary of one partition's records, from the tasks."""
 
     records: int = 0
     tombstones: int = 0
     no_key: int = 0
-    """Below the clean end."""
+    """Number of records without a key below the clean end."""
     first_no_key: int = NONE
     newest_ms: int = -1
-    """Below `Known.timed_end`."""
+    """Newest time below `Known.timed_end`."""
     stretches: list[tuple[int, int, int]] = field(default_factory=list)
     """(first offset, last offset, last missing offset between or -1) of each task."""
     candidates: list[tuple[int, int]] = field(default_factory=list)
     """(time, offset) of tombstones that may be stale, the oldest."""
 
     def add(self, other: SeenPartition) -> None:
-        """What another task has seen."""
+        """Add the summary of another task."""
         self.records += other.records
         self.tombstones += other.tombstones
         self.no_key += other.no_key
@@ -87,23 +92,23 @@ class SeenPartition:
 
 @dataclass(kw_only=True)
 class Keys:
-    """What the keys of one partition come to."""
+    """Summary of the keys of one partition."""
 
     keys: int = 0
     left: int = 0
-    """Of which two records are below the clean end."""
+    """Number of keys with two records below the clean end."""
     pairs: list[tuple[int, int]] = field(default_factory=list)
-    """(second oldest offset, oldest offset) of keys that are there twice: the first ones."""
+    """(second oldest offset, oldest offset) of keys with two records: the first ones."""
 
     def add(self, other: Keys) -> None:
-        """What another bucket has."""
+        """Add the summary of another bucket."""
         self.keys += other.keys
         self.left += other.left
         self.pairs = sorted([*self.pairs, *other.pairs])[:FINDINGS_MAX]
 
 
 class JudgedPartition(NamedTuple):
-    """One partition."""
+    """Judgement of one partition."""
 
     seen: SeenPartition
     keys: Keys
@@ -115,12 +120,12 @@ class JudgedPartition(NamedTuple):
 
     @property
     def compacted_up_to(self) -> int | None:
-        """No key is there twice below this offset; None if none is at all."""
+        """Offset below which no key occurs twice; None if none occurs twice at all."""
         return self.keys.pairs[0][0] if self.keys.pairs else None
 
 
 def bucket_count(spark: SparkSession, scans: Sequence[Scan]) -> int:
-    """As many as the cluster runs tasks at once, and enough that none has more than ROWS_A_BUCKET rows."""
+    """Return the number of buckets: at least the cluster's concurrent tasks, and none with more than ROWS_A_BUCKET rows."""
     offsets = sum(scan.offsets for scan in scans)
     return max(spark.sparkContext.defaultParallelism, -(-offsets // ROWS_A_BUCKET))
 
@@ -131,7 +136,7 @@ def judge_topic(
     """Read a topic once, and judge each partition.
 
     Args:
-        by_gaps: Nobody writes in transactions, so a missing offset is the cleaner's doing.
+        by_gaps: No producer writes in transactions, so the cleaner has removed missing offsets.
     """
     frame = frame_of(spark, scan)
     seen = {partition: SeenPartition() for partition in scan.ranges}
@@ -161,7 +166,7 @@ def judge_topic(
 def blobs_of(
     batches: Batches, known: Mapping[int, Known], buckets: int, *, rows_at_once: int = ROWS_AT_ONCE
 ) -> Iterator[tuple[int, bytes]]:
-    """(bucket, blob) of a task: the rows of its keys, and, pickled, what else it has seen."""
+    """Yield (bucket, blob) of a task: the rows of its keys, and one blob with its pickled summary."""
     seen: dict[int, SeenPartition] = {}
 
     def parts() -> Iterator[Rows]:
@@ -207,10 +212,10 @@ def _look(own: SeenPartition, batch: pa.RecordBatch, known: Known) -> None:
 def judged_blobs(
     blobs: Iterator[tuple[tuple[int, ...], memoryview]], known: Mapping[int, Known], at_most: int = FINDINGS_MAX
 ) -> Iterator[bytes]:
-    """Of all blobs of some buckets: pickled (True, what was seen) and (False, what the keys come to), by partition.
+    """Judge all blobs of some buckets: yields pickled (True, record summaries) and (False, key summaries), by partition.
 
     Args:
-        at_most: So many keys of a partition that are there twice are named by each bucket.
+        at_most: Number of duplicate keys of a partition that each bucket names.
     """
     rows: dict[int, list[Rows]] = {}
     for (bucket,), data in blobs:
@@ -235,11 +240,11 @@ def judged_blobs(
 def conclude(
     seen: SeenPartition, keys: Keys, known: Known, bounds: tuple[int, int], *, by_gaps: bool
 ) -> JudgedPartition:
-    """What is broken, once all of a partition is there."""
+    """Judge a partition, once all its summaries are combined."""
     clean_end, because, left = known.clean_end, known.because, keys.left
     if by_gaps and (missing := last_missing(seen, bounds)) >= clean_end:
-        clean_end, because = missing + 1, f"offset {missing} is missing, and there are no transactions"
-        left = sum(second < clean_end for second, _ in keys.pairs)  # of those that are named
+        clean_end, because = missing + 1, f"offset {missing} is missing, and no transactions are used"
+        left = sum(second < clean_end for second, _ in keys.pairs)  # only of the named ones
     places = [(LEFT, first, second) for second, first in keys.pairs if second < clean_end]
     count = left
     if seen.no_key:
@@ -255,7 +260,7 @@ def conclude(
 
 
 def last_missing(seen: SeenPartition, bounds: tuple[int, int]) -> int:
-    """The last offset of a partition that has no record; -1 if all have one."""
+    """Return the last offset of a partition that has no record; -1 if all have one."""
     at, missing = bounds[0], -1
     for first, last, inside in sorted(seen.stretches):
         if first > at:
@@ -266,9 +271,9 @@ def last_missing(seen: SeenPartition, bounds: tuple[int, int]) -> int:
 
 
 def findings_of(judged: JudgedPartition, place: str, keys: Mapping[int, bytes]) -> list[Finding]:
-    """The first findings of a partition, with the keys that could be looked up by their offsets."""
+    """Return the first findings of a partition, with the keys that could be looked up by their offsets."""
     texts: Mapping[str, Any] = {
-        LEFT: ("only its key's newest record below {end}, as at offset {other}", "this one beside it"),
+        LEFT: ("only its key's newest record below {end}, as at offset {other}", "also this one"),
         NO_KEY: ("none below {end}", "one"),
         STALE: ("it gone with the passes since", "it there"),
     }

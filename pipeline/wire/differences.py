@@ -1,4 +1,4 @@
-"""What it is in which a key differs between two topics, from all of its records on both sides.
+"""Difference of a key between two topics, from all of its records on both sides.
 
 missing here, there     no value on that side: no record, or a tombstone at its end
 other value             neither side has the other's newest among its own
@@ -23,7 +23,7 @@ COUNT = "a key has as many versions on both sides"
 
 
 class SideName(NamedTuple):
-    """How a side is called."""
+    """Name of a side."""
 
     topic: str
     bootstrap: str
@@ -33,7 +33,7 @@ class SideName(NamedTuple):
 
 
 def has_moved(key: Differing, here: Sequence[Version], there: Sequence[Version]) -> bool:
-    """Whether a key has other newest records now than it had in the first look: somebody writes it."""
+    """Return whether a key has other newest records than in the first look, as a producer is writing it."""
     return any(
         (Newest(versions[-1].partition, versions[-1].offset) if versions else None) != before
         for versions, before in ((here, key.here), (there, key.there))
@@ -43,7 +43,7 @@ def has_moved(key: Differing, here: Sequence[Version], there: Sequence[Version])
 def difference(
     key: bytes | None, here: Sequence[Version], there: Sequence[Version], places: tuple[SideName, SideName], *, every_version: bool
 ) -> Finding | None:  # fmt: skip
-    """The finding about a key; None if it does not differ.
+    """Return the finding about a key; None if it does not differ.
 
     Args:
         here, there: Its records on either side, oldest first.

@@ -1,11 +1,12 @@
-"""Are two topics equal, key by key? Counts and hashes first; then the keys that differ are read once more, and named.
+"""Comparison of two topics, key by key: first counts and hashes, then the keys that differ are read again, and named.
 
-    every key       has the same newest value on both sides; a deleted key is one that is not there
-    every version   (where that is asked for) has as many records on both sides, in the same order
+    every key       has the same newest value on both sides; a deleted key equals a missing one
+    every version   (optional) has the same number of records on both sides, in the same order
 
-Keys of partitions with one number are one key where both topics have as many partitions, as a mirror keeps them; else a key is one
-over all partitions, and its latest record the newest. Both sides are read up to ends that are taken before. So a mirror that lags
-differs in the first look: what differs is looked at again, up to the ends of that moment, and what has changed since is not judged.
+With the same number of partitions on both sides, as a mirror keeps them, keys of each partition are compared. Otherwise a key
+is one over all partitions, and its latest record is the newest. Both sides are read up to ends that are taken before. So a
+mirror that lags differs in the first look. Keys that differ are read again, up to the current ends, and those that have
+changed since are not judged.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .scanned import Scan, by_partition, frame_of
 
 HERE, THERE = 0, 1
 VERSIONS_MAX = 1_000
-"""Of one key and side that a task tells in the second look: the newest."""
+"""Number of records of one key and side that a task returns in the second look: the newest."""
 
 _BLOBS = BlobRows()
 _FOUND = pa.schema([("found", pa.binary())])
@@ -54,20 +55,20 @@ _SIGNED = np.dtype([(name, "i8") for name, _ in HASH])
 
 
 class KeyComparison(NamedTuple):
-    """How keys are compared."""
+    """Rules for the comparison of keys."""
 
     by_time: bool
-    """A key is one over all partitions."""
+    """Whether a key is one over all partitions."""
     every_version: bool
 
     def salt(self, partition: int, *, has_key: bool = True) -> bytes:
-        """Of the hash of keys of a partition."""
+        """Return the salt of the hash for keys of a partition."""
         own = b"" if self.by_time else partition.to_bytes(4)
         return own if has_key else own + _NO_KEY
 
 
 class Newest(NamedTuple):
-    """A side's newest record of a key."""
+    """Place of a side's newest record of a key."""
 
     partition: int
     offset: int
@@ -77,7 +78,7 @@ class Differing(NamedTuple):
     """A key that differs in the first look."""
 
     time: int
-    """Of the later of both newest records."""
+    """Time of the later one of both newest records."""
     high: int
     low: int
     here: Newest | None
@@ -85,31 +86,31 @@ class Differing(NamedTuple):
 
 
 class Side(NamedTuple):
-    """What the first look has seen of a partition."""
+    """Counts of a partition in the first look."""
 
     records: int
     keys: int
 
 
 class FirstLook(NamedTuple):
-    """The first look at all keys."""
+    """Result of the first look at all keys."""
 
     differing: int
     named: list[Differing]
     """The first FINDINGS_MAX that have not changed for longest."""
     sides: Mapping[tuple[int, int], Side]
-    """(side, partition) -> what is there."""
+    """(side, partition) -> its counts."""
 
 
 class Version(NamedTuple):
     """A record of a key."""
 
     order: tuple[int, int]
-    """The later the higher."""
+    """Sort key; later records have a higher one."""
     partition: int
     offset: int
     value: int
-    """Its hash."""
+    """Hash of the value."""
     deleted: bool
 
     def is_like(self, other: Version) -> bool:
@@ -120,7 +121,7 @@ def compare(spark: SparkSession, scans: Sequence[Scan], asked: KeyComparison) ->
     """Read both topics once, each up to its fixed end.
 
     Args:
-        scans: Here, there.
+        scans: That of the judged topic, and that of the other one.
     """
     frames = [frame_of(spark, scan) for scan in scans]
     parts = bucket_count(spark, scans)
@@ -145,7 +146,7 @@ def compare(spark: SparkSession, scans: Sequence[Scan], asked: KeyComparison) ->
 
 
 def look_of(buckets: Sequence[FirstLook]) -> FirstLook:
-    """What all buckets come to."""
+    """Combine the results of all buckets."""
     sides: dict[tuple[int, int], Side] = {}
     for each in buckets:
         for place, (records, keys) in each.sides.items():
@@ -158,7 +159,7 @@ def look_of(buckets: Sequence[FirstLook]) -> FirstLook:
 def blobs_of(
     batches: Batches, side: int, asked: KeyComparison, buckets: int, *, rows_at_once: int = ROWS_AT_ONCE
 ) -> Iterator[tuple[int, bytes]]:
-    """(bucket, rows) of a task."""
+    """Yield (bucket, rows) of a task."""
     parts = (rows for partition, batch in by_partition(batches) for rows in _rows_of(batch, side, partition, asked))
     for rows in merged_as_they_come(parts, partial(merged_newest, by_time=asked.by_time), rows_at_once):
         yield from by_bucket(rows, buckets)
@@ -177,7 +178,7 @@ def _rows_of(batch: pa.RecordBatch, side: int, partition: int, asked: KeyCompari
 def judged_blobs(
     blobs: Iterator[tuple[tuple[int, ...], memoryview]], asked: KeyComparison, at_most: int = FINDINGS_MAX
 ) -> Iterator[bytes]:
-    """Of all blobs of some buckets: pickled looks, each of which names so many keys at most."""
+    """Judge all blobs of some buckets: yields pickled looks, each of which names at most `at_most` keys."""
     rows: dict[int, list[Rows]] = {}
     for (bucket,), data in blobs:
         rows.setdefault(bucket, []).append(np.frombuffer(data, NEWEST))
@@ -187,9 +188,10 @@ def judged_blobs(
 
 
 def _judged(rows: Rows, asked: KeyComparison, at_most: int) -> FirstLook:
-    """
+    """Judge the rows of one bucket.
+
     Args:
-        rows: One for each key and side; of a key here first.
+        rows: One for each key and side; the judged topic's first.
     """
     sides = {}
     for side, partition in np.unique(rows[["side", "partition"]]).tolist():
@@ -226,7 +228,7 @@ def _differing(times_ms: Int64s, rows: Rows, others: Rows | None) -> Iterator[Di
 def versions_of(
     spark: SparkSession, scan: Scan, keys: Sequence[Differing], asked: KeyComparison
 ) -> dict[tuple[int, int], tuple[bytes | None, list[Version]]]:
-    """Hash -> the key and its records on one side, oldest first."""
+    """Return for each hash the key and its records on one side, oldest first."""
     frame = frame_of(spark, scan)
     if frame is None:
         return {}
@@ -238,14 +240,14 @@ def versions_of(
     found: dict[tuple[int, int], tuple[bytes | None, list[Version]]] = {}
     for each in collected(mapped(frame, find, _VERSIONS), f"versions of what differs in {scan.topic}"):
         order = (each.time, each.offset) if asked.by_time else (0, each.offset)
-        # Spark has no unsigned numbers: they have come as they are, in two's complement.
+        # Spark has no unsigned numbers: they are sent in two's complement.
         own = found.setdefault((each.high % (1 << 64), each.low % (1 << 64)), (each.key, []))
         own[1].append(Version(order, each.partition, each.offset, each.value, each.deleted))
     return {hash_: (key, sorted(versions)) for hash_, (key, versions) in found.items()}
 
 
 def kept_versions(batches: Batches, wanted: NDArray[np.uint64], asked: KeyComparison) -> Batches:
-    """Of a task's records those of some keys, given by the higher halves of their hashes: of each key the newest VERSIONS_MAX."""
+    """Yield the newest VERSIONS_MAX records of each wanted key, given by the higher halves of the hashes."""
     found: dict[tuple[int, int], deque[dict[str, object]]] = {}
     for partition, batch in by_partition(batches):
         for has_key in (True, False):

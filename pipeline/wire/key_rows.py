@@ -1,9 +1,9 @@
-"""What is moved of a key: a row of numbers from each task that has met it, by its hash. No key and no value moves.
+"""Rows that are moved for a key: numbers by its hash, from each task that has read it. Keys and values are not moved.
 
-    one topic by itself     36 bytes   the two oldest offsets at which the key still is
-    two topics, compared    62 bytes   the newest record's place, time and hash; how many there are, and in which order
+    one topic by itself     36 bytes   the two oldest offsets of the key
+    two topics, compared    62 bytes   the newest record's place, time and hash; the number and the order of its records
 
-Rows of one key are merged in the task that makes them, and once more where all of them come together.
+Rows of one key are merged in the task that makes them, and again after the exchange.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..records.key_hashes import HASH, by_key, hashed
 NONE = OFFSET_MAX
 
 OLDEST = np.dtype([*HASH, ("partition", "i4"), ("first", "i8"), ("second", "i8")])
-"""`second` is NONE where the key is there once."""
+"""Row of a key; `second` is NONE if the key occurs once."""
 
 NEWEST = np.dtype(
     [
@@ -31,7 +31,7 @@ NEWEST = np.dtype(
         ("time", "i8"),  # Unix milliseconds
         ("last", "i8"),  # the newest offset
         ("value", "u8"),  # the hash of the newest record
-        ("deleted", "u1"),  # which is a tombstone
+        ("deleted", "u1"),  # whether it is a tombstone
         ("pad", "u1"),
         ("count", "i4"),  # records
         ("versions", "u8"),  # a hash of all of them, in their order
@@ -40,11 +40,11 @@ NEWEST = np.dtype(
 
 Rows = NDArray[np.void]
 
-_STEP = np.uint64(0x9E3779B97F4A7C13)  # 3 above a multiple of 8: one step loses a bit at most of what comes before it
+_STEP = np.uint64(0x9E3779B97F4A7C13)  # 3 above a multiple of 8: one step loses at most one bit of the earlier hashes
 
 
 def oldest_rows(keys: pa.Array, partition: int, offsets: Int64s) -> Rows:
-    """Of records of one partition, in order of the offset: a row a key."""
+    """Return a row for each key of one partition's records, which are in order of the offset."""
     encoded = keys.dictionary_encode()
     code = encoded.indices.to_numpy(zero_copy_only=False)
     rows = hashed(encoded.dictionary, OLDEST, salt=partition.to_bytes(4))
@@ -61,7 +61,7 @@ def oldest_rows(keys: pa.Array, partition: int, offsets: Int64s) -> Rows:
 
 
 def merged_oldest(parts: Iterable[Rows]) -> Rows:
-    """One row for each key of the parts, in order of the hash."""
+    """Return one row for each key of the parts, in order of the hash."""
     rows = np.concatenate([np.empty(0, OLDEST), *parts])
     if not len(rows):
         return rows
@@ -70,7 +70,7 @@ def merged_oldest(parts: Iterable[Rows]) -> Rows:
     sizes = np.diff(starts, append=len(rows))
     first = rows["first"][order]
     merged["first"] = np.minimum.reduceat(first, starts)
-    # The second oldest is the least of all seconds, and of all firsts but the least.
+    # The second oldest is the least of all `second`, and of all `first` except the least.
     others = np.where(first == np.repeat(merged["first"], sizes), NONE, first)
     merged["second"] = np.minimum.reduceat(np.minimum(others, rows["second"][order]), starts)
     return merged
@@ -80,18 +80,18 @@ def newest_rows(
     keys: pa.Array, side: int, partition: int, offsets: Int64s, times_ms: Int64s, values: Int64s, deleted: NDArray[np.bool_],
     *, salt: bytes,
 ) -> Rows:  # fmt: skip
-    """Of records of one partition, in order of the offset: a row a key.
+    """Return a row for each key of one partition's records, which are in order of the offset.
 
     Args:
-        values: A hash of each record, as it is compared.
-        salt: Of the key's hash: keys with another one are others.
+        values: A hash of each record, for the comparison.
+        salt: Salt of the key's hash: keys with another salt are different keys.
     """
     encoded = keys.dictionary_encode()
     code = encoded.indices.to_numpy(zero_copy_only=False)
     rows = hashed(encoded.dictionary, NEWEST, salt=salt)
     rows["side"], rows["partition"] = side, partition
     for name, of in (("time", times_ms), ("last", offsets), ("value", values.view(np.uint64)), ("deleted", deleted)):
-        rows[name][code] = of  # of several assignments to one place the last one stays
+        rows[name][code] = of  # the last of several assignments to one place counts
     order = np.argsort(code, kind="stable")
     starts = np.flatnonzero(np.diff(code[order], prepend=-1))
     sizes = np.diff(starts, append=len(code))
@@ -103,11 +103,11 @@ def newest_rows(
 
 
 def merged_newest(parts: Iterable[Rows], *, by_time: bool) -> Rows:
-    """One row for each key and side of the parts, in order of the hash.
+    """Return one row for each key and side of the parts, in order of the hash.
 
     Args:
-        by_time: Whether records of several partitions are of one key: the latest is the newest then, and nothing is said of
-            their order.
+        by_time: Whether a key is one over all partitions: its latest record is the newest then, and its order is not
+            compared.
     """
     rows = np.concatenate([np.empty(0, NEWEST), *parts])
     if not len(rows):
@@ -127,7 +127,7 @@ def merged_newest(parts: Iterable[Rows], *, by_time: bool) -> Rows:
 
 
 def _in_sequence(hashes: NDArray[np.uint64], lengths: Int64s, starts: Int64s, sizes: Int64s) -> NDArray[np.uint64]:
-    """The hash of each group's hashes in their order, each of which stands for a sequence of some length already."""
+    """Return the hash of each group's hashes in their order, each of which represents a sequence of the given length."""
     ends = np.cumsum(lengths)
     behind = np.repeat(ends[starts + sizes - 1], sizes) - ends
     found: NDArray[np.uint64] = np.add.reduceat(hashes * _powers(behind), starts)
@@ -135,7 +135,7 @@ def _in_sequence(hashes: NDArray[np.uint64], lengths: Int64s, starts: Int64s, si
 
 
 def _mixed(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Numbers of which a change of any bit changes all: the end of SplitMix64."""
+    """Mix numbers so that a change of any bit affects all: the last step of SplitMix64."""
     with np.errstate(over="ignore"):
         hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -143,7 +143,7 @@ def _mixed(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _powers(exponents: Int64s) -> NDArray[np.uint64]:
-    """_STEP to the power of each, modulo 2**64."""
+    """Return _STEP to the power of each exponent, modulo 2**64."""
     found = np.ones(len(exponents), np.uint64)
     square, left = _STEP, exponents.astype(np.uint64)
     with np.errstate(over="ignore"):

@@ -1,6 +1,6 @@
-"""A topic as a frame with a fixed end: what Spark's connector reads of it, and what of that goes to Python.
+"""A topic as a frame with a fixed end: the columns that Spark's connector reads, and those that are sent to Python.
 
-Values do not: Spark hashes them (xxhash64 under a number drawn for the run), so of a record its key and 33 bytes are handed over.
+Values are not sent: Spark hashes them (xxhash64 with a random salt of the run), so a record's key and 33 bytes are sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .cluster import WireCluster
 from .topics import Bounds
 
 OFFSETS_A_TASK = 1 << 22
-"""Of offsets, of which a compacted topic has more than records."""
+"""Number of offsets per task. A compacted topic has more offsets than records."""
 
 _COLUMNS = (
     "partition",
@@ -28,20 +28,20 @@ _COLUMNS = (
     "unix_millis(timestamp) AS time",
 )
 _VALUE = "xxhash64({salt}L, value{headers}) AS value"
-# A header's value may be null, which xxhash64 passes over as if it were not there.
+# A header's value may be null, which xxhash64 ignores.
 _HEADERS = ", size(headers), transform(headers, h -> struct(h.key, h.value IS NULL, h.value))"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What of a topic is read."""
+    """Range and columns of a topic to read."""
 
     cluster: WireCluster
     topic: str
     ranges: Mapping[int, Bounds]
     includes_headers: bool = False
     salt: int = 0
-    """Of the values' hashes; below 2**63."""
+    """Salt of the values' hashes; below 2**63."""
 
     @property
     def offsets(self) -> int:
@@ -49,7 +49,7 @@ class Scan:
 
 
 def frame_of(spark: SparkSession, scan: Scan) -> DataFrame | None:
-    """Its records: partition, offset, key, deleted, time (Unix milliseconds), value (a hash). None where there can be none."""
+    """Return the records: partition, offset, key, deleted, time (Unix milliseconds), value (a hash). None for empty ranges."""
     wanted = {partition: bounds for partition, bounds in scan.ranges.items() if bounds.end > bounds.start}
     if not wanted:
         return None
@@ -69,7 +69,7 @@ def frame_of(spark: SparkSession, scan: Scan) -> DataFrame | None:
 
 
 def by_partition(batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """(partition, its records in order of the offset), of batches of such a frame."""
+    """Yield each partition with its records in order of the offset, from batches of such a frame."""
     for batch in batches:
         if not batch.num_rows:
             continue

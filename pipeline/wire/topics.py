@@ -1,6 +1,6 @@
-"""What a cluster says of a topic before it is read: its partitions, from where to where they can be read, its configs.
+"""Metadata of a topic before it is read: its partitions, their readable offsets, its configs.
 
-Asked by Kafka's admin client in the driver's JVM, which the connector brings, so with the options that the executors have.
+The requests use Kafka's admin client in the driver's JVM, from the connector's jars, so with the executors' options.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark}"
 CONNECTOR_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 ANSWER_TIMEOUT_MS = 20_000
-"""For what a cluster is asked before it is read; `default.api.timeout.ms` and `request.timeout.ms` of a file win."""
+"""Timeout of requests before the read; `default.api.timeout.ms` and `request.timeout.ms` of a file take precedence."""
 
 _KAFKA = "org.apache.kafka.common."
 _REFUSALS: Mapping[str, tuple[type[PipelineError], str]] = {
-    "errors.UnknownTopicOrPartitionException": (UsageError, "there is no topic {topic}"),
-    "errors.InvalidTopicException": (UsageError, "{topic} is no name of a topic"),
+    "errors.UnknownTopicOrPartitionException": (UsageError, "topic {topic} not found"),
+    "errors.InvalidTopicException": (UsageError, "{topic} is not a valid topic name"),
     "errors.TopicAuthorizationException": (UsageError, "not authorized to describe and read topic {topic}"),
     "errors.ClusterAuthorizationException": (UsageError, "not authorized: {said}"),
-    "errors.SaslAuthenticationException": (UsageError, "not let in: {said}"),
-    "errors.SslAuthenticationException": (UsageError, "not let in: {said}"),
-    "errors.IllegalSaslStateException": (UsageError, "not let in: {said}"),
-    "errors.UnsupportedSaslMechanismException": (UsageError, "not let in: {said}"),
-    "errors.UnsupportedVersionException": (UsageError, "too old a Kafka: {said}"),
+    "errors.SaslAuthenticationException": (UsageError, "authentication failed: {said}"),
+    "errors.SslAuthenticationException": (UsageError, "authentication failed: {said}"),
+    "errors.IllegalSaslStateException": (UsageError, "authentication failed: {said}"),
+    "errors.UnsupportedSaslMechanismException": (UsageError, "authentication failed: {said}"),
+    "errors.UnsupportedVersionException": (UsageError, "this Kafka is too old: {said}"),
     "errors.TimeoutException": (
         ServiceFailedError,
-        "no Kafka answers with these options ({said}); is it the address, security.protocol, or what it advertises?",
+        "no Kafka answers with these options ({said}); check the address, security.protocol, and the advertised listeners",
     ),
-    "config.ConfigException": (UsageError, "the clients' options: {said}"),
-    "KafkaException": (UsageError, "the clients' options: {said}"),
+    "config.ConfigException": (UsageError, "invalid client options: {said}"),
+    "KafkaException": (UsageError, "invalid client options: {said}"),
 }
-"""What Kafka's client throws, by its class -> what is said of it, and the exit code."""
+"""Class of an exception of Kafka's client -> the class and the text of the job's error."""
 
 
 _THROWN = re.compile(r"org\.apache\.kafka\.common\.([\w.]{1,60}Exception)(?:: ([^\n]*))?")
@@ -51,20 +51,20 @@ _LOST = re.compile(r"data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange|OF
 
 
 class Bounds(NamedTuple):
-    """From where to where a partition can be read now."""
+    """Readable offsets of a partition."""
 
     start: int
     end: int
-    """The last stable offset, exclusive."""
+    """The last stable offset (exclusive)."""
 
 
 class WireTopic(NamedTuple):
-    """A topic when it was asked about."""
+    """Metadata of a topic at one moment."""
 
     name: str
     partitions: Mapping[int, Bounds]
     configs: Mapping[str, str] | None
-    """None where it is not allowed to read them."""
+    """Configs; None if the client may not read them."""
 
 
 class KafkaTopics:
@@ -73,8 +73,8 @@ class KafkaTopics:
     def __init__(self, spark: SparkSession, cluster: WireCluster) -> None:
         """
         Raises:
-            UsageError: The session has no connector, or the options are none.
-            ServiceFailedError: No connection is taken.
+            UsageError: The session has no connector, or the options are invalid.
+            ServiceFailedError: No broker accepts a connection.
         """
         check_connector(spark)
         check_that_somebody_is_there(cluster.bootstrap)
@@ -88,13 +88,14 @@ class KafkaTopics:
             self._admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(given)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
 
     def describe(self, topic: str) -> WireTopic:
-        """
+        """Return a topic's metadata.
+
         Raises:
-            UsageError: There is no such topic, or it may not be read.
+            UsageError: The topic does not exist, or may not be read.
             ServiceFailedError: No broker answers in time.
         """
         ids = self._partitions(topic)
@@ -110,7 +111,7 @@ class KafkaTopics:
             return sorted(each.partition() for each in found.partitions())
 
     def offsets(self, topic: str, partitions: Sequence[int], spec: str) -> dict[int, int]:
-        """Of each partition, as ListOffsets says it; what is committed only.
+        """Return the offset of each partition, as in ListOffsets; only committed data counts.
 
         Args:
             spec: `earliest` or `latest`.
@@ -119,13 +120,13 @@ class KafkaTopics:
         return {each: found.offset() for each, found in self._listed(topic, partitions, getattr(specs, spec)())}
 
     def latest_times_ms(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        """The largest timestamp of each partition that has one."""
+        """Return the largest timestamp of each partition that has one."""
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.maxTimestamp()
         found = {each: found.timestamp() for each, found in self._listed(topic, partitions, spec)}
         return {each: time for each, time in found.items() if time >= 0}
 
     def offsets_for_time(self, topic: str, times_ms: Mapping[int, int]) -> dict[int, int]:
-        """The first offset of each partition whose record is not earlier than its time; none for one that has no such record."""
+        """Return for each partition the first offset whose record is not earlier than its time, if it has one."""
         found = {}
         for partition, time_ms in times_ms.items():
             spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.forTimestamp(time_ms)
@@ -152,11 +153,11 @@ class KafkaTopics:
             with self._errors(topic):
                 found = self._admin.describeConfigs(self._jvm.java.util.Collections.singleton(resource)).all().get()
                 return {each.name(): each.value() or "" for each in found.get(resource).entries().toArray()}
-        except UsageError:  # DescribeConfigs is another right than Describe
+        except UsageError:  # DescribeConfigs is a separate permission from Describe
             return None
 
     def keys_at(self, topic: str, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
-        """The keys of the records at these (partition, offset); of one that is gone, or has none, nothing."""
+        """Return the keys of the records at these (partition, offset). Deleted records and those without a key are left out."""
         jvm = self._jvm
         bytes_read = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
         given = jvm.java.util.Properties()
@@ -188,29 +189,30 @@ class KafkaTopics:
 
 
 def check_connector(spark: SparkSession) -> None:
-    """
+    """Check that the session has the Kafka connector.
+
     Raises:
-        UsageError: The session has no Kafka connector; says what to give.
+        UsageError: It does not; the text has the remedy.
     """
     if not is_loaded(spark, CONNECTOR_CLASS):
         jvm: Any = spark.sparkContext._jvm
         scala = ".".join(jvm.scala.util.Properties.versionNumberString().split(".")[:2])
         coordinates = CONNECTOR.format(scala=scala, spark=spark.version)
         raise UsageError(
-            f"Spark's Kafka connector is missing: give --conf spark.jars.packages={coordinates} (to spark-submit: --packages; or"
-            " the newest that there is before this version)"
+            f"Spark's Kafka connector is missing: give --conf spark.jars.packages={coordinates} (for spark-submit: --packages; or"
+            " the newest one before this version)"
         )
 
 
 @contextmanager
 def reading_errors(places: str) -> Iterator[None]:
-    """What Kafka's client throws in a task, as errors of a job.
+    """Convert errors of Kafka's client in a task to those of a job.
 
     Args:
         places: The topics that are read, for people.
 
     Raises:
-        SourceChangedError: Records went away while they were read.
+        SourceChangedError: Records were deleted during the read.
         UsageError, ServiceFailedError: As of `KafkaTopics`.
         SparkFailedError: Another error.
     """
@@ -220,7 +222,7 @@ def reading_errors(places: str) -> Iterator[None]:
         text = f"{error} {error.__cause__}"
         if _LOST.search(text):
             raise SourceChangedError(
-                f"{places}: records went away while they were read, by retention or a deletion: call again"
+                f"{places}: records were deleted while they were read, by retention or a deletion: call again"
             ) from error
         for name, said in _THROWN.findall(text):
             if (known := _REFUSALS.get(name)) is not None:
@@ -230,7 +232,7 @@ def reading_errors(places: str) -> Iterator[None]:
 
 
 def refusal(error: Py4JJavaError, bootstrap: str, topic: str) -> PipelineError:
-    """What is said of an exception of Kafka's client: by its innermost cause that the table knows."""
+    """Convert an exception of Kafka's client by the first cause that the table has."""
     chain: list[tuple[str, str]] = []
     cause: Any = error.java_exception
     while cause is not None and len(chain) < 10:

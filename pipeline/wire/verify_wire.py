@@ -1,7 +1,7 @@
-"""`ottla-spark verify --bootstrap`: is a topic compacted as promised; are two topics equal, key by key.
+"""`ottla-spark verify --bootstrap`: whether a topic is compacted as promised, or two topics are equal, key by key.
 
-What is read: the topic once, from its first offset to the last stable one, both as of the beginning; where two are compared and
-something differs, both once more. What is moved between tasks: of each key `key_rows` from each task that has met it.
+The topic is read once, from its first offset to the last stable one, both as of the start. Two compared topics are both read
+again if something differs. Between tasks only `key_rows` are moved, for each key from each task that has read it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PASS_MS = 3_600_000
-"""What a pass may take, behind max.compaction.lag.ms."""
+"""Time allowed for a pass after max.compaction.lag.ms."""
 _LAG_NONE = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireQuestion:
-    """What `verify` is asked about topics over the wire."""
+    """Options of `verify` for topics over the wire."""
 
     cluster: WireCluster
     topic: str
@@ -41,24 +41,24 @@ class WireQuestion:
     against: WireCluster | None = None
     against_topic: str | None = None
     headers: bool = False
-    """Headers count as part of a value."""
+    """Whether headers are compared as part of a value."""
     every_version: bool = False
     clean_end: int | Mapping[int, int] | None = None
-    """Below it the topic is compacted, as the caller knows; for each partition, or one for all."""
+    """Offset below which the topic is compacted, according to the caller; for each partition, or one for all."""
     no_transactions: bool = False
     cleaned_within_ms: int | None = None
-    """Each record is cleaned so long after its timestamp, as the caller knows."""
+    """Time after its timestamp by which each record is cleaned, according to the caller."""
 
     @property
     def other(self) -> tuple[WireCluster, str] | None:
-        """The topic to compare with."""
+        """Cluster and name of the topic to compare with, if any."""
         if self.against is None and self.against_topic is None:
             return None
         return self.against or self.cluster, self.against_topic or self.topic
 
 
 def clean_end_of(text: str) -> int | dict[int, int]:
-    """An offset, or one for each partition: {"0": 4711}. ValueError for anything else."""
+    """Parse an offset, or one for each partition: {"0": 4711}. Raises ValueError for anything else."""
     found = json.loads(text)
     if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
         return found
@@ -68,11 +68,12 @@ def clean_end_of(text: str) -> int | dict[int, int]:
 
 
 def verify_wire(spark: SparkSession, asked: WireQuestion, *, now_ms: int) -> WireReport:
-    """
+    """Judge a topic, or compare two.
+
     Raises:
-        UsageError: The session has no connector, there is no such topic, it may not be read, an option does not fit.
+        UsageError: The session has no connector, a topic does not exist or may not be read, or an option does not fit.
         ServiceFailedError: A Kafka does not answer.
-        SourceChangedError: Records went away, or all that differs is being written meanwhile.
+        SourceChangedError: Records were deleted, or all keys that differ are being written.
         SparkFailedError: A job failed for another reason.
     """
     if asked.other is None:
@@ -109,10 +110,10 @@ def _alone(spark: SparkSession, asked: WireQuestion, now_ms: int) -> WireReport:
             )
         )
     if asked.no_transactions and not any(each.clean_end for each in partitions):
-        notes.append("no offset is missing, so no cleaner has been there yet: nothing was judged as compacted")
+        notes.append("no offset is missing, so no cleaner has run yet: nothing was judged as compacted")
     elif not any(each.clean_end for each in partitions):
         notes.append(
-            "how far the cleaner has come is not told over the wire, so nothing was judged as compacted: give --clean-end,"
+            "the cleaner's position is not known over the wire, so nothing was judged as compacted: give --clean-end,"
             " --no-transactions or --cleaned-within"
         )
     return WireReport(mode=f"over the wire, {asked.cluster.bootstrap}", partitions=partitions, notes=notes)
@@ -128,22 +129,22 @@ def _described(topics: KafkaTopics, topic: str, partition: int | None) -> WireTo
 
 
 def _known(topics: KafkaTopics, now: WireTopic, asked: WireQuestion, now_ms: int) -> tuple[dict[int, Known], list[str]]:
-    """How far each partition is known to be compacted, and what is not known."""
+    """Return how far each partition is known to be compacted, and notes about what is unknown."""
     notes: list[str] = []
     given = (
         asked.clean_end if isinstance(asked.clean_end, Mapping) else dict.fromkeys(now.partitions, asked.clean_end or 0)
     )
     if strange := sorted(set(given) - set(now.partitions)):
-        raise UsageError(f"--clean-end: {now.name} has no partition {strange[0]} that is to be judged")
+        raise UsageError(f"--clean-end: {now.name} has no judged partition {strange[0]}")
     known = {partition: Known() for partition in now.partitions}
     for partition, end in given.items():
         if end > now.partitions[partition].end:
             raise UsageError(
                 f"--clean-end: {now.name}-{partition} ends at {now.partitions[partition].end}, below {end}"
             )
-        known[partition] = Known(end, "as --clean-end says" if end else "")
+        known[partition] = Known(end, "given by --clean-end" if end else "")
     if now.configs is None:
-        notes.append(f"the configs of {now.name} may not be read (DescribeConfigs): times were not judged")
+        notes.append(f"no permission to read the configs of {now.name} (DescribeConfigs): times were not judged")
         return known, notes
     if "compact" not in now.configs.get("cleanup.policy", "").split(","):
         raise UsageError(f"{now.name} is not compacted: cleanup.policy={now.configs.get('cleanup.policy')}")
@@ -154,14 +155,14 @@ def _known(topics: KafkaTopics, now: WireTopic, asked: WireQuestion, now_ms: int
         int(now.configs.get("segment.ms", _LAG_NONE)), int(now.configs.get("max.compaction.lag.ms", _LAG_NONE))
     )
     latest = topics.latest_times_ms(now.name, sorted(now.partitions))
-    # The active segment is not cleaned; a record is in no active segment once a later one has had it rolled.
+    # The active segment is not cleaned; a record's segment is closed once a later record has caused a roll.
     until = {partition: min(now_ms - within_ms, time - segment_ms) for partition, time in latest.items()}
     timed = topics.offsets_for_time(now.name, {partition: max(0, time) for partition, time in until.items()})
     retention_ms = int(now.configs["delete.retention.ms"])
     for partition, end in timed.items():
         end = min(end, now.partitions[partition].end)
         before = known[partition]
-        because = f"all before {until[partition]} ms is cleaned by now"
+        because = f"all records before {until[partition]} ms are cleaned by now"
         known[partition] = Known(
             max(end, before.clean_end),
             because if end > before.clean_end else before.because,
@@ -182,8 +183,8 @@ def _within_ms(configs: Mapping[str, str], asked: WireQuestion, notes: list[str]
         return None
     if configs.get("message.timestamp.type") != "LogAppendTime":
         notes.append(
-            "timestamps are the producers' (message.timestamp.type), so they do not tell when a record was appended: times were"
-            " not judged; --cleaned-within MS takes them for that"
+            "timestamps are the producers' (message.timestamp.type), not those of the appends: times were"
+            " not judged; --cleaned-within MS uses them anyway"
         )
         return None
     return lag_ms + PASS_MS
@@ -217,7 +218,7 @@ def _against(spark: SparkSession, asked: WireQuestion, cluster: WireCluster, top
 def _second_look(
     spark: SparkSession, scans: list[Scan], look: FirstLook, how: KeyComparison
 ) -> tuple[list[Finding], int]:
-    """What still differs, and how many of the keys that were looked at again do not, or have changed."""
+    """Return what still differs, and the number of keys that were read again and are equal or have changed."""
     found = [versions_of(spark, scan, look.named, how) for scan in scans]
     places = tuple(SideName(scan.topic, scan.cluster.bootstrap) for scan in scans)
     findings, moved = list[Finding](), 0
@@ -234,8 +235,8 @@ def _second_look(
             findings.append(finding)
     if moved and moved == len(look.named) < look.differing:
         raise SourceChangedError(
-            f"{look.differing} keys differ, and the {moved} of them that have not changed for longest changed meanwhile: call"
-            " again when less is written"
+            f"{look.differing} keys differ, and the {moved} of them that have not changed for longest changed during the check: call"
+            " again at a time with fewer writes"
         )
     return findings, moved
 
@@ -265,7 +266,9 @@ def _compared(
         partitions[own].finding_count += 1
     if more := look.differing - moved - len(findings):
         partitions[min(partitions)].finding_count += more
-    notes = [f"{moved} keys differed, and were the same or had changed when they were looked at again"] if moved else []
+    notes = (
+        [f"{moved} keys differed at first, and were equal or had changed when they were read again"] if moved else []
+    )
     if more:
-        notes.append(f"{more} more keys differ, which are not named; they are counted with the first partition")
+        notes.append(f"{more} more keys differ, which are not listed; they are counted with the first partition")
     return WireReport(mode=f"over the wire, against {other}", partitions=[*partitions.values()], notes=notes)

@@ -1,4 +1,4 @@
-"""What `verify` says of topics over the wire: a report as that over directories, with what could not be known."""
+"""Report of `verify` on topics over the wire: as that on directories, with notes about what is unknown."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ..verify.findings import PartitionReport, VerifyReport
 
 @dataclass(kw_only=True)
 class WirePartition(PartitionReport):
-    """One partition. `segments`, `batches` and `bytes` are not known over the wire: 0."""
+    """Result of one partition. `segments`, `batches` and `bytes` are unknown over the wire: 0."""
 
     start_offset: int = 0
     end_offset: int = 0
-    """It was read up to here (exclusive)."""
+    """End of the read range (exclusive)."""
     keys: int = 0
     tombstones: int | None = None
-    """Of a topic by itself; None where two are compared."""
+    """Number of tombstones of a single topic; None if two are compared."""
     clean_end: int | None = None
-    """Below it the partition was judged as compacted; None where two are compared."""
+    """Offset below which the partition was judged as compacted; None if two are compared."""
     clean_end_because: str = ""
     compacted_up_to: int | None = None
-    """Below it no key is there twice; None if none is at all."""
+    """Offset below which no key occurs twice; None if none occurs twice at all."""
     records_there: int | None = None
     keys_there: int | None = None
 
@@ -33,7 +33,7 @@ class WirePartition(PartitionReport):
         if self.tombstones is not None:
             text += f", {self.tombstones} tombstones, {self.records - self.keys} superseded"
             twice = self.compacted_up_to
-            text += "; no key is there twice" + ("" if twice is None else f" below offset {twice}")
+            text += "; no key occurs twice" + ("" if twice is None else f" below offset {twice}")
             if self.clean_end:
                 text += f"; judged as compacted below {self.clean_end} ({self.clean_end_because})"
         if self.records_there is not None:
@@ -43,7 +43,7 @@ class WirePartition(PartitionReport):
 
 @dataclass(kw_only=True)
 class WireReport(VerifyReport):
-    """The result of `verify --bootstrap`."""
+    """Result of `verify --bootstrap`."""
 
     partitions: Sequence[WirePartition]
 

@@ -311,7 +311,7 @@ USAGE = (
     (["compact", "DATA", "--topic", TOPIC, "--install", "--dry-run"], "expected one of them"),
     (["compact", "/no\x1b[2Jw\u202ehere", "--topic", "t"], r"/no\x1b[2Jw\u202ehere is not a directory"),
     (["verify", "DATA"], "expected --topic or --plan"),
-    (["verify", "DATA", "--plan", "abc"], "expected a plan abc beside it, found none"),
+    (["verify", "DATA", "--plan", "abc"], "expected a plan abc next to it, found none"),
 )
 
 

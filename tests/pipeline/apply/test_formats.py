@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 SEED = 20261128
 VALUES = FormatSpec("json", "value")
 KEYS = FormatSpec("json", "key")
-NO_OBJECT = "no JSON object of the schema"
-NO_FIELD = "no JSON object with a field of the schema (city, orders)"
+NO_OBJECT = "not a JSON object of the schema"
+NO_FIELD = "not a JSON object with a field of the schema (city, orders)"
 FRAME = b"\x00\x00\x00\x00\x07"
 
 
@@ -98,7 +98,7 @@ def test_the_same_behind_a_frame(spark: SparkSession) -> None:
     found = decoded(spark, made, texts)
     assert {text: why or row for text, (row, why) in zip(JSON_TEXTS, found, strict=True)} == JSON_TEXTS
     not_framed = [b'{"city":"a"}', b"", b"\x00\x00\x00\x07", b'\x01\x00\x00\x00\x07{"city":"a"}']
-    assert {why for _, why in decoded(spark, made, not_framed)} == {"not framed: no magic byte and schema id before it"}
+    assert {why for _, why in decoded(spark, made, not_framed)} == {"not framed: magic byte and schema id are missing"}
     records = batch(spark, [Change(0, 0, b"", FRAME + b'{"city":"a"}')])
     assert sampled_json(records, "value", FormatSpec("json", "value", is_framed=True)) == ddl("city STRING")
 
@@ -207,7 +207,12 @@ def test_two_text_keys_are_never_one_row(spark: SparkSession, kind: str) -> None
 def test_why_a_text_key_is_undecodable_and_a_text_value_is_not(spark: SparkSession) -> None:
     schema = "id BIGINT"
     found = decoded(spark, TextFormat(FormatSpec("string", "key", schema=schema)), [b"07", b"x", b"\xff", b"7"])
-    assert [why for _, why in found] == ["no bigint as it is written here, which is 7", "no bigint", "not UTF-8", None]
+    assert [why for _, why in found] == [
+        "not in the canonical form of bigint, which is 7",
+        "not a valid bigint",
+        "not UTF-8",
+        None,
+    ]
     assert decoded(spark, TextFormat(FormatSpec("string", "value", schema=schema)), [b"07"]) == [((7,), None)]
 
 
@@ -225,7 +230,7 @@ def test_json_keys_that_differ_in_another_field_are_never_one_row(spark: SparkSe
         b'{"shop":"s","id":1,"x":NaN}',
     ]
     found = decoded(spark, JsonFormat(ddl("shop STRING, id INT"), KEYS), texts)
-    alone = "no JSON object of shop, id alone"
+    alone = "not a JSON object with only shop, id"
     assert found[:2] == [(("s", 1), None)] * 2, "the order of fields is no difference"
     assert found[2:7] == [(None, alone)] * 5
     assert found[7:] == [(None, NO_OBJECT)] * 3

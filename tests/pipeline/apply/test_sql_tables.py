@@ -95,7 +95,7 @@ def test_missing_jars_are_named_with_the_option_that_brings_them() -> None:
     assert "iceberg-spark-runtime-4.1_2.13:1.12.0,org.apache.spark:spark-avro_2.13:4.1.3" in advice(
         ["iceberg", "avro"], "4.1.3"
     )
-    assert advice(["delta"], "4.3.0").endswith("there is none: pip install 'pyspark==4.2.*'")
+    assert advice(["delta"], "4.3.0").endswith("none exists for Spark 4.3.0: pip install 'pyspark==4.2.*'")
 
 
 @pytest.mark.parametrize("name", sorted(PACKAGES))

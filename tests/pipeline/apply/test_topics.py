@@ -21,7 +21,7 @@ def test_partitions_without_an_offset_are_read_from_their_beginning() -> None:
 
 @pytest.mark.parametrize(
     ("span", "said", "start"),
-    [((600, 900), "found them from 600 on", 600), ((0, 300), "found its end at 300", 300)],
+    [((600, 900), "found them only from offset 600 on", 600), ((0, 300), "found the log's end at offset 300", 300)],
 )
 def test_what_is_lost_is_refused_or_given_up(span: tuple[int, int], said: str, start: int) -> None:
     now = TopicNow("orders", "id-1", {0: span})

@@ -157,7 +157,7 @@ def test_damage_is_refused_with_its_place() -> None:
     expected = {
         second + 61: f"{path}, byte {second}, offset 15: expected a batch with the CRC 0x",
         30: f"{path}, byte 0, offset 10: expected a batch with the CRC 0x",
-        second + 16: f"{path}, byte {second}, offset 15: expected a batch with the records that its header tells of",
+        second + 16: f"{path}, byte {second}, offset 15: expected a batch with the number of records in its header",
     }
     for at, text in expected.items():
         damaged = files.copy()
@@ -185,5 +185,5 @@ def test_another_segment_than_the_planned_one_is_refused() -> None:
 
 def test_workers_that_hash_keys_in_different_ways_do_not_mix() -> None:
     files, plan = planned()
-    with pytest.raises(UsageError, match="the plan wants keys hashed by another"):
+    with pytest.raises(UsageError, match="the plan needs keys hashed with another"):
         list(scan_source(replace(plan, key_hash="another"), 0, files, buckets=1))

@@ -95,5 +95,5 @@ def test_a_file_that_was_cut_is_an_error() -> None:
     put_by.add(np.array([0, 1]), (np.array([7, 8]),))
     assert put_by._file is not None
     put_by._file.truncate(8)
-    with pytest.raises(OSError, match="cut while it was used"):
+    with pytest.raises(OSError, match="truncated while in use"):
         list(put_by.each())

@@ -73,4 +73,4 @@ def test_the_error_names_what_was_passed_over(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(UsageError) as raised:
         java_home(environment(old, broken))
     assert f"{old} (JAVA_HOME) is Java 11" in str(raised.value)
-    assert f"{broken} (PATH) has no Java from version 9 on that runs" in str(raised.value)
+    assert f"{broken} (PATH) has no working Java 9 or newer" in str(raised.value)

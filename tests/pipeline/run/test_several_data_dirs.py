@@ -106,7 +106,7 @@ def test_what_is_not_one_server_is_refused(dirs: list[Path], tmp_path: Path) -> 
         opened_store(named([dirs[0], tmp_path / "nowhere"]))
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(UsageError, match=r"ottla\.json in .* lists .*, too: name all data directories"):
+    with pytest.raises(UsageError, match=r"ottla\.json in .* also lists .*: name all data directories"):
         opened_store(named([home, empty]))
 
 
@@ -157,7 +157,7 @@ def test_a_log_that_may_be_newer_elsewhere_is_not_taken_alone(dirs: list[Path]) 
     fill(dirs)
     older, newer = moved(dirs, "from 0 /x")
     for each in (older, newer):
-        with pytest.raises(UsageError, match=r"was on its way to or from .*, and may be newer there: name all data"):
+        with pytest.raises(UsageError, match=r"was moving to or from .*, and may be newer there: name all data"):
             jobs.compact(None, str(each.parent), topic="t", partition=0, configs={"cleanup.policy": "compact"})
 
 
@@ -169,7 +169,9 @@ def test_a_log_in_the_midst_of_an_exchange_is_not_compacted(dirs: list[Path]) ->
     older, newer = moved(dirs, f"from 0 {source}")
     for each in sorted(older.glob("*.log"))[-3:]:  # acknowledged when the log continued in the newer one
         each.unlink()
-    refused = pytest.raises(UsageError, match=r"^t-0 is in .* as well as in .*: start the server once, which ends it$")
+    refused = pytest.raises(
+        UsageError, match=r"^t-0 is in .* as well as in .*: start the server once, which finishes it$"
+    )
     with refused:
         jobs.compact(None, named(dirs), topic="t", partition=0, installs=True)
     with refused:
@@ -199,5 +201,5 @@ def test_a_log_that_moves_in_this_moment_is_refused_with_one_line(dirs: list[Pat
     store = opened_store(named(dirs))
     store.topic_partitions("t", 0)
     shutil.rmtree(older)
-    with pytest.raises(SourceChangedError, match=r"/t-0 went away while it was opened: it was moved to another data"):
+    with pytest.raises(SourceChangedError, match=r"/t-0 was deleted while it was opened: it was moved to another data"):
         store.of(T_0)

@@ -66,7 +66,7 @@ def test_any_sink_takes_it(spark: SparkSession, tmp_path: Path) -> None:
     [
         ({"topic": "nope"}, "has no log of nope"),
         ({"topic": TOPIC, "partition": 9}, "has no log of orders-9"),
-        ({"topic": TOPIC, "columns": ["keys"]}, "there is no column keys; there are key, value, topic"),
+        ({"topic": TOPIC, "columns": ["keys"]}, "unknown column keys; columns are key, value, topic"),
     ],
 )
 def test_what_is_not_there_is_refused_at_once(
@@ -106,7 +106,7 @@ def test_a_frame_never_lacks_a_key_that_a_cleaner_took_meanwhile(spark: SparkSes
     with pytest.raises(PipelineError) as raised, failures_translated():
         found.collect()
     assert isinstance(raised.value, SourceChangedError)
-    assert "1 of 2 newest records from offset 0 on were superseded since they were chosen" in str(raised.value)
+    assert "1 of 2 newest records from offset 0 on were superseded after they were chosen" in str(raised.value)
     again = outline(latest(spark, str(tmp_path), topic=TOPIC).collect())
     assert [row[2:] for row in again] == [(b"b", b"1"), (b"c", b"1"), (b"a", b"2"), (b"d", b"1")]
     log.close(0)

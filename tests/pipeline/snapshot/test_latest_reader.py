@@ -119,13 +119,13 @@ def test_filters_on_topic_partition_and_key_are_taken_and_no_others(tmp_path: Pa
     ],
 )
 def test_options_that_make_no_sense_beside_it_are_refused(name: str, value: str) -> None:
-    with pytest.raises(UsageError, match=f"option {name}: expected .* beside latest=true"):
+    with pytest.raises(UsageError, match=f"option {name}: .* with latest=true"):
         LatestReader(parse_options({"path": "/data", "latest": "true", name: value}), SCHEMA)
 
 
 @pytest.mark.needs_sources
 def test_a_stream_has_no_latest() -> None:
-    with pytest.raises(UsageError, match="option latest is of batch reads only"):
+    with pytest.raises(UsageError, match="option latest is for batch reads only"):
         OttlaSource({"path": "/data", "latest": "true"}).streamReader(StructType([]))
 
 

@@ -127,7 +127,7 @@ def a_snapshot(tmp_path: Path) -> Path:
         ("127.0.0.1:1", 6, "no broker answers at 127.0.0.1:1: Connection refused"),
         ("127.0.0.1:1,127.0.0.1:2", 6, "127.0.0.1:1: Connection refused; 127.0.0.1:2: Connection refused"),
         ("nowhere", 1, "--bootstrap: expected HOST:PORT[,…], the port from 1 to 65535, found 'nowhere'"),
-        ("ü..x:9092", 1, "--bootstrap: ü..x:9092: not a name of a host: "),
+        ("ü..x:9092", 1, "--bootstrap: ü..x:9092: not a valid host name: "),
         ("127.0.0.1:99999", 1, "the port from 1 to 65535, found '127.0.0.1:99999'"),
     ],
 )

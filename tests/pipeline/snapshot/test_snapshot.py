@@ -62,7 +62,7 @@ def test_one_partition_by_itself(tmp_path: Path) -> None:
 def test_a_folder_that_is_there_is_refused_unless_it_may_be_replaced(tmp_path: Path) -> None:
     store, out = Store(str(stored_topic(tmp_path))), tmp_path / "out"
     take_snapshot(store, TOPIC, str(out), partition=1, now_ms=1_000)
-    with pytest.raises(UsageError, match=f"{out}: expected no such folder, found one"):
+    with pytest.raises(UsageError, match=f"{out}: expected a new folder, found an existing one"):
         take_snapshot(store, TOPIC, str(out), now_ms=1_000)
     assert len(outline(out)) == 2
     take_snapshot(store, TOPIC, str(out), overwrite=True, now_ms=1_000)
@@ -71,7 +71,7 @@ def test_a_folder_that_is_there_is_refused_unless_it_may_be_replaced(tmp_path: P
 
 def test_a_folder_with_something_else_is_never_replaced(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
-    with pytest.raises(UsageError, match="expected a snapshot to take the place of, found something else"):
+    with pytest.raises(UsageError, match="expected a snapshot to replace, found something else"):
         take_snapshot(Store(str(data_dir)), TOPIC, str(data_dir), overwrite=True, now_ms=1_000)
     assert (data_dir / f"{TOPIC}-0").is_dir()
 
@@ -121,5 +121,5 @@ def test_spark_writes_the_same(spark: SparkSession, tmp_path: Path) -> None:
     if FULL:  # otherwise the same bytes have the same rows
         found = spark.read.parquet(str(out)).orderBy("partition", "offset").collect()
         assert [(row.key, row.offset) for row in found] == [(key, offset) for _, offset, key, _ in LATEST]
-    with pytest.raises(UsageError, match="expected no such folder"):
+    with pytest.raises(UsageError, match="expected a new folder"):
         take_snapshot(Store(str(data_dir)), TOPIC, str(out), rounds_on(spark, TOPIC), now_ms=1_000)

@@ -79,7 +79,7 @@ def test_a_process_may_be_killed_before_any_operation() -> None:
     assert len(disks) > 15
     for disk in disks:
         assert snapshot_there(disk) in (OLD, NEW)
-        with pytest.raises(UsageError, match="expected no such folder"), again(disk):
+        with pytest.raises(UsageError, match="expected a new folder"), again(disk):
             pass
         assert content(disk) in (OLD, NEW), "the old one is given back"
     assert content(done) == NEW

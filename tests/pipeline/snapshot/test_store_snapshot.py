@@ -170,7 +170,7 @@ def test_of_two_at_once_one_stands_and_the_other_says_so(lake: Lake) -> None:
             lake.snapshot(NOW_MS + 2, overwrite=True)
 
     lake.store.before = before
-    with pytest.raises(SourceChangedError, match="another snapshot was written there meanwhile"):
+    with pytest.raises(SourceChangedError, match="another snapshot was written there since"):
         lake.snapshot(NOW_MS + 1, overwrite=True)
     assert (1, 4, b"new", b"1") in lake.rows()
     found = find(lake.objects, OUT)

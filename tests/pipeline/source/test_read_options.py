@@ -71,23 +71,23 @@ def test_names_and_words_come_in_any_case() -> None:
 @each_case(
     "name, text, why",
     [
-        ("topics", "a", "unknown option topics; there are path, topic, "),
-        ("partition", "x", "option partition should be numbers separated by commas, not 'x'"),
-        ("startingOffsets", "newest", "option startingOffsets should be earliest, latest, or"),
-        ("startingOffsets", "[1]", "option startingOffsets should be"),
-        ("startingOffsets", '{"a": {"0": -3}}', "option startingOffsets should be"),
+        ("topics", "a", "unknown option topics; options are path, topic, "),
+        ("partition", "x", "option partition: expected numbers separated by commas, found 'x'"),
+        ("startingOffsets", "newest", "option startingOffsets: expected earliest, latest, or"),
+        ("startingOffsets", "[1]", "option startingOffsets: expected"),
+        ("startingOffsets", '{"a": {"0": -3}}', "option startingOffsets: expected"),
         ("endingOffsets", "earliest", "option endingOffsets cannot be earliest"),
-        ("includeHeaders", "yes", "option includeHeaders should be true or false, not 'yes'"),
-        ("isolationLevel", "serializable", "option isolationLevel should be read_uncommitted or read_committed"),
-        ("mode", "PERMISSIVE", "option mode should be FAILFAST or DROPMALFORMED"),
-        ("maxPartitionBytes", "0", "option maxPartitionBytes should be a number of bytes"),
+        ("includeHeaders", "yes", "option includeHeaders: expected true or false, found 'yes'"),
+        ("isolationLevel", "serializable", "option isolationLevel: expected read_uncommitted or read_committed"),
+        ("mode", "PERMISSIVE", "option mode: expected FAILFAST or DROPMALFORMED"),
+        ("maxPartitionBytes", "0", "option maxPartitionBytes: expected a number of bytes"),
         (
             "startingOffsetsByTimestampStrategy",
             "earliest",
-            "option startingOffsetsByTimestampStrategy should be error or",
+            "option startingOffsetsByTimestampStrategy: expected error or",
         ),
-        ("startingOffsetsByTimestamp", "17", "option startingOffsetsByTimestamp should be {"),
-        ("startingTimestamp", "today", "option startingTimestamp should be Unix milliseconds"),
+        ("startingOffsetsByTimestamp", "17", "option startingOffsetsByTimestamp: expected {"),
+        ("startingTimestamp", "today", "option startingTimestamp: expected Unix milliseconds"),
     ],
 )
 def test_what_makes_no_sense_is_refused(name: str, text: str, why: str) -> None:
@@ -141,10 +141,10 @@ def test_a_partitions_own_directory_is_a_path_too(data_dir: Path) -> None:
     ("options", "why"),
     [
         ({"topic": "a,x"}, "has no log of topic x"),
-        ({"topic": "b-c", "partition": "0,1"}, "has no partition 1 of what was asked for"),
+        ({"topic": "b-c", "partition": "0,1"}, "has no partition 1 of the requested topics"),
         (
             {"topic": "a", "startingOffsets": '{"b-c": {"0": 1}}'},
-            "an offset or time is given for b-c-0, which is not to be",
+            "an offset or time is given for b-c-0, which is not read",
         ),
     ],
 )
@@ -154,7 +154,7 @@ def test_what_is_not_there_is_refused(data_dir: Path, options: dict[str, str], w
 
 
 def test_a_directory_that_is_no_data_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no partition directories: it is no data directory"):
+    with pytest.raises(UsageError, match="has no partition directories: it is not a data directory"):
         partitions_of(parse_options({"path": str(tmp_path)}))
     with pytest.raises(UsageError, match="is not a directory"):
         partitions_of(parse_options({"path": str(tmp_path / "nope")}))
@@ -195,11 +195,17 @@ def test_offset_ranges(data_dir: Path, options: dict[str, str], found: tuple[int
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"startingOffsets": '{"a": {"0": 31}}'}, "startingOffsets: offset 31 of a-0, which can be read from 0 to 30"),
-        ({"endingOffsets": '{"a": {"0": 31}}'}, "endingOffsets: offset 31 of a-0, which can be read from 0 to 30"),
-        ({"endingOffsets": '{"a": {"0": 21}}', **COMMITTED}, "which can be read from 0 to 20"),
-        ({"startingOffsets": "{}"}, "option startingOffsets names nothing for a-0"),
-        ({"startingOffsetsByTimestamp": "{}"}, "option startingOffsetsByTimestamp names nothing for a-0"),
+        (
+            {"startingOffsets": '{"a": {"0": 31}}'},
+            "startingOffsets: offset 31 of a-0 is outside the readable range 0 to 30",
+        ),
+        (
+            {"endingOffsets": '{"a": {"0": 31}}'},
+            "endingOffsets: offset 31 of a-0 is outside the readable range 0 to 30",
+        ),
+        ({"endingOffsets": '{"a": {"0": 21}}', **COMMITTED}, "is outside the readable range 0 to 20"),
+        ({"startingOffsets": "{}"}, "option startingOffsets has no entry for a-0"),
+        ({"startingOffsetsByTimestamp": "{}"}, "option startingOffsetsByTimestamp has no entry for a-0"),
         ({"startingTimestamp": "9999"}, "a-0 has no record from timestamp 9999 on"),
     ],
 )

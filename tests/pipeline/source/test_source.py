@@ -175,7 +175,7 @@ def test_a_schema_chooses_columns(spark: SparkSession, broker: ottla.Broker, dat
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
-        ("offset bigint, size int", "there is no column size; there are key, value, topic, "),
+        ("offset bigint, size int", "unknown column size; columns are key, value, topic, "),
         ("offset int", "column offset is bigint, not int"),
         (
             "headers array<struct<key:string,value:string>>",
@@ -199,7 +199,7 @@ def test_nothing_to_read_is_an_empty_frame(spark: SparkSession, broker: ottla.Br
     [
         ({"topic": "nope"}, "has no log of topic nope"),
         ({"batchsize": "9"}, "unknown option batchsize"),
-        ({"maxOffsetsPerTrigger": "9"}, "option maxOffsetsPerTrigger is of streams only"),
+        ({"maxOffsetsPerTrigger": "9"}, "option maxOffsetsPerTrigger is for streams only"),
     ],
 )
 def test_options_that_cannot_be_are_refused(

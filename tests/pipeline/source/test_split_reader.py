@@ -378,7 +378,7 @@ def test_records_deleted_after_planning_are_missed(tmp_path: Path) -> None:
     log.advance_log_start(25)
     log.segments.first.delete_files()
     with pytest.raises(
-        SourceChangedError, match="offsets 0 to 20 went away while they were read; the log begins at 20"
+        SourceChangedError, match="offsets 0 to 20 were deleted while they were read; the log begins at 20"
     ):
         read_all(splits)
 
@@ -403,7 +403,7 @@ def test_a_topic_that_was_made_anew_is_not_read_for_the_old_one(tmp_path: Path) 
     for number in range(60):
         append(anew, ("other", f"{number}"))
     write_partition_metadata(OsFiles(), anew.directory, bytes(range(16)))
-    with pytest.raises(SourceChangedError, match="the topic was deleted and made anew while it was read"):
+    with pytest.raises(SourceChangedError, match="the topic was deleted and created again while it was read"):
         read_all(splits)
 
 
@@ -411,7 +411,7 @@ def test_an_end_that_went_away_is_missed(tmp_path: Path) -> None:
     log = live_log(tmp_path)
     splits = planned(log)
     log.truncate_to(50, 0, 0)
-    with pytest.raises(SourceChangedError, match=r"offsets 40 to 60 went away while they were read; .* ends at 50"):
+    with pytest.raises(SourceChangedError, match=r"offsets 40 to 60 were deleted while they were read; .* ends at 50"):
         read_all(splits)
 
 

@@ -204,7 +204,7 @@ def test_a_log_whose_start_has_moved_past_the_checkpoint_is_data_loss(
     for segment in list(log.segments)[:-1]:
         segment.delete_files()
     with pytest.raises(
-        size(PipelineError, StreamingQueryException), match="offset 40 of a-0, which can be read from 45 to 46"
+        size(PipelineError, StreamingQueryException), match="offset 40 of a-0 is outside the readable range 45 to 46"
     ):
         job.run()
     job.options["failOnDataLoss"] = "false"

@@ -36,7 +36,7 @@ This stopped SparkContext was created at:
 """
 RAISED_BY_NUMPY = RAISED_BY_PYTHON.replace("ModuleNotFoundError: No module named 'ottla'", "MemoryError: 2 GiB")
 MODULE_MISSING = (
-    "on a worker: ModuleNotFoundError: No module named 'ottla'; what PYSPARK_PYTHON names must have ottla[spark] on every"
+    "on a worker: ModuleNotFoundError: No module named 'ottla'; the Python of PYSPARK_PYTHON must have ottla[spark] on every"
     " worker"
 )
 LOST = EXECUTORS_LOST.splitlines()[0]
@@ -57,8 +57,8 @@ NOT_STARTED_LINE = (
         (PythonException(RAISED_BY_NUMPY), SparkFailedError, "on a worker: MemoryError: 2 GiB"),
         (SparkRuntimeException(EXECUTORS_LOST), SparkFailedError, LOST),
         (Py4JError(NOT_STARTED), SparkFailedError, NOT_STARTED_LINE),
-        (Py4JNetworkError("Answer from Java side is empty"), SparkFailedError, "the driver's JVM is gone: Answer from Java side is empty"),
-        (ConnectionRefusedError(111, "refused"), SparkFailedError, "the driver's JVM is gone: [Errno 111] refused"),
+        (Py4JNetworkError("Answer from Java side is empty"), SparkFailedError, "the driver's JVM has exited: Answer from Java side is empty"),
+        (ConnectionRefusedError(111, "refused"), SparkFailedError, "the driver's JVM has exited: [Errno 111] refused"),
         (Py4JError(""), SparkFailedError, "Spark's own process: it ended"),
     ],
 )  # fmt: skip

@@ -75,7 +75,7 @@ def test_a_file_that_was_replaced_meanwhile_is_not_read(tmp_path: Path) -> None:
     first, second = written(tmp_path, 2)
     file = evicted(first, Descriptors(lambda: 8))
     os.replace(second, first)
-    with pytest.raises(SourceChangedError, match="was replaced while it was looked at"):
+    with pytest.raises(SourceChangedError, match="was replaced while it was read"):
         file.read_at(0, 4)
     with pytest.raises(SourceChangedError):
         file.status()
@@ -86,7 +86,7 @@ def test_a_file_that_went_away_meanwhile_is_not_read(tmp_path: Path) -> None:
     (path,) = written(tmp_path, 1)
     file = evicted(path, Descriptors(lambda: 8))
     path.unlink()
-    with pytest.raises(SourceChangedError, match="went away while it was looked at"):
+    with pytest.raises(SourceChangedError, match="was deleted while it was read"):
         file.read_into(0, memoryview(bytearray(4)))
 
 

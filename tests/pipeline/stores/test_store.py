@@ -216,7 +216,11 @@ def lose_segments(files: CrashFiles) -> None:
 
 
 REFUSED: tuple[tuple[Callable[[CrashFiles], None], type[PipelineError], str], ...] = (
-    (leave_swap, SourceChangedError, f"{DATA_DIR}/{TP}/{0:020}.log.swap: a swap is under way, or was left by a server"),
+    (
+        leave_swap,
+        SourceChangedError,
+        f"{DATA_DIR}/{TP}/{0:020}.log.swap: a swap is in progress, or was left by a server",
+    ),
     (lose_index, CorruptSourceError, f"{DATA_DIR}/{TP}/{1:020}.index is missing"),
     (break_catalog, CorruptSourceError, f"{DATA_DIR}/ottla.json: not a readable catalog"),
     (break_epochs, CorruptSourceError, f"{DATA_DIR}/{TP}/leader-epoch-checkpoint, line 1: "),

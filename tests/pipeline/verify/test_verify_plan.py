@@ -103,5 +103,7 @@ def test_without_the_originals_there_is_nothing_to_compare(tmp_path: Path) -> No
     plan = staged_plan(tmp_path, installs=True)
     assert Path(originals_directory(plan)).is_dir()
     OsFiles().remove_dir(originals_directory(plan))
-    with pytest.raises(UsageError, match=f"group 0 of plan {plan.plan_id} is not staged, or its originals are gone"):
+    with pytest.raises(
+        UsageError, match=f"group 0 of plan {plan.plan_id} is not staged, or its originals were deleted"
+    ):
         scope_of_plan(plan, OsFiles())

@@ -26,7 +26,7 @@ def test_what_the_job_says_itself_is_passed_over_and_the_rest_goes_to_both_clien
 def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "key.p12"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match=r"key\.p12: expected a file of properties in UTF-8"):
+    with pytest.raises(UsageError, match=r"key\.p12: expected a properties file in UTF-8"):
         read_command_config(str(path))
 
 
@@ -55,7 +55,7 @@ def test_client_options_come_from_files_and_the_last_one_wins(tmp_path: Path) ->
         options(f"@{path}")
     assert "s3cr3t" not in str(refused.value)
     path.write_bytes(b"a=\xff")
-    with pytest.raises(UsageError, match=r"client\.properties: expected a file of properties in UTF-8"):
+    with pytest.raises(UsageError, match=r"client\.properties: expected a properties file in UTF-8"):
         options(f"@{path}")
 
 

@@ -113,6 +113,6 @@ def test_a_superseded_record_below_a_missing_offset_is_named_and_one_above_is_no
     (finding,) = findings_of(found, "t-0 at h:1", {0: b"a"})
     assert str(finding) == (
         f"{LEFT}: t-0 at h:1, offset 0, key b'a': expected only its key's newest record below 5, as at offset 2,"
-        " found this one beside it"
+        " found also this one"
     )
     assert judged(records, Known(), (0, 8)).finding_count == 0
