@@ -1,7 +1,8 @@
-"""The cleaner at work in the server: threads, passes, throttle, leases, status.
+"""The cleaner in the server: threads, passes, throttle, leases, status.
 
-Read in this order: `cleaning` (chooses, runs, saves, and keeps the cleaner off a partition), `threads` (what each of them
-has), `clean_pass` (one pass in a worker thread, throttled), `watched` (how far it is), `advice` (what is told of it, and what to do about
-it), `leases` (partitions that somebody else compacts), `log_moves` (partitions on their way to another data directory, which keeps
-the cleaner off them). Which log and how far is decided in `storage.cleaning`, which records stay in `storage.filter`.
+Read in this order: `cleaning` (selects, runs and saves passes, and keeps the cleaner off a partition), `threads` (the
+state of each thread), `clean_pass` (one pass in a worker thread, throttled), `watched` (progress of passes), `advice`
+(status and suggested actions), `leases` (partitions that another process compacts), `log_moves` (partitions that move
+to another data directory, which keeps the cleaner off them). `storage.cleaning` decides which log is cleaned and how
+far, `storage.filter` which records are kept.
 """

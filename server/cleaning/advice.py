@@ -1,8 +1,7 @@
-"""What the broker tells of the cleaner's work on a partition, and what somebody may do about one that the cleaner leaves alone.
+"""Status of the cleaner's work on a partition, and remedies for a partition that the cleaner does not clean.
 
-The latter is sentences, with the commands to type and the calls to make.
-
-Made from what `storage.cleaning.eligibility` has measured and tried; nothing is looked up here, and nothing changed.
+Remedies are sentences, with shell commands and Python calls. They are made from the results of
+`storage.cleaning.eligibility`; this module looks up nothing and changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-# At run time: the schema of the control API reads these hints.
+# Needed at run time: the schema of the control API reads these type hints.
 from ...storage.cleaning.clean_stats import CleanStats
 from ...storage.cleaning.eligibility import Eligibility, Waits
 from ...storage.cleaning.outlook import Move, Way
@@ -25,7 +24,7 @@ WAIT = "wait"
 RESTART = "restart"
 RETRY = "retry"
 RETRIED_BY_MS = 60_001
-"""A delay that hardly differs from the default: what counts is that something changes."""
+"""A delay that hardly differs from the default: any change of the configuration triggers the retry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,7 @@ class Remedy:
     commands: tuple[str, ...]
     """Shell commands in order; empty if no command does it."""
     calls: tuple[str, ...]
-    """The same in Python, on a `Broker`."""
+    """Python calls on a `Broker` with the same effect."""
     eligible_at_ms: int | None
     """Time from which the partition is eligible then, in ms since 1970 by the broker's clock; None: at once."""
 
@@ -80,12 +79,12 @@ def remedies(
     bootstrap: str,
     rolls_when_advanced_ms: int | None,
 ) -> tuple[Remedy, ...]:
-    """What makes a partition eligible, the least first; nothing if it is, or nothing is dirty.
+    """Return the remedies that make a partition eligible, the smallest first; empty if it is eligible, or nothing is dirty.
 
     Args:
-        transactions: The open ones, the oldest first.
+        transactions: The open transactions, the oldest first.
         bootstrap: The address for commands of Apache Kafka's tools.
-        rolls_when_advanced_ms: At what time of the broker's clock a move of it ends the active segment; None: at none.
+        rolls_when_advanced_ms: The time of the broker's clock from which advancing the clock rolls the active segment; None: never.
     """
     return tuple(_remedies(tp, found, transactions, now_ms, bootstrap, rolls_when_advanced_ms))
 
@@ -125,7 +124,7 @@ def _remedies(
 
 
 def _of_trouble(tp: TopicPartition, found: Eligibility) -> Iterator[Remedy]:
-    """Where neither time nor a change of the log is what is missing."""
+    """Return the remedy if neither time nor a change of the log helps."""
     retry = f"ottla configs alter topic:{tp.topic} file.delete.delay.ms={RETRIED_BY_MS}"
     troubles: dict[Waits, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
         Waits.CLEANER_OFF: (
@@ -195,7 +194,7 @@ def _rolls(
 
 
 def next_roll_sentence(found: Eligibility, now_ms: int) -> str | None:
-    """With which record the active segment ends; None where no timestamp will do, or it is empty."""
+    """Return a sentence on the record that rolls the active segment; None if no timestamp does, or the segment is empty."""
     if found.rolls_after_bytes is None:
         return None
     if found.rolls_after_bytes < 0:
@@ -255,7 +254,7 @@ def _configs(way: Way) -> Mapping[str, str]:
 
 
 def moment(at_ms: int | None) -> str:
-    """A time in words, or its number of milliseconds where there are none."""
+    """Return a time as text, or as a number of milliseconds if it has no calendar date."""
     try:
         found = datetime.fromtimestamp((at_ms or 0) / 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -264,7 +263,7 @@ def moment(at_ms: int | None) -> str:
 
 
 def duration(ms: int) -> str:
-    """A span of time, to the second where it is long."""
+    """Return a duration as text, rounded to seconds if it is long."""
     if ms < 10_000:
         return f"{ms} ms"
     seconds = -(-ms // 1000)

@@ -1,4 +1,4 @@
-"""One clean pass in a worker thread: throttled, timed, and ended early when somebody wants it to."""
+"""One clean pass in a worker thread: throttled, timed, and stopped early on request."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def clean(
     must_stop: Callable[[], bool],
     watched: WatchedPass,
 ) -> tuple[int, CleanStats]:
-    """Run a pass; for a worker thread of Trio's.
+    """Run a pass; for a worker thread of Trio.
 
-    What the pass has replaced is let go in here: a file that was deleted meanwhile goes when its last descriptor is closed,
-    and that takes as long as it is large.
+    The replaced segments are released in this thread: a file that was deleted during the pass is freed when its last
+    descriptor is closed, which takes longer the larger it is.
 
     Args:
-        chosen: Has no segments, and no last records, any more after the pass.
+        chosen: Has no segments, and no last records, after the pass.
         clock: The broker's, for delete horizons and the removal of old segments.
-        now_s: Trio's time, which may be asked in any thread.
-        must_stop: Whether the pass is to be given up; asked in this thread and in Trio's.
-        watched: Told how far it is, and in the end what it has done.
+        now_s: Trio's time, as a function that any thread may call.
+        must_stop: Whether the pass must stop; called in this thread and in Trio's.
+        watched: Receives the progress, and in the end the result.
 
     Returns:
-        As `Cleaner.clean`, the three times filled in.
+        As `Cleaner.clean`, with the three times filled in.
 
     Raises:
-        CleaningAbortedError: `must_stop` said so.
+        CleaningAbortedError: `must_stop` returned true.
         Others: as `Cleaner.clean`.
     """
     from ...storage.cleaning.cleaner import CleaningAbortedError
@@ -94,7 +94,7 @@ def clean(
     finally:
         chosen.segments.clear()
         last_records = chosen.last_records
-        while last_records:  # one by one: hundreds of thousands in one go would hold all threads
+        while last_records:  # One at a time: deleting hundreds of thousands at once would block all threads.
             last_records.popitem()
     stats.seconds = now_s() - begun_s
     stats.map_seconds = map_built_s - begun_s
@@ -104,7 +104,10 @@ def clean(
 
 
 def is_worth_it(chosen: LogToClean, now_ms: int, must_stop: Callable[[], bool]) -> bool:
-    """Whether a pass over a log that has nothing dirty would let anything go. In a worker thread; errors as of `clean`."""
+    """Return whether a pass over a log without dirty records would remove anything.
+
+    In a worker thread; errors as of `clean`.
+    """
     from ...storage.cleaning.cleaner import CleaningAbortedError
 
     def checkpoint() -> None:
@@ -115,7 +118,7 @@ def is_worth_it(chosen: LogToClean, now_ms: int, must_stop: Callable[[], bool]) 
 
 
 def report(chosen: LogToClean, end_offset: int, stats: CleanStats) -> None:
-    """The log line of a pass."""
+    """Write the log line of a pass."""
     log.info(
         "cleaned %s from %d to %d in %.2f s (map %.2f s, throttled %.2f s): %d -> %d bytes, %d -> %d records (removed: %s),"
         " %d -> %d segments; map: %d bytes read, %d keys of %d records, %.1f %% full",
@@ -143,30 +146,30 @@ PERIOD_S = 0.3
 
 
 class Throttler:
-    """Holds the cleaner to `log.cleaner.io.max.bytes.per.second`: what all its threads read and write together.
+    """Throttle to `log.cleaner.io.max.bytes.per.second`: the reads and writes of all cleaner threads together.
 
         period      |<-- more than 300 ms -->|<-- wait -->|
         observed     10 MB                                 0, and what was observed during the wait
                                              ^ at 20 MB/s: 10 / 20 - 0.3 = 0.2 s
 
-    Bursts within a period are not held back. A wait is one for all threads, and ends early when the limit changes.
-    Source: Apache Kafka's Throttler, but that a thread which must stop does not wait first.
+    Bursts within a period are not delayed. All threads share one wait, which ends early when the limit changes. Source:
+    Apache Kafka's Throttler, except that a thread which must stop does not wait first.
 
-    One a broker. `observe` and `hold` may be called in any thread, the rest on Trio's. Times are in seconds.
+    One per broker. `observe` and `hold` may be called in any thread, the rest on Trio's. Times are in seconds.
     """
 
     def __init__(self, limit_bytes_per_s: float) -> None:
         self.meter = Meter()
-        """Bytes, whether or not they had to wait."""
+        """All bytes, delayed or not."""
         self._limit_bytes_per_s = limit_bytes_per_s
         self._guard = threading.Lock()
         self._period_start_s = -math.inf
-        """Lies ahead while everybody waits."""
+        """Start of the present period; in the future during a wait."""
         self._observed_bytes = 0
         self._woken = trio.Event()
 
     def observe(self, moved_bytes: int, now_s: float) -> float:
-        """Count bytes that were just read or written; returns how long the thread is to wait, 0 for not at all."""
+        """Count bytes that were just read or written; return how long the thread must wait, 0 for not at all."""
         with self._guard:
             self._observed_bytes += moved_bytes
             elapsed_s = now_s - self._period_start_s
@@ -181,7 +184,7 @@ class Throttler:
             return wait_s
 
     def set_limit(self, limit_bytes_per_s: float, now_s: float) -> None:
-        """Go on with another limit; a wait that is under way is over, unless it is the same one."""
+        """Change the limit. A wait in progress ends, unless the limit is the same."""
         with self._guard:
             if limit_bytes_per_s == self._limit_bytes_per_s:
                 return
@@ -190,12 +193,12 @@ class Throttler:
         self.wake()
 
     def wake(self) -> None:
-        """Let every waiting thread look whether it must stop; those that need not, wait on at their next bytes."""
+        """Let every waiting thread check whether it must stop; the others wait again with their next bytes."""
         self._woken.set()
         self._woken = trio.Event()
 
     def hold(self, moved_bytes: int, now_s: Callable[[], float], must_stop: Callable[[], bool]) -> float:
-        """In a worker thread of Trio's: `observe`, and wait on Trio's clock. Returns the seconds waited."""
+        """Call `observe`, and wait on Trio's clock; for a worker thread of Trio. Return the seconds waited."""
         begun_s = now_s()
         self.meter.mark(moved_bytes, begun_s)
         wait_s = self.observe(moved_bytes, begun_s)

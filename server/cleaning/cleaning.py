@@ -1,9 +1,10 @@
 """Runs clean passes: picks the filthiest log, cleans it in a worker thread, swaps on the Trio thread.
 
-One task per cleaner thread (`log.cleaner.threads`). Each round cleans one log, what somebody asks for first (`demands`), then
-runs retention on all compacted logs that are free (they get theirs from here, not from the retention job), and waits
-`log.cleaner.backoff.ms` if there was nothing to clean.
-Source: Apache Kafka's LogCleaner; KIP-346 (a log that cannot be cleaned is left alone).
+One task per cleaner thread (`log.cleaner.threads`). Each round cleans one log, requested ones (`demands`) first. Then
+it runs retention on all compacted logs that are free (the retention job leaves them to the cleaner), and waits
+`log.cleaner.backoff.ms` if it cleaned nothing.
+
+Source: Apache Kafka's LogCleaner; KIP-346 (a log that cannot be cleaned is skipped).
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.cleaner")
 
-# So many are looked at for something to delete before others may have their turn: a tenth of a millisecond.
+# This many logs are checked for deletable segments before the task yields: a tenth of a millisecond.
 LOGS_AT_ONCE = 16
 
 
 class Cleaning:
-    """The cleaner threads of one broker, and the way to keep them off a partition."""
+    """The cleaner threads of one broker. Other operations use it to keep them off a partition."""
 
     def __init__(
         self, files: Files, logs: Mapping[TopicPartition, Log], live_config: LiveConfig, clock: Clock, waits: FetchWaits
@@ -63,28 +64,28 @@ class Cleaning:
         self.manager = CleanerManager(files, logs, log.warning)
         self.demands = Demands()
         self.dry_running = trio.Lock()
-        """Held by the one dry run that is under way."""
+        """Held during a dry run: at most one runs at a time."""
         self.manager.on_freed = lambda _: self.demands.note_change()
         self.leased_until_ms: dict[TopicPartition, int] = {}
-        """Partitions that somebody else compacts (`leases`), and until when, in elapsed time."""
+        """Partitions that another process compacts (`leases`), with the lease's expiry in elapsed time."""
         self.throttler = Throttler(live_config.current.log_cleaner_io_max_bytes_per_second)
         self.threads: list[CleanerThread] = []
         self._settings = CleanerSettings.of(live_config.current)
         self.looked_at_ms: int | None = None
-        """When a thread looked for a log to clean last, in elapsed time."""
+        """When a thread last selected a log, in elapsed time."""
         self._passes: dict[TopicPartition, tuple[int, LastPass]] = {}
-        """How many passes came to their end since the start, and the last of them."""
+        """Number of completed passes since the start, and the last of them, by partition."""
         self.watched = WatchedPasses()
         self._waiting: dict[TopicPartition, list[Callable[[], None]]] = {}
-        """Who waits for a pass that is being given up."""
+        """Callbacks of callers that wait until a pass stops."""
         self._calls = 0
-        """How often a round was wanted at once."""
+        """Number of requests for a round at once."""
         self._restart = trio.CancelScope()
         self._restarting = False
         self._now_s: Callable[[], float]
 
     async def run(self) -> None:
-        """Clean until cancelled; `reconfigure` starts the threads anew with the options of that moment."""
+        """Run the cleaner until cancelled; `reconfigure` restarts the threads with the options of that moment."""
         self._now_s = trio.lowlevel.current_clock().current_time
         while True:
             self._settings = settings = CleanerSettings.of(self._live_config.current)
@@ -102,7 +103,7 @@ class Cleaning:
         return self._live_config.current.log_cleaner_enable
 
     def reconfigure(self) -> None:
-        """Take on changed options. Passes in progress are given up and redone, unless only their speed has changed."""
+        """Apply changed options. Passes in progress are stopped and redone, unless only the throttle has changed."""
         config = self._live_config.current
         self.throttler.set_limit(config.log_cleaner_io_max_bytes_per_second, trio.current_time())
         if CleanerSettings.of(config) != self._settings:
@@ -116,24 +117,24 @@ class Cleaning:
         return self._is_stopping
 
     def stop(self) -> None:
-        """The broker is stopping: let passes find out at once that they must end."""
+        """Prepare for the broker's stop: passes notice at once that they must end."""
         self._is_stopping = True
         self.throttler.wake()
         self.demands.give_back_all()
         self.demands.note_change()
 
     def look_again(self) -> None:
-        """Begin a round at once, whatever is left of the back-off."""
+        """Start a round at once, regardless of the back-off."""
         self.repeat_rounds()
         for thread in self.threads:
             thread.rest.cancel()
 
     def repeat_rounds(self) -> None:
-        """Let rounds that are under way be followed by others at once: what they looked at is another way by now."""
+        """Make present rounds start another one without a back-off, since what they have looked at has changed."""
         self._calls += 1
 
     async def _work(self, thread: CleanerThread, settings: CleanerSettings) -> None:
-        """One cleaner thread."""
+        """Run one cleaner thread."""
         while not (thread.is_dead or self._is_stopping):
             calls = self._calls
             with self.clock.at_work():
@@ -150,12 +151,12 @@ class Cleaning:
 
     @property
     def looks_again_ms(self) -> int | None:
-        """When the first cleaner thread looks for something to do again, in elapsed time; None: one is at it, or none runs."""
+        """When the first cleaner thread will look for work again, in elapsed time; None: a thread is working, or none runs."""
         rests = [thread.rests_until_ms for thread in self.threads if not thread.is_dead]
         return min((each for each in rests if each is not None), default=None) if None not in rests else None
 
     async def _round(self, thread: CleanerThread, settings: CleanerSettings) -> bool:
-        """Clean one log, and delete from all. Returns whether to look for the next one at once."""
+        """Clean one log, and delete from all. Return whether to look for the next one at once."""
         is_busy = False
         try:
             if (demand := self.demands.take()) is not None:
@@ -164,7 +165,7 @@ class Cleaning:
                 is_busy = (await self._clean_one(thread, settings, chosen)).is_busy
         except Exception:
             log.exception("a round of the cleaner failed; the next round continues")
-        # Whatever became of that: where a disk is full, this is what makes room.
+        # Run after any outcome: on a full disk, retention makes room.
         try:
             await self._write_corrections()
             await self.delete_from_compacted_logs()
@@ -173,7 +174,7 @@ class Cleaning:
         return is_busy
 
     async def _serve(self, thread: CleanerThread, settings: CleanerSettings, demand: Demand) -> bool:
-        """One pass that somebody asked for. Returns as above."""
+        """Run one requested pass. Return whether to look for the next log at once."""
         served, failure = DemandResult.GIVEN_UP, None
         try:
             if not demand.log.is_surveyed:
@@ -182,7 +183,7 @@ class Cleaning:
                 self.manager.take(demand.log, self.clock.now_ms(), is_forced=demand.is_forced), TimeSlice()
             )
             if chosen is None:
-                # Of a log that somebody else has, who asked waits for its end.
+                # If another operation has the log, the caller waits until it ends.
                 served = DemandResult.NOT_DUE if self.manager.is_available(demand.log) else DemandResult.GIVEN_UP
             else:
                 demand.up_to = chosen.upper_offset
@@ -197,7 +198,7 @@ class Cleaning:
         return True
 
     async def _choose(self) -> LogToClean | None:
-        """The log for this round."""
+        """Return the log for this round."""
         for each in self.manager.unsurveyed():
             await in_thread(Work.READ, data_dir_of(each), each.survey)
         self.looked_at_ms = self.clock.elapsed_ms()
@@ -210,7 +211,7 @@ class Cleaning:
     async def _clean_one(
         self, thread: CleanerThread, settings: CleanerSettings, chosen: LogToClean, *, is_forced: bool = False
     ) -> _EndedPass:
-        """One pass over the log that was chosen."""
+        """Run one pass over the selected log."""
         try:
             cleaner = thread.cleaner or await in_thread(
                 Work.CLEAN, data_dir_of(chosen.log), thread.make_ready, settings
@@ -218,7 +219,7 @@ class Cleaning:
             if cleaner is None:
                 return _EndedPass(DemandResult.GIVEN_UP, is_busy=False)
             ended = _EndedPass(DemandResult.GIVEN_UP)
-            # A pass ends by its own checkpoints, never in the middle of a swap.
+            # A pass stops at its own checkpoints, never in the middle of a swap.
             watching = self.watched.watching(chosen, self.clock.now_ms(), is_forced=is_forced)
             with trio.CancelScope(shield=True), watching as watched:
                 ended = await self._pass(thread, cleaner, chosen, watched)
@@ -230,7 +231,7 @@ class Cleaning:
     async def _pass(
         self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean, watched: WatchedPass
     ) -> _EndedPass:
-        """The pass, and what is known after it."""
+        """Run the pass, and record its result."""
         from ...storage.cleaning.cleaner import CleaningAbortedError
         from .advice import LastPass
 
@@ -266,7 +267,7 @@ class Cleaning:
             manager.put_off(partition)
             return _EndedPass(DemandResult.GIVEN_UP, message)
         except Exception as error:
-            # Whatever is wrong with this log must not stop the cleaning of the others (KAFKA-7215).
+            # A fault of this log must not stop the cleaning of the others (KAFKA-7215).
             log.exception("%s cannot be cleaned and is marked uncleanable", partition)
             manager.mark_uncleanable(partition, str(error) or type(error).__name__)
             return _EndedPass(DemandResult.GIVEN_UP, is_busy=False)
@@ -285,11 +286,14 @@ class Cleaning:
         return self._is_stopping or self._restarting or self.manager.is_aborting(partition)
 
     async def _save(self, cleaned: LogToClean, end_offset: int) -> str | None:
-        """Write the checkpoint, unless somebody asked for the partition meanwhile. Returns what the disk said against it."""
+        """Write the checkpoint, unless another operation has asked for the partition since.
+
+        Return the error of the disk, if any.
+        """
         try:
             await in_thread(Work.CLEAN, data_dir_of(cleaned.log), self.manager.save_end_offset, cleaned, end_offset)
         except OSError as error:
-            # The pass counts for nothing. It would be the same again, at once, and so on.
+            # The pass does not count. Without the delay it would be repeated in the same way at once.
             message = cleaned.log.fail(error).message
             log.error("%s", message)
             self.manager.put_off(cleaned.log.topic_partition)
@@ -297,12 +301,12 @@ class Cleaning:
         return None
 
     async def delete_from_compacted_logs(self) -> None:
-        """Retention of every free compacted log (by log start always; by size and time with policy delete too)."""
+        """Run retention on every free compacted log (by log start always; by size and time if its policy also has delete)."""
         self.manager.review_marks()
         await self.retain(self.logs.values(), compacted=True)
 
     async def retain(self, logs: Iterable[Log], *, compacted: bool) -> None:
-        """Retention of those of `logs` that are free, one after the other, and compacted or not."""
+        """Run retention on the free ones of `logs`, one after the other; either on compacted logs or on the others."""
         time_slice, left = TimeSlice(), iter(logs)
         while some := [*islice(left, LOGS_AT_ONCE)]:
             if time_slice.is_over():
@@ -315,7 +319,7 @@ class Cleaning:
                     await self.retain_one(each)
 
     async def retain_one(self, candidate: Log) -> Deleted | None:
-        """Retention of one log, if it is free; None if not. What goes wrong is told to the operator, too."""
+        """Run retention on one log if it is free, else return None. Errors are also logged."""
         if not self.manager.begin_retention(candidate, compacted=candidate.config.is_compact):
             return None
         done = Deleted()
@@ -326,9 +330,9 @@ class Cleaning:
         return done
 
     async def _delete_old_segments(self, candidate: Log, done: Deleted) -> None:
-        """Retention of one log that is held for it. What goes wrong there is told, and is that log's affair alone."""
+        """Run retention on one log that is held for it. Errors are logged and do not affect other logs."""
         try:
-            # Thousands of segments go in several steps, unless somebody wants the log.
+            # Thousands of segments are deleted in several steps, which stop if another operation wants the log.
             while await self._delete_some(candidate, done) and not self.manager.is_aborting(candidate.topic_partition):
                 pass
         except OSError as error:
@@ -342,7 +346,7 @@ class Cleaning:
             log.exception("retention of %s failed", candidate.topic_partition)
 
     async def _delete_some(self, candidate: Log, done: Deleted) -> bool:
-        """Whether there are more to go."""
+        """Delete one batch of segments; return whether more remain."""
         clock = self.clock
         try:
             deletion = candidate.begin_deletion(clock.now_ms(), at_once=True)
@@ -361,9 +365,9 @@ class Cleaning:
         return deletion.has_more
 
     def log_reconfigured(self, changed: Log, config: LogConfig) -> None:
-        """Give `changed` its new configuration; a pass over a log that is no longer compacted is given up.
+        """Apply a new configuration to `changed`; a pass over a log that is no longer compacted is stopped.
 
-        A log that was found uncleanable is tried again with it (KAFKA-19895).
+        A log that was marked uncleanable is tried again with it (KAFKA-19895).
         """
         was_compact, partition = changed.config.is_compact, changed.topic_partition
         if config != changed.config:
@@ -380,7 +384,7 @@ class Cleaning:
         try:
             await paused.wait()
         except trio.Cancelled:
-            # Nobody is left who would resume it.
+            # The caller is gone and will not resume it.
             if paused.is_set():
                 self.resume(partition)
             else:
@@ -389,9 +393,9 @@ class Cleaning:
             raise
 
     def _pause_then(self, partition: TopicPartition, then: Callable[[], None]) -> None:
-        """Call `then` with the partition paused: at once, or when the pass that is running has been given up.
+        """Call `then` with the partition paused: at once, or when the running pass has stopped.
 
-        Any number of callers may want that of one pass: a change of policy, then a deletion.
+        Several callers may wait for the end of one pass: a change of policy, then a deletion.
         """
         waiting = self._waiting.get(partition)
         if waiting is not None:
@@ -403,7 +407,10 @@ class Cleaning:
             self.throttler.wake()
 
     def _paused(self, partition: TopicPartition) -> None:
-        """The pass was given up: everyone who waited holds a pause of their own before the first may give theirs back."""
+        """Notify the callers after the pass has stopped.
+
+        Each waiting caller gets a pause of its own before the first can end its pause.
+        """
         waiting = self._waiting.pop(partition)
         for _ in waiting[1:]:
             self.manager.abort_and_pause(partition, lambda: None)
@@ -411,17 +418,17 @@ class Cleaning:
             then()
 
     def resume(self, partition: TopicPartition) -> None:
-        """Take back one `pause`."""
+        """End one `pause`."""
         self.manager.resume([partition])
 
     async def forget(self, data_dir: str, partitions: Collection[TopicPartition]) -> None:
-        """Paused partitions of a data directory were deleted: their checkpoint entries, marks and counts go."""
+        """Forget deleted, paused partitions of a data directory: their checkpoint entries, marks and counts."""
         for partition in partitions:
             self._passes.pop(partition, None)
             self.watched.forget(partition)
         try:
             await in_thread(Work.CATALOG, data_dir, self.manager.forget, data_dir, partitions)
-        except Exception as error:  # noqa: BLE001 - they are gone all the same, and their names are to be free
+        except Exception as error:  # noqa: BLE001 - the partitions are deleted in any case, and their names must be free again
             log.error("cannot write the cleaner checkpoint of %s: %s", data_dir, error)
         finally:
             self.manager.resume(partitions)
@@ -433,11 +440,13 @@ class Cleaning:
         with_ways: bool = True,
         aborted_at_ms: Callable[[int], int | None] = lambda _: None,
     ) -> Iterator[Steps[CleanerStatus]]:
-        """What the cleaner says of each of these logs, when it is asked for the next one: in pieces, as a log may be long.
+        """Return the cleaner's status of each of these logs, each when the iterator reaches it.
+
+        A status is made in steps, since a log may be long.
 
         Args:
-            with_ways: Whether to find out what would make them eligible, too, which takes ten times as long.
-            aborted_at_ms: Producer id -> when its open transaction is put an end to, in ms since 1970, if that is known.
+            with_ways: Also find out what would make them eligible, which takes ten times as long.
+            aborted_at_ms: Producer ID -> when its open transaction will be aborted, in ms since 1970, if known.
         """
         found = self.manager.assessments(
             logs,
@@ -450,18 +459,18 @@ class Cleaning:
         return map(self._status, logs, found)
 
     def _held_until_ms(self, partition: TopicPartition) -> int | None:
-        """When a partition that is paused is given back, as far as that is known."""
+        """Return when a paused partition will be released, in ms since 1970, if known."""
         due_ms = self.leased_until_ms.get(partition)
         return None if due_ms is None else self.clock.wall_at(due_ms)
 
     def _status(self, log: Log, assessment: Steps[Eligibility]) -> Steps[CleanerStatus]:
-        from .advice import CleanerStatus  # who asks has loaded it
+        from .advice import CleanerStatus  # its callers have loaded it already
 
         eligibility = yield from assessment
         return CleanerStatus(eligibility, *self._passes.get(log.topic_partition, ()))
 
     def why_off(self) -> str | None:
-        """Why no cleaner works at all, None if one does."""
+        """Return why no cleaner runs at all, None if one does."""
         if self._is_stopping:
             return "the broker is stopping"
         if not self._is_enabled:
@@ -480,19 +489,19 @@ class Cleaning:
 
 @dataclass(slots=True)
 class Deleted:
-    """What retention did to one log."""
+    """Result of retention on one log."""
 
     segments: int = 0
     size_bytes: int = 0
     failure: str | None = None
-    """What went wrong, and ended it."""
+    """The error that ended it."""
 
 
 class _EndedPass(NamedTuple):
-    """How a pass ended."""
+    """Result of a pass."""
 
     served: DemandResult
     failure: str | None = None
-    """What the system said against it."""
+    """The error of the system, if one ended it."""
     is_busy: bool = True
     """Whether to look for the next log at once."""

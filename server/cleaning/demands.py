@@ -1,10 +1,10 @@
-"""Passes that somebody asks for, and what becomes of them.
+"""Requested passes and their results.
 
-    on_demand  --demand-->  the line  --a cleaner thread, before it chooses for itself-->  one pass  -->  and again, until all
-                                                                        is covered that could be cleaned when it began
+    on_demand  --demand-->  the queue  --a cleaner thread, before it selects a log itself-->  one pass  -->  again, until all
+                                                                         is covered that could be cleaned when it began
 
-The threads, their memory, the states of partitions and the checkpoints are those of the cleaner's own rounds, so a partition
-that somebody has is waited for, and a pass that is given up for others' sake is asked for anew.
+Threads, memory, states of partitions and checkpoints are those of the cleaner's own rounds. So a demand waits for a
+partition that another operation has, and a pass that is stopped for another operation is requested again.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 
 class DemandResult(Enum):
-    """What a cleaner thread made of a demand."""
+    """Result of a demand."""
 
     NOT_DUE = auto()
-    """There is nothing for it to do."""
+    """Nothing to clean."""
     PASSED = auto()
-    """A pass came to its end."""
+    """A pass was completed."""
     GIVEN_UP = auto()
-    """Somebody else has the partition, or wants it; or the threads start anew."""
+    """Another operation has or wants the partition, or the threads restart."""
 
 
 class Demand:
-    """A pass that somebody waits for."""
+    """One requested pass, with a waiting caller."""
 
     def __init__(self, log: Log, *, is_forced: bool) -> None:
         self.log = log
         self.is_forced = is_forced
         self.is_abandoned = False
         self.up_to: int | None = None
-        """The end of what could be cleaned when a thread took the log; None if none did."""
+        """The end of the cleanable part when a thread took the log; None if no thread did."""
         self.failure: str | None = None
-        """Why the pass failed, as the operator was told."""
+        """Why the pass failed, as in the log."""
         self._served: DemandResult | None = None
         self._over = trio.Event()
 
@@ -54,7 +54,7 @@ class Demand:
         self._over.set()
 
     async def over(self) -> DemandResult:
-        """What became of it. Who is cancelled does not want it any more; a pass that has begun comes to its end."""
+        """Wait for the result. A cancelled caller abandons the demand; a pass that has begun is completed."""
         try:
             await self._over.wait()
         except trio.Cancelled:
@@ -65,22 +65,23 @@ class Demand:
 
 
 class Demands:
-    """The line of those that no thread has taken yet, and who wants to hear of passes and of changes."""
+    """Queue of demands that no thread has taken yet, and listeners to passes and changes."""
 
     def __init__(self) -> None:
         self._line: deque[Demand] = deque()
         self._listeners: dict[TopicPartition, list[list[LastPass]]] = {}
         self.changes = 0
-        """How often something became another way for some partition: who has it, whether it is there, how far it is clean, who
-        cleans."""
+        """Number of changes that may matter to a waiting caller: who has a partition, whether it exists, how far it is
+        clean, which cleaners run.
+        """
         self._changed: trio.Event | None = None
-        """While somebody waits for it."""
+        """Set with the next change; None unless a caller waits for it."""
 
     def add(self, demand: Demand) -> None:
         self._line.append(demand)
 
     def take(self) -> Demand | None:
-        """The first that is still wanted."""
+        """Return the first demand that is not abandoned, None if the queue is empty."""
         while self._line:
             demand = self._line.popleft()
             if not demand.is_abandoned:
@@ -88,13 +89,13 @@ class Demands:
         return None
 
     def give_back_all(self) -> None:
-        """No thread will take any of them: those who wait look again, and find out why."""
+        """End all demands because no thread will take them: their callers check again, and find the reason."""
         while self._line:
             self._line.popleft().end(DemandResult.GIVEN_UP)
 
     @contextmanager
     def listening(self, partition: TopicPartition) -> Iterator[list[LastPass]]:
-        """The passes over a partition that come to their end while the block runs, whoever wanted them."""
+        """Collect the passes over a partition that are completed while the block runs, requested or not."""
         passes: list[LastPass] = []
         self._listeners.setdefault(partition, []).append(passes)
         try:
@@ -106,7 +107,7 @@ class Demands:
                 del self._listeners[partition]
 
     def passed(self, partition: TopicPartition, last_pass: LastPass) -> None:
-        """A pass came to its end."""
+        """Notify listeners of a completed pass."""
         for passes in self._listeners.get(partition, ()):
             passes.append(last_pass)
 
@@ -117,7 +118,7 @@ class Demands:
             self._changed = None
 
     async def change(self, since: int) -> None:
-        """Return once there have been more `changes` than that."""
+        """Return once `changes` is greater than `since`."""
         while self.changes == since:
             if self._changed is None:
                 self._changed = trio.Event()

@@ -1,4 +1,4 @@
-"""A dry run of a pass: in a worker thread and throttled as a pass is, with a map as large as a pass would have."""
+"""Dry run of a pass: in a worker thread and throttled like a pass, with a map of the same size."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 async def dry_run(
     cleaning: Cleaning, settings: CleanerSettings, log: Log, now_ms: int, *, is_forced: bool, records_max: int
 ) -> DryPass:
-    """What a pass over a log would do now, whether or not it is due. The partition counts as in progress meanwhile.
+    """Return what a pass over a log would do now, whether or not it is due. The partition is in progress during the dry run.
 
     Args:
-        log: Nobody holds it.
-        is_forced: As a forced pass, which ends the active segment and takes young ones.
-        records_max: Removals that are listed.
+        log: A log that no other operation holds.
+        is_forced: As a forced pass, which rolls the active segment and includes young ones.
+        records_max: Maximum number of listed removals.
 
     Raises:
         CleaningAbortedError: Another operation needs the partition, or the broker is stopping.
@@ -80,7 +80,7 @@ def _run(
     from ...storage.filter.offset_map import SECRET_BYTES
 
     def checkpoint(moved_bytes: int) -> None:
-        trio.from_thread.check_cancelled()  # who asked may be gone
+        trio.from_thread.check_cancelled()  # the caller may be gone
         hold(moved_bytes, must_stop=must_stop)
         if must_stop():
             raise CleaningAbortedError("cancelled: another operation needs the partition, or the broker is stopping")
@@ -95,5 +95,5 @@ def _run(
             records_max=records_max,
         )
     except BaseException as error:
-        clear_frames(error.__traceback__)  # which would keep the map for as long as somebody keeps the error
+        clear_frames(error.__traceback__)  # its frames would keep the map as long as the error is kept
         raise

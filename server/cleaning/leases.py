@@ -1,11 +1,13 @@
-"""Partitions that somebody else compacts: the cleaner is kept off them for a time, and new segments come in from outside.
+"""Leases of partitions that another process compacts.
 
-    pause      a lease: no pass touches the partition until it is given back, or its time is over
-    install    under a lease: one staged segment takes the place of neighbours that are still what the caller says
-    resume     the lease is given back; the caller may say up to where the partition is clean now
+The cleaner is kept off them for a time, and that process installs new segments.
 
-For the time of an install the partition counts as in progress, so that whoever wants it cut or deleted waits for the end
-of it, as for a pass of the cleaner; for the rest of a lease it is paused, and nobody waits.
+    pause      a lease: no pass touches the partition until it is released or expires
+    install    under a lease: one staged segment replaces neighbours that are still as the caller says
+    resume     the lease is released; the caller may report up to where the partition is clean now
+
+During an install the partition is in progress, so truncation and deletion wait for its end, as for a pass of the
+cleaner. During the rest of a lease it is paused, and nothing has to wait.
 """
 
 from __future__ import annotations
@@ -37,24 +39,24 @@ from ..runtime.threads import Work, in_thread
 from .cleaning import Cleaning
 
 LEASE_MS_MAX = 3_600_000
-"""A longer lease has to be renewed: a job that died keeps the cleaner off for so long at most."""
+"""Longest lease. A longer one must be renewed, so a job that died keeps the cleaner off no longer than this."""
 
 
 @dataclass(slots=True)
 class Lease:
-    """Who keeps the cleaner off a partition."""
+    """Lease of a partition."""
 
     lease_id: str
     log: Log
-    """Another topic may come to have the name."""
+    """The leased log. A new topic may get the same name."""
     due_ms: int
     """When it expires, in elapsed time."""
     lock: trio.Lock = field(default_factory=trio.Lock)
-    """Held while something is done under it: an install outlives the lease."""
+    """Held during an operation under the lease: an install may outlive the lease."""
 
 
 class CleaningLeases:
-    """The leases of one broker. On Trio's thread."""
+    """Leases of one broker. On Trio's thread."""
 
     def __init__(
         self,
@@ -74,18 +76,18 @@ class CleaningLeases:
         self._tasks = tasks
 
     def of(self, tp: TopicPartition) -> Lease | None:
-        """The lease on a partition, if there is one."""
+        """Return the lease on a partition, None if it has none."""
         return self._leases.get(tp)
 
     async def pause(self, tp: TopicPartition, lease_ms: int, lease_id: str | None = None) -> Lease:
-        """Keep the cleaner off a partition; returns once no pass touches it.
+        """Keep the cleaner off a partition; return once no pass touches it.
 
         Args:
-            lease_ms: From now on.
-            lease_id: Of a lease that is to be renewed.
+            lease_ms: Duration from now on.
+            lease_id: ID of the lease to renew.
 
         Raises:
-            ControlError: NOT_FOUND: there is no such partition; CONFLICT: another process has a lease, or this one has expired.
+            ControlError: NOT_FOUND: unknown partition; CONFLICT: another process has a lease, or this one has expired.
         """
         log = self.log_of(tp)
         clock = self.clock
@@ -112,14 +114,14 @@ class CleaningLeases:
         return lease
 
     async def resume(self, tp: TopicPartition, lease_id: str, clean_up_to: int | None = None) -> None:
-        """Give a lease back.
+        """Release a lease.
 
         Args:
             clean_up_to: Written to the cleaner's checkpoint, unless that is higher already.
 
         Raises:
-            ControlError: NOT_FOUND, CONFLICT as for `pause`; INVALID: `clean_up_to` lies beyond the closed segments; FAILED: the disk
-                refused. The lease holds on.
+            ControlError: NOT_FOUND, CONFLICT as for `pause`; INVALID: `clean_up_to` is beyond the closed segments; FAILED: the disk
+                refused. The lease stays in effect.
         """
         lease = self._held(tp, lease_id)
         async with lease.lock:
@@ -131,17 +133,17 @@ class CleaningLeases:
     async def install(
         self, tp: TopicPartition, lease_id: str, sources: Sequence[tuple[int, int]], staged: str, manifest_crc: int
     ) -> LogSegment:
-        """Put a staged segment in the place of segments of the log; returns it once it is there.
+        """Replace segments of the log by a staged segment; return that segment once it is in place.
 
         Args:
-            sources: Base offset and size in bytes of each segment that goes: neighbours, in order.
-            staged: The directory with the manifest, in the staging folder beside the partition's data directory.
+            sources: Base offset and size in bytes of each replaced segment: neighbours, in order.
+            staged: The directory with the manifest, in the staging folder of the partition's data directory.
             manifest_crc: CRC-32C of the manifest.
 
         Raises:
-            ControlError: NOT_FOUND, CONFLICT as for `pause`; CONFLICT too: the segments are not those, the topic is not compacted, or somebody
-                is about to cut or delete the partition; INVALID: what is staged is not whole, or lies elsewhere; FAILED: the
-                disk refused. If that was in the swap, the partition's data directory is offline.
+            ControlError: NOT_FOUND, CONFLICT as for `pause`; also CONFLICT: the segments are different, the topic is not compacted, or
+                the partition is about to be truncated or deleted; INVALID: the staged files are not complete, or in another place;
+                FAILED: the disk refused. If that was in the swap, the partition's data directory is offline.
         """
         lease = self._held(tp, lease_id)
         async with lease.lock:
@@ -168,10 +170,10 @@ class CleaningLeases:
         return new
 
     def log_of(self, tp: TopicPartition) -> Log:
-        """The log of a partition.
+        """Return the log of a partition.
 
         Raises:
-            ControlError: NOT_FOUND: there is none; FAILED: its data directory is offline.
+            ControlError: NOT_FOUND: unknown partition; FAILED: its data directory is offline.
         """
         log = self._logs.get(tp)
         if log is None:
@@ -217,7 +219,7 @@ class CleaningLeases:
     async def _swap(self, log: Log, old: Sequence[LogSegment], directory: str, manifest_crc: int) -> LogSegment:
         now_ms = self.clock.now_ms()
         following = log.segments.higher(old[-1].base_offset)
-        assert following is not None  # those that go are closed
+        assert following is not None  # the replaced segments are closed
         work = partial(
             bring_in,
             log,
@@ -248,7 +250,7 @@ class CleaningLeases:
 
 
 def _same_segments(log: Log, sources: Sequence[tuple[int, int]]) -> list[LogSegment]:
-    """The closed segments that `sources` speaks of; ControlError CONFLICT if they are not neighbours of these sizes."""
+    """Return the closed segments that `sources` lists; ControlError CONFLICT if they are not neighbours of these sizes."""
     closed = log.segments.non_active()
     bases = {base_offset for base_offset, _ in islice(sources, len(closed) + 1)}
     slots = [at for at, segment in enumerate(closed) if segment.base_offset in bases]
@@ -265,7 +267,7 @@ def _same_segments(log: Log, sources: Sequence[tuple[int, int]]) -> list[LogSegm
 
 
 def _staged_directory(log: Log, staged: str) -> str:
-    """`staged` without links; ControlError INVALID unless it is below the staging folder of the log's data directory."""
+    """Return `staged` without links; ControlError INVALID unless it is below the staging folder of the log's data directory."""
     root = os.path.realpath(paths.staging_root(os.path.realpath(paths.parent(log.directory))))
     found = os.path.realpath(staged)
     if not (os.path.isabs(staged) and found.startswith(root + "/")):

@@ -1,11 +1,11 @@
-"""Partitions on their way to another data directory (KIP-113), each in a task of its own.
+"""Moves of partitions to another data directory (KIP-113), each in a task of its own.
 
-    asked -> the cleaner and retention are kept off, as by Apache Kafka -> copied in steps, as the throttle allows
-          -> in one turn the log goes on there -> checkpoints follow, the old directory goes
+    requested -> the cleaner and retention are kept off, as by Apache Kafka -> copied in steps, as the throttle allows
+          -> in one step of the Trio thread the log continues there -> checkpoints follow, the old directory is deleted
 
-What storage does about it, and what a crash leaves, stands in `storage.data_dirs.relocation`. A move that a stop has
-interrupted begins again at the next start. All nodes share the log: it moves for all of them, and is shown by the one that was
-asked.
+The steps of storage, and the state after a crash, are described in `storage.data_dirs.relocation`. A move that was
+interrupted by a stop begins again at the next start. All nodes share the log: it moves for all of them, and is shown by
+the node that received the request.
 """
 
 from __future__ import annotations
@@ -34,31 +34,33 @@ from .cleaning import Cleaning
 log = logging.getLogger("ottla.moves")
 
 AT_ONCE_BYTES = 64 << 10
-"""So much may be copied in the turn in which a log goes on in its new directory; twice as much after each that had more."""
+"""Maximum bytes that are copied in the step in which a log continues in its new directory; doubled after each attempt
+with more.
+"""
 DOUBLED_MAX = 6
 RETRY_MS, RETRY_MS_MAX = 1_000, 60_000
-"""After how long the last step of a move is tried again that a disk has refused; twice as long each time."""
+"""First and longest delay until the last step of a move is retried after an error of the disk; doubled each time."""
 
 
 @dataclass(eq=False, slots=True)
 class LogMove:
-    """One that is under way."""
+    """One move in progress."""
 
     log: Log
     target_dir: str
     node_id: int
-    """Who was asked for it, and whose throttle counts."""
+    """The node that received the request, and whose throttle applies."""
     relocation: Relocation | None = None
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     ended: trio.Event = field(default_factory=trio.Event)
     settled: trio.Event = field(default_factory=trio.Event)
-    """Set when it has ended, or its last step was refused."""
+    """Set when the move has ended, or its last step was refused."""
     is_given_up: bool = False
-    """Not to be gone on with at the next start."""
+    """Whether the move must not continue at the next start."""
     problem: str | None = None
-    """Why its last step, which is tried again, could not be done so far."""
+    """Why its last step, which is retried, has not succeeded yet."""
     refusals: int = 0
-    """How often."""
+    """Number of failed attempts of the last step."""
 
     @property
     def copied_bytes(self) -> int:
@@ -66,13 +68,13 @@ class LogMove:
 
     @property
     def offset_lag(self) -> int:
-        """How many offsets the copy is behind."""
+        """Number of offsets that the copy lags behind the log."""
         at = self.log.log_start_offset if self.relocation is None else self.relocation.copied_up_to
         return max(0, self.log.log_end_offset - at)
 
 
 class Pace:
-    """How much may be copied for one node: `replica.alter.log.dirs.io.max.bytes.per.second`, which its moves share."""
+    """Throttle of one node's moves: `replica.alter.log.dirs.io.max.bytes.per.second`, which they share."""
 
     def __init__(self, clock: Clock, live_config: LiveConfig, node_id: int) -> None:
         self._clock = clock
@@ -80,7 +82,7 @@ class Pace:
         self._node_id = node_id
         self._at_ms = clock.elapsed_ms()
         self._balance_bytes = 0.0
-        """What may be copied at that time; less than nothing if more was copied than was allowed, a batch that is large, say."""
+        """Allowance at that time; negative if more was copied than allowed, e.g. a large batch."""
         self._rate = self._configured()
         self._changed = trio.Event()
         live_config.watchers.append(self._take_options)
@@ -99,18 +101,18 @@ class Pace:
         elapsed_ms = self._clock.elapsed_ms()
         if self._rate < math.inf:
             more_bytes = self._rate * (elapsed_ms - self._at_ms) / 1000
-            # What was not used is not saved up for longer than a second.
+            # Unused allowance is kept for one second at most.
             self._balance_bytes = min(max(self._rate, 1.0), self._balance_bytes + more_bytes)
         self._at_ms = elapsed_ms
 
     async def allowance_bytes(self) -> int:
-        """How much the next step may copy, once that is something: all that was copied before is paid for then."""
+        """Wait for an allowance, and return how much the next step may copy. Earlier copies are paid for first."""
         while True:
             self._settle()
             if self._rate == math.inf:
                 self._balance_bytes = 0.0
                 return CHUNK_BYTES
-            # A tenth of a second's worth: a thread for each byte would be too much.
+            # A tenth of a second's worth: starting a thread for each byte would cost too much.
             wanted_bytes = max(1.0, min(CHUNK_BYTES, self._rate / 10))
             if self._balance_bytes >= wanted_bytes:
                 return int(min(self._balance_bytes, CHUNK_BYTES))
@@ -122,14 +124,14 @@ class Pace:
                 await self._clock.sleep_until_or(self._at_ms + wait_ms, changed)
 
     def spend(self, copied_bytes: int) -> None:
-        """So much was copied."""
+        """Subtract copied bytes from the allowance."""
         self._settle()
         if self._rate < math.inf:
             self._balance_bytes -= copied_bytes
 
 
 class LogMoves:
-    """Those of one broker. On Trio's thread."""
+    """Moves of one broker. On Trio's thread."""
 
     def __init__(
         self,
@@ -150,16 +152,16 @@ class LogMoves:
         self._paces: dict[int, Pace] = {}
 
     def shown_by(self, node_id: int, data_dir: str) -> Iterator[LogMove]:
-        """The moves to a data directory that a node was asked for."""
+        """Return the moves to a data directory that a node was asked for."""
         return (move for move in self._moves.values() if (move.node_id, move.target_dir) == (node_id, data_dir))
 
     @property
     def under_way(self) -> Mapping[TopicPartition, LogMove]:
-        """All of them."""
+        """All moves in progress, by partition."""
         return self._moves
 
     async def run(self) -> None:
-        """Begin again what the last stop has interrupted."""
+        """Restart the moves that the last stop has interrupted."""
         node_id = self._live_config.static.node_ids[0]
         for where, data_dir in self._logs.interrupted_moves.items():
             found = self._logs.logs.get(where)
@@ -168,14 +170,15 @@ class LogMoves:
         self._logs.interrupted_moves.clear()
 
     async def move(self, where: TopicPartition, data_dir: str, node_id: int) -> None:
-        """Have a partition move to a data directory; returns when that has begun.
+        """Start the move of a partition to a data directory; return once it has begun.
 
-        It is done if it lies there. A move to another directory that is under way is given up, its copy is gone on return.
+        A partition that is there already needs no move. A move in progress to another directory is given up, and its
+        copy is deleted before the return.
 
         Raises:
             KafkaError: INVALID_TOPIC_EXCEPTION (its name leaves no room), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (one of the
-                two directories is offline, or an earlier move could not be ended), INVALID_REPLICA_ASSIGNMENT (it is cordoned), REPLICA_NOT_AVAILABLE (there is no
-                such log).
+                two directories is offline, or an earlier move could not be ended), INVALID_REPLICA_ASSIGNMENT (the directory is
+                cordoned), REPLICA_NOT_AVAILABLE (unknown partition).
         """
         self.check(where, data_dir)
         present = self._moves.get(where)
@@ -183,14 +186,14 @@ class LogMoves:
             if present.target_dir == data_dir and not present.is_given_up:
                 return
             if present.relocation is not None and present.relocation.is_decided:
-                # A start tells by how far they reach which of two logs counts: without its last step nothing may be cleaned.
+                # At a start, the log that reaches further counts: until the last step is done, nothing may be cleaned.
                 await present.settled.wait()
                 if (problem := present.problem) is not None and self._moves.get(where) is present:
                     raise KafkaError(
                         ErrorCode.KAFKA_STORAGE_ERROR, f"cannot complete the last move of {where}: {problem}"
                     )
             await self.give_up([where])
-            self.check(where, data_dir)  # what was so before need not be so any more
+            self.check(where, data_dir)  # conditions may have changed since the first check
         found = self._logs.logs.get(where)
         if found is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{where} was deleted during the request")
@@ -205,7 +208,7 @@ class LogMoves:
             self._start(found, data_dir, node_id)
 
     def check(self, where: TopicPartition, data_dir: str) -> None:
-        """Whether any partition may move there; raises as `move`, which asks for the partition only then."""
+        """Raise if a partition of this name cannot move to this directory. Errors as of `move`, which looks it up afterwards."""
         if len(paths.future_dir_name(*where, "0" * 32)) > paths.FILE_NAME_CHARACTERS_MAX:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
         if data_dir not in self._logs.data_dirs:
@@ -216,7 +219,7 @@ class LogMoves:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Log directory {data_dir} is cordoned")
 
     async def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return once none of these moves; one that cannot be taken back any more comes to its end."""
+        """Return once none of these partitions moves; a move that can no longer be undone is completed."""
         ending = [move for where in partitions if (move := self._moves.get(where)) is not None]
         for move in ending:
             move.is_given_up = True
@@ -226,7 +229,7 @@ class LogMoves:
 
     def _start(self, which: Log, data_dir: str, node_id: int) -> None:
         move = self._moves[which.topic_partition] = LogMove(which, data_dir, node_id)
-        if node_id not in self._paces:  # here: what the throttle allows counts from when the move was asked for
+        if node_id not in self._paces:  # here, so that the throttle's allowance counts from the time of the request
             self._paces[node_id] = Pace(self._clock, self._live_config, node_id)
         self._tasks.start_soon(self._run, move)
 
@@ -270,7 +273,7 @@ class LogMoves:
                 pace.spend(copied_bytes)
                 continue
             await in_thread(Work.MOVE, target_dir, relocation.prepare)
-            await trio.lowlevel.checkpoint_if_cancelled()  # from here on it cannot be taken back
+            await trio.lowlevel.checkpoint_if_cancelled()  # after this the move cannot be undone
             if relocation.finish(at_once_bytes):
                 break
             at_once_bytes = min(2 * at_once_bytes, AT_ONCE_BYTES << DOUBLED_MAX)
@@ -284,7 +287,7 @@ class LogMoves:
                     await in_thread(Work.MOVE, target_dir, manager.moved, moving, old_dir, clean_up_to)
                 break
             except Exception as error:
-                # No thread, say: while a start may take either log, whatever it is is tried again, and nothing cleaned.
+                # E.g. no thread. While a start may choose either log, any error is retried, and nothing is cleaned.
                 if not isinstance(error, RelocationError) and moving.is_place_on_disk:
                     raise
                 if self._logs.is_offline(target_dir) or (self._logs.is_offline(old_dir) and moving.is_place_on_disk):
@@ -309,5 +312,5 @@ class LogMoves:
                 self._logs.delete_later(left, self._clock.elapsed_ms())
             else:
                 await in_thread(Work.MOVE, move.target_dir, relocation.release)
-        except Exception as error:  # noqa: BLE001 - what is left of it the next start removes
+        except Exception as error:  # noqa: BLE001 - the next start removes the rest
             log.error("%s", error)

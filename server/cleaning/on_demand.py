@@ -1,4 +1,4 @@
-"""Passes on demand: one log, as far as it may be cleaned by now, whoever of the cleaner's threads has time for it."""
+"""Passes on demand over one log, by the first cleaner thread that is free, up to the end of its cleanable part."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .demands import Demand, DemandResult
 
 
 def check(cleaning: Cleaning, wanted: Log) -> None:
-    """That `wanted` can be cleaned, now or once the partition is free.
+    """Check that `wanted` can be cleaned, now or once the partition is free.
 
     Raises:
-        ControlError: CONFLICT: something about this log would have to change; UNAVAILABLE: it is the cleaner, or the disk.
+        ControlError: CONFLICT: something about this log must change first; UNAVAILABLE: the cleaner or the disk prevents it.
     """
     tp, config = wanted.topic_partition, wanted.config
     if cleaning.logs.get(tp) is not wanted:
@@ -35,16 +35,16 @@ def check(cleaning: Cleaning, wanted: Log) -> None:
 
 
 async def clean_now(cleaning: Cleaning, wanted: Log, *, is_forced: bool) -> None:
-    """Have passes over a log made until all is clean that may be cleaned by now, or none is due.
+    """Run passes over a log until everything is clean that may be cleaned by now, or none is due.
 
-    Whoever has the partition is waited for; a pass of the cleaner's own counts as well.
+    The call waits for other operations on the partition; a pass that the cleaner started itself counts as well.
 
     Args:
-        is_forced: Whether or not it is due, and young segments too; with nothing dirty, a pass that lets go what has reached
-            its delete horizon, if anything has.
+        is_forced: Clean even if the log is not due, including young segments. If nothing is dirty, run a pass that removes
+            what has reached its delete horizon, if anything has.
 
     Raises:
-        ControlError: As `check`; it is leased; a pass failed. What earlier passes did stays.
+        ControlError: As `check`; the partition is leased; a pass failed. The work of earlier passes stays.
     """
     tp = wanted.topic_partition
     up_to: int | None = None
@@ -67,7 +67,7 @@ async def clean_now(cleaning: Cleaning, wanted: Log, *, is_forced: bool) -> None
             raise ControlError(Kind.UNAVAILABLE, demand.failure)
         up_to = demand.up_to if up_to is None else up_to
         if served is DemandResult.NOT_DUE:
-            check(cleaning, wanted)  # it may be no log for the cleaner any more
+            check(cleaning, wanted)  # the log may have left the cleaner since
             return
         if served is DemandResult.PASSED and up_to is not None and cleaning.manager.first_dirty_offset(wanted) >= up_to:
             return

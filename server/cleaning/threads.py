@@ -1,4 +1,4 @@
-"""The cleaner threads of a broker: what they are made with, and what each of them has."""
+"""Cleaner threads of a broker: their settings, and the state of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THREAD_DEDUPE_BYTES_MAX = 2**31 - 1
 
 
 class CleanerSettings(NamedTuple):
-    """What the cleaner threads are made with: they start anew when any of it changes."""
+    """Settings of the cleaner threads; a change of any of them restarts the threads."""
 
     threads: int
     dedupe_buffer_bytes: int
@@ -43,22 +43,23 @@ class CleanerSettings(NamedTuple):
 
 @dataclass(slots=True)
 class CleanerThread:
-    """One of `log.cleaner.threads`."""
+    """State of one cleaner thread."""
 
     cleaner: Cleaner | None = None
     """None until its first log."""
     last_stats: CleanStats | None = None
-    """Of its last finished pass."""
+    """Figures of its last completed pass."""
     rests_until_ms: int | None = None
-    """When it looks again, in elapsed time; None while it is at work."""
+    """When it will look for work again, in elapsed time; None while it is working."""
     rest: trio.CancelScope = field(default_factory=trio.CancelScope)
-    """Around its back-off."""
+    """Cancel scope around its back-off."""
     is_dead: bool = False
-    """Whether it could not work with its settings, and has ended. Nothing else kills one: what goes wrong in a pass is
-    its log's affair, and in a round that round's. Changed settings bring a new one."""
+    """Whether it ended because its settings leave too little memory. Nothing else ends a thread: an error in a pass
+    affects only its log, an error in a round only that round. Changed settings start a new thread.
+    """
 
     def make_ready(self, settings: CleanerSettings) -> Cleaner | None:
-        """Its cleaner, with its share of the memory; None if no pass is possible with that, and the thread is dead."""
+        """Return its cleaner, with its share of the memory; None if that is too little for any pass, and the thread is dead."""
         try:
             self.cleaner = self.cleaner or new_cleaner(settings)
         except ValueError as error:
@@ -68,7 +69,7 @@ class CleanerThread:
 
 
 def new_cleaner(settings: CleanerSettings) -> Cleaner:
-    """A cleaner with the share of memory that one thread has. ValueError if that is too little for any pass."""
+    """Return a cleaner with one thread's share of the memory. ValueError if that is too little for any pass."""
     from ...storage.cleaning.cleaner import IO_BUFFER_BYTES_MIN, Cleaner
 
     dedupe_bytes = settings.dedupe_buffer_bytes // settings.threads

@@ -1,4 +1,4 @@
-"""The passes that are watched: the one that is under way, and the last that came to its end, of each partition."""
+"""Watched passes: the one in progress and the last completed one of each partition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("ottla.cleaner")
 
 @dataclass(slots=True, eq=False)
 class WatchedPass:
-    """A pass that is under way."""
+    """A pass in progress."""
 
     begun_at_ms: int
     is_forced: bool
@@ -29,10 +29,14 @@ class WatchedPass:
     upper_offset: int
     progress: PassProgress
     picture: PassPicture | None = None
-    """Before and after, once it has come to its end."""
+    """State before and after the pass, once it is completed."""
 
     def ended(self, end_offset: int, stats: CleanStats, now_ms: int) -> None:
-        """It has. In the thread of the pass, as what it takes is loaded then. Raises nothing: the pass is done, drawn or not."""
+        """Make the picture of the completed pass.
+
+        In the pass's thread, which loads the modules for it. Raises nothing: the pass is done, with or without a
+        picture.
+        """
         try:
             from ...storage.pictures.passes import pass_done
 
@@ -48,7 +52,7 @@ class WatchedPass:
 
 
 class WatchedPasses:
-    """See the module. On Trio's thread."""
+    """Passes of one broker; see the module. On Trio's thread."""
 
     def __init__(self) -> None:
         self._running: dict[TopicPartition, WatchedPass] = {}
@@ -57,7 +61,7 @@ class WatchedPasses:
 
     @contextmanager
     def watching(self, chosen: LogToClean, now_ms: int, *, is_forced: bool) -> Iterator[WatchedPass]:
-        """A pass over this log, as long as it is under way."""
+        """Register a pass over this log while the block runs."""
         from ...storage.cleaning.progress import PassProgress
 
         watched = WatchedPass(now_ms, is_forced, chosen.first_dirty_offset, chosen.upper_offset, PassProgress())
@@ -69,31 +73,31 @@ class WatchedPasses:
             del self._running[partition]
 
     def passed(self, partition: TopicPartition, watched: WatchedPass) -> None:
-        """That pass counts."""
+        """Keep a pass as the last completed one."""
         if watched.picture is not None:
             self._last[partition] = watched.picture
-        self._horizons.pop(partition, None)  # it may have set or used up any
+        self._horizons.pop(partition, None)  # the pass may have set or used up any horizon
 
     def forget(self, partition: TopicPartition) -> None:
-        """It was deleted."""
+        """Forget a deleted partition."""
         self._last.pop(partition, None)
         self._horizons.pop(partition, None)
 
     def note_horizon(self, partition: TopicPartition, horizon: Horizon | None) -> None:
-        """Somebody has looked at the whole log, and this is the earliest delete horizon in it."""
+        """Record the earliest delete horizon of a log, found by a reader of the whole log."""
         if horizon is not None:
             self._horizons[partition] = horizon
 
     def horizon(self, partition: TopicPartition) -> Horizon | None:
-        """The earliest delete horizon, if somebody has looked since the last pass."""
+        """Return the earliest delete horizon if the whole log was read since the last pass, else None."""
         return self._horizons.get(partition)
 
     def last(self, partition: TopicPartition) -> PassPicture | None:
-        """Before and after of the last pass."""
+        """Return the picture of the last completed pass."""
         return self._last.get(partition)
 
     def running(self, partition: TopicPartition) -> RunningPass | None:
-        """How far the pass over this partition is; None if none is under way."""
+        """Return the progress of the pass over this partition; None if none is in progress."""
         watched = self._running.get(partition)
         if watched is None:
             return None

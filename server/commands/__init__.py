@@ -1,6 +1,7 @@
-"""Programs: `ottla serve` and its siblings.
+"""Programs: `ottla` with all its commands.
 
-`cli` is where a command line comes in; `frame` finds the command that it means, whose module is loaded then. Commands that ask a
-broker stand in `kafka`, those that ask its admin listener in `admin`; beside this text are those that do neither: `serve_command`
-with `serve` and `node_lines`, `dump_log` with `dump_records`, `describe_config`, `completion`. `container` is what the image starts with, in front of all of them.
+`cli` runs a command line; `frame` finds the command that it names, whose module is loaded then. Commands that speak to
+a broker are in `kafka`, those that speak to its admin listener in `admin`. This folder has those that do neither:
+`serve_command` with `serve` and `node_lines`, `dump_log` with `dump_records`, `describe_config`, `completion`.
+`container` is the image's entrypoint, in front of all of them.
 """

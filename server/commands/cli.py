@@ -1,6 +1,7 @@
-"""The command `ottla`: one command line in, an exit code out.
+"""The command `ottla`: runs one command line, and returns an exit code.
 
-Exit codes: 0 done, 1 the broker or a file said no, 2 a wrong call, an unusable data directory, or nobody answers.
+Exit codes: 0 success, 1 rejected by the broker or invalid file, 2 usage error, unusable data directory, or no broker
+reachable.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .frame.errors import DONE, INTERRUPTED, WRONG_CALL, CommandError, ReaderGon
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; returns the exit code. SystemExit for a call that is wrong, or after a help text."""
+    """Run one command line; return the exit code. SystemExit for a usage error, or after a help text."""
     return with_exit_code(lambda: _carry_out(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -25,7 +26,7 @@ def _carry_out(words: Sequence[str]) -> int | None:
 
 
 def with_exit_code(command: Callable[[], int | None]) -> int:
-    """Run a command; what it ends with as an exit code, and a line on standard error where that is not 0."""
+    """Run a command; return its result as an exit code, with a line on standard error unless that is 0."""
     try:
         code = _flushed(command)
         return DONE if code is None else code
@@ -35,20 +36,26 @@ def with_exit_code(command: Callable[[], int | None]) -> int:
         print(f"ottla: {visible(' '.join(str(error).split()))}", file=sys.stderr)
         return error.exit_code
     except UnicodeError as error:
-        # An argument that no request, and no name of a host, can have.
+        # An argument that is not valid in a request or a host name.
         found = f"expected UTF-8, found {error.object[:60]!r}" if isinstance(error, UnicodeEncodeError) else str(error)
         print(f"ottla: {found}", file=sys.stderr)
         return WRONG_CALL
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (BrokenPipeError, ReaderGoneError):  # `ottla … | head`: nobody reads on, which is no error of ours
-        with suppress(OSError, ValueError):  # what is left in the buffer goes nowhere, and Python says nothing of it
+    except (
+        BrokenPipeError,
+        ReaderGoneError,
+    ):  # `ottla … | head`: the reader has closed the pipe, which is not an error
+        with suppress(OSError, ValueError):  # the rest of the buffer is discarded, without a message by Python
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
 
 
 def _flushed(command: Callable[[], int | None]) -> int | None:
-    """Run a command; all that it printed has been written at the end, a help text too. BrokenPipeError if the reader has gone."""
+    """Run a command and write everything that it printed, including a help text.
+
+    BrokenPipeError if the reader has closed the pipe.
+    """
     try:
         code = command()
     except SystemExit:  # after a help text

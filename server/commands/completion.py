@@ -1,7 +1,7 @@
 """`ottla completion`: a script that completes commands, options and choices, made from the parsers themselves.
 
-Each script walks over the words that stand before the cursor and collects the names among them, as `/topics/create`; what it
-offers then stands in a table. Values that have no choices are left to the shell, which knows files.
+Each script reads the words before the cursor and joins the names among them, e.g. `/topics/create`; a table has the
+completions for each such place. Values without choices are left to the shell, which completes file names.
 """
 
 from __future__ import annotations
@@ -22,39 +22,41 @@ NOTES = """\
 """
 
 FILES = ("FILE", "DIR")
-"""What arguments are called that are paths."""
+"""Names of arguments that are paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """Where one stands after some names: `/topics/create`, the beginning is empty."""
+    """A place in a command line, after some names: e.g. `/topics/create`; empty at the beginning."""
 
     at: str
     help: str
     names: dict[str, str]
-    """Commands or actions that may follow, with the help of each."""
+    """Commands or actions that may follow, with their help texts."""
     parser: Parser
 
     @property
     def options(self) -> list[argparse.Action]:
-        """What has names, `--help` with it."""
+        """Options, including `--help`."""
         return [action for action in self.parser.arguments if action.option_strings]
 
     @property
     def operands(self) -> list[argparse.Action]:
-        """What has none."""
+        """Positional arguments."""
         return [action for action in self.parser.arguments if not action.option_strings and not self.names]
 
     @property
     def words(self) -> list[str]:
-        """All that may stand here, but for values: names, choices of what has no name, options."""
+        """All words that may follow, except values: names, choices of positional arguments, options."""
         choices = [str(choice) for action in self.operands for choice in action.choices or ()]
         return [*self.names, *choices, *(name for action in self.options for name in action.option_strings)]
 
 
 def places() -> Iterator[CommandPlace]:
-    """Every place in a command line where something can be completed: the beginning, each command, each action; in the order of the
-    help."""
+    """Yield every place at which something can be completed, in the order of the help.
+
+    These are the beginning, each command, and each action.
+    """
     first = top()
     yield CommandPlace("", "", first.names, first.parser())
     for row in ROWS.values():
@@ -69,19 +71,19 @@ def places() -> Iterator[CommandPlace]:
 
 
 def is_path(action: argparse.Action) -> bool:
-    """Whether its values are files or directories."""
+    """Return whether the values of an argument are files or directories."""
     return isinstance(action.metavar, str) and action.metavar in FILES
 
 
 def valued(place: CommandPlace) -> Iterator[tuple[argparse.Action, list[str]]]:
-    """Options that take a value, with the choices for it; none are any text."""
+    """Yield options that take a value, with its choices; no choices mean any text."""
     for action in place.options:
         if takes_value(action):
             yield action, [str(choice) for choice in action.choices or ()]
 
 
 def bash(found: list[CommandPlace]) -> Iterator[str]:
-    """For bash 3.2 and later."""
+    """Return the script for bash 3.2 and later."""
     yield "# ottla completion bash"
     yield "_ottla() {"
     yield "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} at= word words="
@@ -108,7 +110,7 @@ def bash(found: list[CommandPlace]) -> Iterator[str]:
 
 
 def zsh(found: list[CommandPlace]) -> Iterator[str]:
-    """To be sourced, or a file `_ottla` in `fpath`."""
+    """Return the script for zsh, to be sourced, or as a file `_ottla` in `fpath`."""
     yield "#compdef ottla"
     yield "_ottla() {"
     yield "    local at= word"
@@ -138,7 +140,7 @@ def zsh(found: list[CommandPlace]) -> Iterator[str]:
 
 
 def fish(found: list[CommandPlace]) -> Iterator[str]:
-    """A file of its own among fish's completions."""
+    """Return the script for fish, a file of its own among fish's completions."""
     yield "# ottla completion fish"
     yield "function __ottla_at"
     yield "    set -l at ''"
@@ -174,7 +176,7 @@ def _steps(found: list[CommandPlace], between: str = "|") -> str:
 
 
 def _operands(place: CommandPlace) -> dict[str, str]:
-    """Words without a dash that may stand here."""
+    """Return the words without a dash that may follow."""
     return place.names | {str(choice): "" for action in place.operands for choice in action.choices or ()}
 
 
@@ -183,7 +185,7 @@ def _described(name: str, text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """For every shell."""
+    """Quote a text for all of these shells."""
     return "'" + text.replace("'", "’") + "'"
 
 
@@ -192,7 +194,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the script of one shell."""
+    """Print the script for one shell."""
     show(SHELLS[options.shell](list(places())), as_it_is=True)
 
 

@@ -1,4 +1,4 @@
-"""`ottla describe-config`: every option with type, default, bound and meaning, for reading and for the documentation."""
+"""`ottla describe-config`: every option with type, default, bound and description, for reading and for the documentation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INERT_TITLE = "Broker options that Ottla accepts but that have no effect"
 
 @dataclass(frozen=True, slots=True)
 class OptionRow:
-    """One option as it is shown."""
+    """One option in its displayed form."""
 
     scope: str
     option: Option
@@ -63,10 +63,10 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the options that the command line asks for.
+    """Print the options that the command line selects.
 
     Raises:
-        CommandError: There is none of that name.
+        CommandError: Unknown option.
     """
     if options.json:
         show_json([row.as_json() for row in rows_of(options.name, options.scope)])
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def render(name: str | None = None, *, scope: str | None = None, markdown: bool = False) -> str:
-    """The options as text or as a Markdown table: one by name, or all, of one scope (`topic`, `broker`) or both.
+    """Return the options as text or as a Markdown table: one by name, or all, of one scope (`topic`, `broker`) or both.
 
     Raises:
         CommandError: No option of that scope has the name.
@@ -94,7 +94,7 @@ def render(name: str | None = None, *, scope: str | None = None, markdown: bool 
 
 
 def rows_of(name: str | None = None, scope: str | None = None) -> list[OptionRow]:
-    """One option by name, or all. CommandError if there is none."""
+    """Return one option by name, or all. CommandError for an unknown name."""
     rows = [row for row in _rows() if scope in (None, row.scope) and (name is None or row.option.name == name)]
     if name is not None and not rows:
         raise CommandError(_no_such(name, scope))

@@ -1,4 +1,4 @@
-"""`ottla dev`: a broker to develop against, and what to paste to use it."""
+"""`ottla dev`: a broker for development, and the code to use it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until a signal comes."""
+    """Serve until a signal is received."""
     log_to_standard_error(logging.INFO if options.verbose else logging.WARNING)
     with loading():
         from .serve import serve
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
     options.config, options.profile = None, "dev"
     options.listener = options.listener or [LISTENER]
     options.user = users_given(options)
-    from ...storage.topics.options import ConfigError  # as late as the start
+    from ...storage.topics.options import ConfigError  # imported as late as the start
     from ..config.properties import refuse_comma
 
     try:
@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
         ) from error
     data = options.data
     if data is None:
-        options.data = os.path.join(str(temporary), "data")  # what is put beside it goes, too
+        options.data = os.path.join(str(temporary), "data")  # files next to it are deleted with it
         data = f"{options.data}, removed at exit"
     try:
         return serve(options, partial(hello, data, temporary))
@@ -132,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def hello(data: str, temporary: str | None, lives: Lives, secured: Secured | None) -> str:
-    """What to paste. Passwords are not in it, but in a file that goes at the end."""
+    """Return the text to paste. It contains no passwords: they are in a file that is deleted at exit."""
     address, admin = lives.nodes[0].listeners[0].client_address, str(lives.admin_address)
     exports = ""
     if address != LISTENER:
@@ -143,7 +143,7 @@ def hello(data: str, temporary: str | None, lives: Lives, secured: Secured | Non
     if temporary is not None and (lives.static.users or secured is not None):
         from ...storage.disk.own_files import make_file
         from ...storage.topics.properties import properties_text
-        from ..embedded.sasl import sasl_for  # Most have neither users nor TLS.
+        from ..embedded.sasl import sasl_for  # Most starts have neither users nor TLS.
 
         path = os.path.join(temporary, CLIENT_FILE)
         if secured is not None:

@@ -1,9 +1,9 @@
-"""`ottla dump-log`: what is in the files of a data directory, checked on the way; Ottla's and Apache Kafka's alike.
+"""`ottla dump-log`: the content of files in a data directory of Ottla or Apache Kafka, checked while it is read.
 
     ottla dump-log --print-data orders-0/00000000000000000000.log
     ottla dump-log orders-0/*.index recovery-point-offset-checkpoint
 
-Only reads. A file that cannot be what its name says gives a line with PROBLEM and exit code 1.
+Only reads. A file whose content does not match its name gives a line with PROBLEM and exit code 1.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ RECORD_LINES: dict[str | None, Callable[[Record], str]] = {
     SHARE_STATE_TOPIC: share_state_record,
     TRANSACTIONS_TOPIC: transaction_record,
 }
-"""How records of a topic are told; those of others as they are."""
+"""Functions that format records, by topic; records of other topics are shown as they are."""
 
 WHOLE_BATCH_BYTES_MAX = 128 << 20
 """Larger batches are checked without being read whole; their records are not shown."""
 
 FILE_BYTES_MAX = 256 << 20
-"""Other files than logs are read whole, up to this size."""
+"""Maximum size of other files than logs, which are read whole."""
 
 PROBLEM = "PROBLEM"
 
@@ -81,7 +81,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Dump every file that the command line names; 1 if one could not be read or has a problem."""
+    """Dump every file that the command line names; return 1 if one could not be read or has a problem."""
     dump = Dump(ReadOnlyFiles(), deep=options.deep or options.print_data, print_data=options.print_data)
     code = DONE
     for path in options.files:
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Dump:
-    """Turns files into lines of text."""
+    """Converter of files into lines of text."""
 
     def __init__(self, files: Files, *, deep: bool = False, print_data: bool = False) -> None:
         self._files = files
@@ -113,7 +113,7 @@ class Dump:
         self._print_data = print_data
 
     def lines(self, path: str) -> Iterator[str]:
-        """The content of one file, a line for each thing in it. OSError if it cannot be read."""
+        """Yield the content of one file, a line for each entry. OSError if it cannot be read."""
         if not self._files.exists(path):
             raise FileNotFoundError(2, "no such file", path)
         yield f"{path}:"
@@ -219,7 +219,7 @@ class Dump:
             )
 
     def _entries(self, path: str, layout: str) -> Iterator[tuple[int, ...]]:
-        """The entries of a sparse index; zeros at the end are what Kafka reserves while it runs."""
+        """Yield the entries of a sparse index. Zeros at the end are the space that Kafka reserves while it runs."""
         entry = struct.Struct(layout)
         data = self._read(path)
         used_bytes = len(data.rstrip(b"\0"))
@@ -295,7 +295,7 @@ def _whole_entries(data: bytes, entry_bytes: int) -> bytes:
 
 
 def _check_entry(log: File, offset: int, position: int) -> None:
-    """An index entry points at the beginning of a batch that ends at the offset or before which it lies."""
+    """Raise unless an index entry points at the beginning of a batch that does not start after the entry's offset."""
     try:
         batch = RecordBatch(log.read_at(position, HEADER_BYTES))
     except CorruptRecordError as error:
@@ -307,7 +307,7 @@ def _check_entry(log: File, offset: int, position: int) -> None:
 
 
 def _topic_of(path: str) -> str | None:
-    """The topic whose directory the file lies in, as far as the directory's name tells."""
+    """Return the topic whose directory contains the file, if the directory's name is that of a partition."""
     directory = paths.parse_partition_dir(os.path.basename(os.path.dirname(os.path.abspath(path))))
     return directory.topic if isinstance(directory, paths.TopicPartition) else None
 

@@ -1,4 +1,4 @@
-"""How `ottla dump-log` writes batches and records: one line each."""
+"""Format of batches and records in `ottla dump-log`: one line each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONTROL_KEY = struct.Struct(">hh")
 
 
 def batch_line(position: int, batch: RecordBatch) -> str:
-    """What a batch's header says."""
+    """Format a batch's header."""
     facts = [
         f"offsets {batch.base_offset}..{batch.last_offset}",
         f"records {batch.record_count}",
@@ -43,7 +43,7 @@ def batch_line(position: int, batch: RecordBatch) -> str:
 
 
 def control_record(record: Record) -> str:
-    """The name of a control record's type."""
+    """Return the name of a control record's type."""
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
         return "control record without a type"
     _, kind = _CONTROL_KEY.unpack_from(record.key)
@@ -51,18 +51,18 @@ def control_record(record: Record) -> str:
 
 
 def size(data: bytes | memoryview | None) -> str:
-    """How long a key or value is; null is not the same as empty."""
+    """Format the size of a key or value; null differs from empty."""
     return "null" if data is None else f"{len(data)} bytes"
 
 
 def plain_record(record: Record) -> str:
-    """Key, value and headers."""
+    """Format key, value and headers."""
     line = f"{_shown(record.key)} = {_shown(record.value)}"
     return line + "".join(f"  {name!r}: {_shown(value)}" for name, value in record.headers)
 
 
 def _shown(data: bytes | memoryview | None) -> str:
-    """Printable UTF-8 in quotes, anything else in hexadecimal."""
+    """Return printable UTF-8 in quotes, anything else in hexadecimal."""
     if data is None:
         return "null"
     try:
@@ -73,7 +73,7 @@ def _shown(data: bytes | memoryview | None) -> str:
 
 
 def group_record(record: Record) -> str:
-    """What a record of `__consumer_offsets` says; its bytes where nobody knows."""
+    """Format a record of `__consumer_offsets`; its bytes if it cannot be parsed."""
     key, value = (None if part is None else bytes(part) for part in (record.key, record.value))
     try:
         found = read_record(key, value)
@@ -102,7 +102,7 @@ def group_record(record: Record) -> str:
 
 
 def transaction_record(record: Record) -> str:
-    """What a record of `__transaction_state` says; its bytes where nobody knows."""
+    """Format a record of `__transaction_state`; its bytes if it cannot be parsed."""
     key, value = (None if part is None else bytes(part) for part in (record.key, record.value))
     try:
         found = transactions.read_record(key, value)
@@ -121,7 +121,7 @@ def transaction_record(record: Record) -> str:
 
 
 def share_state_record(record: Record) -> str:
-    """What a record of `__share_group_state` says; its bytes where nobody knows."""
+    """Format a record of `__share_group_state`; its bytes if it cannot be parsed."""
     key, value = (None if part is None else bytes(part) for part in (record.key, record.value))
     try:
         found = share_records.read_record(key, value)
@@ -156,7 +156,7 @@ def _delivery(state: int) -> str:
 
 
 def _fields(message: Any) -> str:
-    """A message's fields, each with what it holds; ids in hexadecimal."""
+    """Format a message's fields with their values; IDs in hexadecimal."""
     return "{" + ", ".join(f"{one.name}: {_field(getattr(message, one.name))}" for one in fields(message)) + "}"
 
 

@@ -1,7 +1,7 @@
 """Lines on the standard input of `ottla serve`: `stop ID` and `start ID`.
 
-Each is answered on standard output once it is done, `stopped ID` or `started ID`; what cannot be done gets one line on
-standard error. The end of standard input means nothing.
+Each is answered on standard output once it is done, `stopped ID` or `started ID`; an error gets one line on standard
+error. The end of standard input is ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..runtime.errors import ControlError
 log = logging.getLogger("ottla.nodes")
 
 STANDARD_INPUT = 0
-# Longer lines are none of ours, and are not kept.
+# Longer lines are not commands, and are not kept.
 MAX_LINE_BYTES = 1024
 
 _DONE = {"stop": "stopped", "start": "started"}
@@ -31,7 +31,7 @@ _ORDER = re.compile(r"(stop|start) ([0-9]{1,10})")
 
 
 async def obey(lives: Lives) -> None:
-    """Do what the lines say, one after the other, until standard input ends."""
+    """Run the commands in the lines, one after the other, until standard input ends."""
     async for line in _lines():
         order = _ORDER.fullmatch(line)
         if order is None:
@@ -43,22 +43,22 @@ async def obey(lives: Lives) -> None:
         except (ControlError, OSError, KafkaError) as error:
             log.warning("standard input: cannot %s node %d: %s", verb, node_id, error)
             continue
-        with suppress(BrokenPipeError):  # nobody wants to know
+        with suppress(BrokenPipeError):  # the reader has closed the pipe
             print(f"{_DONE[verb]} {node_id}", flush=True)
 
 
 async def _lines() -> AsyncIterator[str]:
-    """The lines of standard input that are not blank, without what is too long of them.
+    """Yield the lines of standard input that are not blank; long lines are cut.
 
-    Read in a thread that is left alone at the end: making a terminal non-blocking would be felt by its other programs.
+    They are read in a thread that is abandoned at the end: a non-blocking terminal would affect its other programs.
     """
     if sys.stdin is None:
-        return  # closed before we started: by now the descriptor may be any file's or client's
+        return  # closed before the start: by now the descriptor may be that of any file or client
     pending = b""
     while True:
         try:
             data = await trio.to_thread.run_sync(os.read, STANDARD_INPUT, MAX_LINE_BYTES, abandon_on_cancel=True)
-        except OSError:  # closed, or a terminal that is another program's at the moment
+        except OSError:  # closed, or a terminal that another program has in the foreground
             return
         if not data:
             return

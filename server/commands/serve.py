@@ -1,4 +1,4 @@
-"""`ottla serve`: options in, a broker that runs until a signal comes."""
+"""`ottla serve`: reads the options, and runs a broker until a signal is received."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ WARM_UP_AFTER_S = 0.2
 
 PROGRAM = "ottla"
 ADMIN_TOKEN = "OTTLA_ADMIN_TOKEN"
-"""In the environment; what the clients of the admin listener have to know."""
+"""Environment variable with the token that clients of the admin listener need."""
 
 SIGHUP = getattr(signal, "SIGHUP", None)
 STOP_SIGNALS = [number for number in (signal.SIGTERM, signal.SIGINT, SIGHUP) if number is not None]
 
 STATE_HOME = "XDG_STATE_HOME"
 EARLIER_DATA_DIR = "/tmp/ottla-logs"
-"""The default of earlier versions, which any user of the machine may make first."""
+"""The default of earlier versions, which any user of the machine may have created first."""
 
 HELLO = """
 Ottla serves Kafka clients at {address}. In another shell:
@@ -89,12 +89,13 @@ _OF_LISTENERS = {"listeners", "listener.security.protocol.map"}
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 Defaults = Callable[[Properties, Mapping[str, str], str, int], Properties]
-"""From what the file and the environment say, each option that has a value, the security protocol of a listener without a name
-and the number of nodes: what to start with."""
+"""Function from the properties of file and environment, each option that has a value, the security protocol of a
+listener without a name, and the number of nodes, to the properties of the start.
+"""
 
 
 def snippet(lives: Lives, secured: Secured | None) -> str:
-    """Something to try."""
+    """Return an example to try."""
     address = lives.nodes[0].listeners[0].address
     if secured is None:
         bootstrap = "" if address == DEFAULT_BOOTSTRAP else f" --bootstrap {address}"
@@ -103,7 +104,10 @@ def snippet(lives: Lives, secured: Secured | None) -> str:
 
 
 def _own_name() -> str:
-    """How a shell in this directory calls this program: `ottla` where its search path leads here, otherwise as it was called."""
+    """Return how a shell in this directory calls this program.
+
+    It is `ottla` if the shell's search path finds it, otherwise the name by which it was called.
+    """
     called, found = sys.argv[0], shutil.which(PROGRAM)
     if os.path.basename(called) != PROGRAM or (found is not None and os.path.samefile(found, called)):
         return PROGRAM
@@ -117,13 +121,14 @@ def serve(
     environment: Mapping[str, str] = NOTHING,
     defaults: Defaults | None = None,
 ) -> int:
-    """Run a broker until SIGTERM, SIGINT or SIGHUP; returns the exit code, 0 after a clean stop, 1 after an error, or when
-    its data directories have failed.
+    """Run a broker until SIGTERM, SIGINT or SIGHUP, and return the exit code.
+
+    It is 0 after a clean stop, and 1 after an error, or when the broker's data directories have failed.
 
     Args:
-        hello: What to print behind the line that says that it is ready.
+        hello: Text to print after the line that the broker is ready.
         environment: Variables that may name broker options.
-        defaults: What lies beneath what is given, and above the profile.
+        defaults: Options that are weaker than the given ones, and stronger than the profile.
 
     Raises:
         WrongCallError: Bad options, an address or a data directory that cannot be used. Nothing was written.
@@ -146,21 +151,21 @@ def serve(
 
 
 class StopSignals:
-    """The signals that ask for a clean stop, as Apache Kafka takes them: the first one counts, whatever comes behind it.
+    """Signals that request a clean stop, as in Apache Kafka. The first one counts; later ones are ignored.
 
-    From `listen` to the end of the process none of them ends it: Python and Trio would each give a signal back to the
-    system at some moment between the stop and the end. Under `nohup` SIGHUP stays ignored.
+    From `listen` to the end of the process no such signal kills it: Python and Trio would each restore the system's
+    handler at some moment between the stop and the end. Under `nohup` SIGHUP stays ignored.
     """
 
     def __init__(self) -> None:
         self.may_end = False
-        """Whether the broker serves, or did: what ends it from now on is no failed start."""
+        """Whether the broker has started to serve, so that a later end is not a failed start."""
         self._listening: list[int] = []
         self._first: int | None = None
         self._wake: Callable[[], None] | None = None
 
     def listen(self) -> None:
-        """Note signals from now on. To be called in the main thread."""
+        """Record signals from now on. Must be called in the main thread."""
         for number in STOP_SIGNALS:
             if number == SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue
@@ -168,7 +173,7 @@ class StopSignals:
             signal.signal(number, self._note)
 
     def ignore(self) -> None:
-        """Ignore what comes after this, even when Python itself has ended."""
+        """Ignore later signals, even after Python itself has ended."""
         for number in self._listening:
             signal.signal(number, signal.SIG_IGN)
 
@@ -180,7 +185,7 @@ class StopSignals:
                 self._wake()
 
     async def wait(self) -> None:
-        """Return once one has come, however long ago."""
+        """Return once a signal has been received, even before the call."""
         come = trio.Event()
         self._wake = partial(trio.lowlevel.current_trio_token().run_sync_soon, come.set)
         if self._first is None:
@@ -190,7 +195,7 @@ class StopSignals:
 
 
 def configuration(options: argparse.Namespace, environment: Mapping[str, str] = NOTHING) -> StaticConfig:
-    """What the options mean. ConfigError if one is refused."""
+    """Return the static configuration of the options. ConfigError if one is refused."""
     return _configured(options, environment)[0]
 
 
@@ -207,7 +212,7 @@ def _configured(
     for text in options.override:
         name, separator, value = text.partition("=")
         if not separator or not name:
-            shown = _OPTION_NAME.match(text)  # what follows may be a password
+            shown = _OPTION_NAME.match(text)  # the rest may be a password
             raise ConfigError(f"Invalid value {shown[0] if shown else ''}… for --override: must be NAME=VALUE")
         overrides[name.strip()] = value
     file = _with_environment(_file(options.config) if options.config else Properties(), environment)
@@ -240,14 +245,14 @@ def _configured(
 
     if not options.tls:
         return build(), None
-    from .throw_away_tls import secured  # Most want none.
+    from .throw_away_tls import secured  # Most starts need no TLS.
 
     found = secured(build, [overrides, flags], file, options.profile, users, Clock().now_ms())
     return found.static, found
 
 
 def default_data_dir(environment: Mapping[str, str]) -> str:
-    """Where logs are kept when nothing names a directory: below the user's directory for state, as XDG has it.
+    """Return the data directory if no option names one: below the user's state directory, by the XDG specification.
 
     Raises:
         ConfigError: The process has no home directory, or one with a comma in its path.
@@ -267,7 +272,7 @@ def default_data_dir(environment: Mapping[str, str]) -> str:
 
 
 def _is_our_directory(path: str) -> bool:
-    """Whether it is a data directory that this user has made; another user's is no business of ours."""
+    """Return whether it is a data directory that this user has created; those of other users are left alone."""
     try:
         return os.lstat(path).st_uid == os.geteuid() and bool(os.listdir(path))
     except OSError:
@@ -275,17 +280,20 @@ def _is_our_directory(path: str) -> bool:
 
 
 def _users(texts: Sequence[str], *, over_tls: bool) -> tuple[list[User], dict[str, str], str]:
-    """Who may log in, the options that this takes, and the security protocol of listeners that are told no other."""
+    """Return the users, the options that they need, and the default security protocol of listeners."""
     if not texts:
         return [], {}, "SSL" if over_tls else "PLAINTEXT"
-    from ..config.sasl.users import options_for, parse_user, protocol_for  # No broker without users shall wait for it.
+    from ..config.sasl.users import options_for, parse_user, protocol_for  # imported here, since only users need it
 
     users = [parse_user(each) for text in texts for each in _user_texts(text)]
     return users, options_for(users), protocol_for(users, over_tls=over_tls) or "PLAINTEXT"
 
 
 def _user_texts(text: str) -> Sequence[str]:
-    """A value of --user, or of `@FILE` the lines of a file but for comments. ConfigError: It cannot be read; no password is shown."""
+    """Return a value of --user, or for `@FILE` the lines of a file without comments.
+
+    ConfigError: it cannot be read; errors show no password.
+    """
     if not text.startswith("@"):
         return [text]
     path = text[1:]
@@ -299,7 +307,7 @@ def _user_texts(text: str) -> Sequence[str]:
 
 
 def _with_environment(file: Properties, variables: Mapping[str, str]) -> Properties:
-    """What the file says, under what the environment does."""
+    """Return the file's options, overridden by those of the environment."""
     environment = read_environment(variables)
     for line in environment.warnings:
         log.warning("%s", line)
@@ -352,7 +360,7 @@ def _text(path: str, *, secrets_of: str = "") -> str:
     """Read a file.
 
     Args:
-        secrets_of: The option that names it, where a warning says who else can use its secrets.
+        secrets_of: The option that names it, for a warning about other users who can read its secrets.
 
     Raises:
         ConfigError: It cannot be read.
@@ -369,15 +377,18 @@ def _text(path: str, *, secrets_of: str = "") -> str:
 
 
 def _prepare_process() -> None:
-    """What a broker with a process of its own may ask of it; inside another program it is not ours to change."""
+    """Change settings of the process for a broker that has a process of its own.
+
+    Inside another program they must stay unchanged.
+    """
     # Every segment and every connection holds a descriptor.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # Not every system lets a process have all that its limit says.
+    with suppress(OSError, ValueError):  # Some systems refuse the maximum of the limit.
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    # A clean pass is Python in another thread; clients must not wait the default 5 ms for it to let go.
+    # A clean pass is Python in another thread; clients must not wait the default 5 ms until it releases the GIL.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     share_arenas()
-    # In the background of a shell, reading the terminal shall fail instead of stopping the process.
+    # In the background of a shell, reading the terminal must fail instead of stopping the process.
     signal.signal(signal.SIGTTIN, signal.SIG_IGN)
 
 
@@ -390,7 +401,7 @@ async def _run(
     files: Files | None = None,
     secured: Secured | None = None,
 ) -> int:
-    """The exit code. `files` are the system's unless given."""
+    """Run the broker; return the exit code. `files` are the system's by default."""
     async with run_lives(static, files=files, admin=admin, prepare=prepare) as lives, open_plain_nursery() as nursery:
         if not COMPILED:
             log.warning(
@@ -405,7 +416,7 @@ async def _run(
         if hello is not None:
             print(hello(lives, secured), flush=True)
         lives.in_each_life(_collect)
-        # Once: what is garbage of an earlier life would stay for good.
+        # Once: garbage of an earlier run would otherwise stay for good.
         nursery.start_soon(warm_up, lives.broker.collector)
         nursery.start_soon(obey, lives)
         ended = trio.Event()
@@ -425,26 +436,26 @@ async def _when(end: Callable[[], Awaitable[None]], then: trio.Event) -> None:
 
 
 async def _collect(broker: Broker) -> None:
-    """A process of its own has a collector of its own."""
+    """Run the collector of a broker that has its own process."""
     await broker.collector.run()
 
 
 async def warm_up(collector: Collector) -> None:
-    """Load coordinators and APIs before somebody needs one: else every client would wait, for up to a tenth of a second.
+    """Load coordinators and APIs before a client needs them: otherwise every client would wait, for up to a tenth of a second.
 
-    What the start has made stays, and so do modules: no collection need look at them again.
+    The objects of the start and the modules stay alive, so they are excluded from garbage collections.
 
-    If that is not possible now, for want of descriptors or memory, the first one who needs it tries again.
+    If this is not possible now, for lack of descriptors or memory, the first request that needs one tries again.
     """
     collector.keep()
-    await trio.sleep(WARM_UP_AFTER_S)  # the first clients of a start come first
+    await trio.sleep(WARM_UP_AFTER_S)  # the first clients of a start have priority
     for whose in ("group", "transaction"):
         await _load_ahead(f"{whose} coordinator", f"first {whose}", import_module, f"..{whose}s.service", __package__)
     for key in Handlers.keys_ahead():
         if not await _load_ahead("other APIs", "first requests", load, key):
             break
     collector.keep()
-    # To load modules leaves a megabyte of the C library's between what stays.
+    # Loading modules leaves a megabyte of free memory in the C library, between objects that stay.
     with suppress(OSError, RuntimeError, MemoryError):
         await trio.to_thread.run_sync(give_back, abandon_on_cancel=True)
 

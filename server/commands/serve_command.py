@@ -1,4 +1,4 @@
-"""`ottla serve`: its options."""
+"""Options of `ottla serve`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .frame.options import number
 from .frame.parser import Command, Parser
 
 USERS = "OTTLA_USER"
-"""In the environment; the image's containers read it as any option."""
+"""Environment variable for --user; the image's containers read it like any option."""
 
 NOTES = """\
 Precedence of options, highest first: --override, the other flags, the environment (KAFKA_LOG_RETENTION_MS for
@@ -85,7 +85,7 @@ def add_options(parser: Parser) -> None:
 
 
 def beginning_options(parser: Parser) -> None:
-    """What a broker plays, what it begins with, and who gets clients' metrics."""
+    """Add the options of emulation, initial content, users and client metrics."""
     parser.add_argument(
         "--telemetry",
         metavar="DIR",
@@ -120,12 +120,12 @@ def beginning_options(parser: Parser) -> None:
 
 
 def users_given(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The values of --user, or what the environment has in their place."""
+    """Return the values of --user, or those of the environment variable instead."""
     return options.user or [line for line in environment.get(USERS, "").splitlines() if line.strip()]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until a signal comes."""
+    """Serve until a signal is received."""
     options.user = users_given(options)
     log_to_standard_error(logging.DEBUG if options.verbose else logging.INFO)
     with loading():
@@ -135,15 +135,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 AFTER_PYTHON = (3, 14)
-"""The newest Python that all run-time dependencies have wheels for."""
+"""The newest Python for which all run-time dependencies have wheels."""
 WITHOUT_WHEELS = {"re2": "google-re2", "lz4": "lz4", "zstandard": "zstandard"}
-"""Modules that had no wheel for the next Python when this was written, and their packages."""
+"""Modules without a wheel for the next Python at the time of writing, and their packages."""
 
 
 def missing_packages(
     python: tuple[int, int] = sys.version_info[:2], find: Callable[[str], object] = find_spec
 ) -> str | None:
-    """One line that names the packages that a start lacks on a Python newer than AFTER_PYTHON; None if it lacks none."""
+    """Return one line that names the packages that a start lacks on a Python newer than AFTER_PYTHON; None if it lacks none."""
     if python <= AFTER_PYTHON:
         return None
     missing = [package for module, package in WITHOUT_WHEELS.items() if find(module) is None]
@@ -158,10 +158,10 @@ def missing_packages(
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """While what a broker is made of is loaded, in a process of its own: all of it stays, and no collection need look at it, but for
-    one at the end: what is frozen with the rest would be kept for good.
+    """Load the broker's modules in the block, in a process of its own, without garbage collections, since all modules stay.
 
-    WrongCallError: A package is missing on a Python that is too new.
+    One collection runs at the end, since garbage that is frozen with the rest would be kept for good. WrongCallError: a
+    package is missing on a Python that is too new.
     """
     if (missing := missing_packages()) is not None:
         raise WrongCallError(missing)
@@ -175,8 +175,8 @@ def loading() -> Iterator[None]:
 
 
 def log_to_standard_error(level: int) -> None:
-    """What is at least of that level."""
-    from ..runtime.floods import LogLines  # No help text shall wait for it.
+    """Log messages of at least this level to standard error."""
+    from ..runtime.floods import LogLines  # imported here to keep it out of help texts
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))

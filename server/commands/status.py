@@ -1,4 +1,4 @@
-"""`ottla status`: a running broker on one screen: where it is, its clock, topics, what their logs look like, groups, faults."""
+"""`ottla status`: a running broker on one screen: addresses, clock, topics, pictures of their logs, groups, faults."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ and what they are waiting for.
 """
 
 WITHOUT_TERMINAL = 100
-"""Places of a line that goes to a file."""
+"""Line width in columns without a terminal."""
 BAR_PLACES_MIN, NAME_PLACES_MAX, STATE_PLACES_MAX = 8, 28, 34
 LOGS_MIN, LOGS_MAX = 5, 24
-"""Without a TOPIC, so many logs are drawn at least, and at most; between them as many as the terminal has lines for."""
+"""Minimum and maximum number of drawn logs without a TOPIC; between them as many as the terminal has lines for."""
 
 
 def run(options: argparse.Namespace) -> None:
-    """Ask for everything, in one go, and show it."""
+    """Get everything in one call, and show it."""
     admin = Admin(options)
     watched(options, lambda: _once(admin, options))
 
@@ -63,7 +63,7 @@ def _once(admin: Admin, options: argparse.Namespace) -> None:
     look = _style()
     used = len(lines) + len(pictures) + len(found["groups"]) + len(found["faults"]) + 8
     drawn = _logs(pictures, width, look, used) if options.topic is None else _one_topic(pictures, width, look)
-    show(drawn, as_it_is=True)  # it has colours
+    show(drawn, as_it_is=True)  # it contains colours
     if left_out := found["partitions_left_out"]:
         show(f"and {left_out} more partitions")
     if found["groups"]:
@@ -82,7 +82,11 @@ def _picture(found: Mapping[str, Any]) -> LogPicture:
 
 
 def _style() -> Style:
-    """Blocks where they can be shown, colours where somebody looks who wants them (https://no-color.org)."""
+    """Return the style of pictures.
+
+    It has blocks if they can be displayed, and colours if the terminal supports them and the user wants them
+    (https://no-color.org).
+    """
     is_unicode = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
     sees = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
     return style(is_unicode=is_unicode, has_colours=sees)
@@ -116,12 +120,12 @@ def _topic(name: str, partitions: Sequence[LogPicture]) -> dict[str, Any]:
 
 
 def _order(picture: LogPicture) -> tuple[bool, bool, int]:
-    """What is eligible first, comes first."""
+    """Sort key that orders logs by the time from which they are eligible."""
     return not picture.eligible, picture.eligible_at_ms is None, picture.eligible_at_ms or 0
 
 
 def _logs(pictures: Mapping[str, Sequence[LogPicture]], width: int, look: Style, used: int) -> Iterator[str]:
-    """A line for each log that is compacted: those with a pass first, then the dirtiest; as many as there is room for."""
+    """Yield a line for each compacted log: those with a pass first, then the dirtiest, up to the available lines."""
     found = [each for rows in pictures.values() for each in rows if each.is_compacted]
     if not found:
         return
@@ -150,7 +154,7 @@ def _lines(pictures: Sequence[LogPicture], width: int, look: Style) -> Iterator[
 
 
 def _one_topic(pictures: Mapping[str, Sequence[LogPicture]], width: int, look: Style) -> Iterator[str]:
-    """Each partition with all that there is to see of it."""
+    """Yield each partition with all details."""
     for rows in pictures.values():
         for each in rows:
             yield ""

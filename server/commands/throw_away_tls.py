@@ -1,13 +1,13 @@
-"""`--tls`: all listeners for clients speak TLS, with certificates that an authority of this data directory signs.
+"""`--tls`: all listeners for clients use TLS, with certificates signed by an authority of this data directory.
 
-    ottla-tls-authority.pem   its key and its certificate, so that what clients trust stays as it is from start to start
+    ottla-tls-authority.pem   its key and its certificate, so that clients' trust stores stay valid from start to start
     ottla-tls-ca.pem          its certificate, which clients trust
-    ottla-tls-client.pem      key and certificate of a client, `User:CN=client`, anew with each start
+    ottla-tls-client.pem      key and certificate of a client, `User:CN=client`, new with each start
 
-They are files of one data directory, for their owner only: of the first that has an authority, else of the first that takes them, as
-the disk of any may have failed. Neither a snapshot nor a reset touches them, and Apache
-Kafka minds no file there. The broker's own key is never written, and its certificate is for all hosts that this start
-listens at or tells clients. Nothing is written before the data directories are open.
+The files are in one data directory, readable by their owner only: the first that has an authority, else the first that
+can be written, since any disk may have failed. Snapshots and resets do not touch them, and Apache Kafka ignores files
+there. The broker's own key is never written. Its certificate is valid for all hosts that this start binds or
+advertises. Nothing is written before the data directories are open.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ..security.tls.throw_away import Authority
 PREFIX = "ottla-tls-"
 AUTHORITY = f"{PREFIX}authority.pem"
 PASSWORD = "…"
-"""Instead of one: it is the reader's, and reaches no terminal."""
+"""Shown instead of a password, which is never printed on a terminal."""
 
 _MAP = "listener.security.protocol.map"
 _CLIENT_AUTH = "ssl.client.auth"
@@ -62,7 +62,7 @@ Client certificate and key (principal {principal}): {client}
 
 
 class KeptFiles(PemFiles):
-    """Files of one of some data directories; each is written once, in place of what an earlier start has written."""
+    """Files in one of several data directories; each is written once, and replaces that of an earlier start."""
 
     def __init__(self, directories: Sequence[str]) -> None:
         super().__init__(PREFIX)
@@ -71,10 +71,10 @@ class KeptFiles(PemFiles):
         self._written: set[str] = set()
 
     def begin(self, name: str, content: bytes) -> None:
-        """Write a first file, without the prefix, into the first directory that takes it; all others come to lie beside it.
+        """Write a first file, without the prefix, into the first directory that can be written; all others will be next to it.
 
         Raises:
-            OSError: None does; what the first one said.
+            OSError: No directory can be written; the error of the first one.
         """
         refused: OSError | None = None
         for directory in self._directories:
@@ -89,7 +89,7 @@ class KeptFiles(PemFiles):
         raise refused
 
     def written(self, name: str, content: str | bytes) -> str:
-        """As `PemFiles`. OSError: The disk refused."""
+        """Write a file as `PemFiles` does. OSError: the disk refused."""
         path = os.path.join(self._directory, PREFIX + name)
         if path not in self._written:
             replace_file(path, content.encode() if isinstance(content, str) else content)
@@ -104,20 +104,20 @@ class Secured:
     static: StaticConfig
     authority: Authority = field(repr=False)
     is_new: bool
-    """Whether it was made for this start."""
+    """Whether the authority was made for this start."""
     files: KeptFiles
     tls: Tls
-    """Its clients' side."""
+    """Client settings for TLS."""
 
     def keep(self) -> None:
-        """Write the files. OSError: The disk refused, of all data directories if the authority is new."""
+        """Write the files. OSError: the disk refused; if the authority is new, all data directories refused."""
         if self.is_new:
             self.files.begin(AUTHORITY, self.authority.pem.encode())
         _ = self.tls.ca_path, self.tls.key_store_path
 
     @property
     def _certificate_path(self) -> str | None:
-        """Of what clients have to show, with its key; None: they need not."""
+        """Path of the client's certificate with its key, if clients need one; else None."""
         first = self.static.node(self.static.node_ids[0])
         listener = first.listener_configs[0]
         settings = tls_settings(first, listener.name, is_over_sasl=listener.security_protocol in OVER_SASL)
@@ -125,18 +125,18 @@ class Secured:
 
     @property
     def sasl(self) -> Sasl | None:
-        """Who the examples log in as; None where nobody has to that this start was told of."""
+        """SASL settings of the user in the examples; None if this start has no users."""
         return sasl_for(self.static.users, self.tls, None, None) if self.static.users else None
 
     def kafka_python(self) -> dict[str, str]:
-        """Arguments of kafka-python, the password left out."""
+        """Return the arguments of kafka-python, without the password."""
         options = {"security_protocol": SSL, "ssl_cafile": self.tls.ca_path}
         if path := self._certificate_path:
             options |= {"ssl_certfile": path, "ssl_keyfile": path}
         return options if self.sasl is None else options | self.sasl.kafka_python() | {"sasl_plain_password": PASSWORD}
 
     def librdkafka(self) -> dict[str, str]:
-        """Likewise properties of whatever is built on librdkafka, with paths instead of texts in PEM."""
+        """Return the properties of clients with librdkafka, without the password, and with paths instead of texts in PEM."""
         options = {"security.protocol": SSL, "ssl.ca.location": self.tls.ca_path}
         if path := self._certificate_path:
             options |= {"ssl.certificate.location": path, "ssl.key.location": path}
@@ -146,15 +146,15 @@ class Secured:
         return options | own | {"sasl.password": PASSWORD}
 
     def java(self) -> dict[str, str]:
-        """Client properties. They have the password, if there is one."""
+        """Return the properties of Java clients, with the password if there is one."""
         tls = self.tls.java(with_certificate=self._certificate_path is not None)
         return tls if self.sasl is None else tls | self.sasl.java()
 
     def hello(self, address: str, properties: str | None = None) -> str:
-        """What each kind of client has to type.
+        """Return instructions for each kind of client.
 
         Args:
-            properties: The path of a file that has `java()`; None: its lines are shown.
+            properties: The path of a file with `java()`; None: its lines are shown.
         """
         if properties is not None:
             java = f"--command-config {properties}"
@@ -174,7 +174,7 @@ class Secured:
             kcat=shlex.join(words),
             java=java,
         )
-        return told if self.static.users else told + identity  # who logs in has no other name
+        return told if self.static.users else told + identity  # with SASL the login is the principal
 
 
 def secured(
@@ -185,14 +185,14 @@ def secured(
     users: Sequence[User],
     now_ms: int,
 ) -> Secured:
-    """The start that `build` makes of further flags, over TLS.
+    """Return a start over TLS; `build` makes it from additional flags.
 
     Args:
-        build: Puts all sources together, these flags among them.
-        sources: What is told of broker options, but for the file and the profile; the strongest first.
+        build: Merges all sources with these flags.
+        sources: Broker options except those of the file and the profile; the strongest first.
 
     Raises:
-        ConfigError: A source names keys or protocols of its own, or something else is refused; `cryptography` is missing.
+        ConfigError: A source names keys or protocols of its own, or another option is refused; `cryptography` is missing.
     """
     told = [*sources, file.values, *file.node_values.values()]
     flags = _listeners(told, profile, protocol_for(users, over_tls=True) or SSL)
@@ -200,11 +200,11 @@ def secured(
     def over_tls(authority: Authority, hosts: Iterable[str]) -> StaticConfig:
         options = dict(listener_options(authority, hosts))
         if users or any(_CLIENT_AUTH in each for each in told):
-            del options[_CLIENT_AUTH]  # means nothing beside logins; a file's would be weaker than a flag
+            del options[_CLIENT_AUTH]  # has no effect with SASL; a file's value would be weaker than a flag
         return build(flags | options)
 
     authority = Authority(now_ms)
-    static = over_tls(authority, HOSTS)  # which says where it listens, and whether an authority is kept
+    static = over_tls(authority, HOSTS)  # the first configuration gives the listeners and data directories
     named = [os.path.abspath(each) for each in static.node(static.node_ids[0]).data_dirs]
     kept, directories = _found(named, now_ms)
     authority = kept or authority
@@ -215,10 +215,10 @@ def secured(
 
 
 def _found(directories: Sequence[str], now_ms: int) -> tuple[Authority | None, Sequence[str]]:
-    """The authority of an earlier start, and the directories that may have its files.
+    """Return the authority of an earlier start, and the directories that may have its files.
 
-    Of several the first counts. A directory whose disk has failed, or that cannot even be listed, is passed over where there
-    are others: the start of the broker says what is wrong with it. ConfigError as of `_kept`.
+    The first authority is used. A directory whose disk has failed, or that cannot be listed, is skipped if there are
+    others: the start of the broker reports the error. ConfigError as of `_kept`.
     """
     for directory in directories:
         try:
@@ -247,7 +247,7 @@ def _has_failed(directory: str, error: OSError) -> bool:
 
 
 def _listeners(told: Sequence[Mapping[str, str]], profile: str, protocol: str) -> dict[str, str]:
-    """Options by which all listeners speak TLS that are told of, or the default one."""
+    """Return options by which all named listeners use TLS, or the default one if none is named."""
     controllers, names = set(), set()
     for name, value in ((name, value) for source in told for name, value in source.items()):
         if name == _MAP:
@@ -278,14 +278,14 @@ def _listeners(told: Sequence[Mapping[str, str]], profile: str, protocol: str) -
         flags["listeners"] = default_listener(profile, protocol)
         names.add(protocol)
     if not names - controllers <= set(OVER_TLS):
-        # Controllers are no clients' listeners: they are as without --tls.
+        # Listeners of controllers are not for clients: they are as without --tls.
         protocols = {each: PLAINTEXT if each in controllers else protocol for each in sorted(names | controllers)}
         flags[_MAP] = ",".join(f"{each}:{each if each in OVER_TLS else to}" for each, to in protocols.items())
     return flags
 
 
 def _hosts(static: StaticConfig) -> Iterator[str]:
-    """Where clients may find the nodes."""
+    """Return the hosts at which clients may reach the nodes."""
     found = dict.fromkeys(HOSTS)
     for config in map(static.node, static.node_ids):
         for each in config.listener_configs:
@@ -301,10 +301,10 @@ def _hosts(static: StaticConfig) -> Iterator[str]:
 
 
 def _kept(path: str, now_ms: int) -> Authority | None:
-    """The authority of an earlier start; None: there was none, or what it has signed holds no longer.
+    """Return the authority of an earlier start; None without one, or if its certificates have expired.
 
     Raises:
-        ConfigError: The file cannot be read, is none, or is in other hands, too; one line.
+        ConfigError: The file cannot be read, is invalid, or other users can read it; one line.
     """
     try:
         with open(path, encoding="ascii") as file:
@@ -331,10 +331,10 @@ def _kept(path: str, now_ms: int) -> Authority | None:
 
 
 def replace_file(path: str, content: bytes) -> None:
-    """Put a file there that only we may read, whole or not at all. OSError: The disk refused."""
+    """Write a file that only its owner may read, completely or not at all. OSError: the disk refused."""
     temporary = f"{path}.tmp"
     with suppress(FileNotFoundError):
-        os.remove(temporary)  # of a start that was killed
+        os.remove(temporary)  # left by a start that was killed
     try:
         with open(make_file(temporary), "wb") as file:
             file.write(content)
@@ -348,7 +348,7 @@ def replace_file(path: str, content: bytes) -> None:
 
 
 def _quoted(value: object) -> str:
-    """As Python has it, and others too."""
+    """Quote a text as in Python and other languages."""
     return json.dumps(value, ensure_ascii=False)
 
 

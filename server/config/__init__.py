@@ -1,6 +1,6 @@
-"""What the broker can be configured with, what it is configured with, and how that changes.
+"""The broker's options, the values that are set, and how those change.
 
-`options` (the tables); `broker_config` (the values of a node) with `listeners` and `rules`; `static_config` (what a start is told,
-by all its sources) with `properties`, `features` and `emulation`; `live_config` (the values at this moment);
-`changes` (what clients may set) and `resources` (what they are shown).
+`options` (the tables); `broker_config` (the values of a node) with `listeners` and `rules`; `static_config` (the values
+of a start, from all sources) with `properties`, `features` and `emulation`; `live_config` (the values at this moment);
+`changes` (what clients may set) and `resources` (what DescribeConfigs shows).
 """

@@ -1,7 +1,7 @@
-"""The values of one node: what it runs with.
+"""The configuration values of one node.
 
-A `BrokerConfig` is the static values (`StaticConfig`) under the dynamic ones that clients set. It is immutable; after a change
-the server puts a new one in its place. Values are typed attributes (`config.num_partitions`) for the options of
+A `BrokerConfig` is the static values (`StaticConfig`) under the dynamic ones that clients set. It is immutable; after a
+change the server replaces it with a new one. Values are typed attributes (`config.num_partitions`) for the options of
 `options.broker_options`, `config.value(name)` for any other.
 """
 
@@ -37,11 +37,11 @@ _INTERNAL_TOPICS = {
     "__share_group_state": "share.coordinator.state.topic",
     "__transaction_state": "transaction.state.log",
 }
-"""How the names of the options begin that each of the broker's own topics is created with."""
+"""Prefixes of the options that each internal topic is created with, by topic name."""
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs sends it."""
+    """Source of a value, numbered as in DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -60,18 +60,20 @@ class BrokerConfig(BrokerOptions):
     layers: tuple[tuple[ConfigSource, Texts], ...] = field(default=(), repr=False)
     """The texts that were set, by source, the strongest source first."""
     log_defaults: LogConfig = field(default_factory=LogConfig)
-    """What a topic without overrides runs with."""
+    """The configuration of a topic without overrides."""
     listener_configs: tuple[ListenerConfig, ...] = ()
     sasl: Mapping[str, SaslConfig] = field(default_factory=dict)
-    """How clients log in, by the names of those listeners where they do."""
+    """SASL configuration by listener name, for the listeners with SASL."""
     own_connection_limits: Mapping[str, ListenerLimits] = field(default_factory=dict)
-    """Of listeners that have limits of their own."""
+    """Connection limits by listener name, for the listeners that have limits of their own."""
 
     def __init__(self, **values: object) -> None:
-        """Fields by name, for the others their defaults. Dataclass's own would take a fiftieth of a start to be made.
+        """Set fields by name; fields that are not named get their defaults.
+
+        The `__init__` that dataclass generates would take a fiftieth of a start to make.
 
         Raises:
-            TypeError: There is no such field.
+            TypeError: No such field.
         """
         for each in dataclasses.fields(self):
             if each.name in values:
@@ -88,7 +90,7 @@ class BrokerConfig(BrokerOptions):
     def from_texts(
         cls, static: Texts = NO_TEXTS, *, cluster_dynamic: Texts = NO_TEXTS, node_dynamic: Texts = NO_TEXTS
     ) -> BrokerConfig:
-        """The configuration that these texts make; names that nobody knows are kept and mean nothing.
+        """Make a configuration from texts. Unknown names are kept and have no effect.
 
         Raises:
             ConfigError: A value is refused, alone or against others; names value, option and bound.
@@ -98,7 +100,7 @@ class BrokerConfig(BrokerOptions):
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, dict(cluster_dynamic)),
             (ConfigSource.STATIC_BROKER, dict(static)),
         )
-        # Values of weaker layers count again when a stronger one is taken away, so each is checked.
+        # A weaker layer's value takes effect when the stronger one is deleted, so each is checked.
         set_values = [
             {name: option.parse(text) for name, text in texts.items() if (option := find_option(name)) is not None}
             for _, texts in layers
@@ -120,17 +122,20 @@ class BrokerConfig(BrokerOptions):
         return config
 
     def sasl_at(self, listener: str) -> SaslConfig:
-        """How clients log in at a listener, which may be that of a controller that is no node. ConfigError as `sasl_of`."""
+        """Return the SASL configuration of a listener; it may be that of a controller without a broker.
+
+        ConfigError as `sasl_of`.
+        """
         found = self.sasl.get(listener)
         return self._sasl_of(listener) if found is None else found
 
     def _sasl_of(self, listener: str) -> SaslConfig:
-        from .sasl.mechanisms import sasl_of  # No broker without SASL shall wait for it.
+        from .sasl.mechanisms import sasl_of  # a broker without SASL does not need it
 
         return sasl_of(listener, self.listener_value, self._is_set_for)
 
     def value(self, name: str) -> Value:
-        """The value of any broker option. KeyError for a name that Kafka does not have."""
+        """Return the value of any broker option. KeyError for a name that Kafka does not have."""
         option = find_option(name)
         if option is None:
             raise KeyError(name)
@@ -140,9 +145,9 @@ class BrokerConfig(BrokerOptions):
         return option.default
 
     def listener_value(self, listener: str, name: str, mechanism: str = "") -> Value:
-        """The value of a broker option for one listener, and there for one SASL mechanism.
+        """Return the value of a broker option for one listener, optionally for one SASL mechanism there.
 
-        Of `listener.name.LISTENER.MECHANISM.NAME`, `listener.name.LISTENER.NAME` and NAME the first that is set holds,
+        The first of `listener.name.LISTENER.MECHANISM.NAME`, `listener.name.LISTENER.NAME` and NAME that is set wins,
         else NAME's default. KeyError for a name that Kafka does not have.
         """
         prefix = f"{LISTENER_PREFIX}{listener.lower()}."
@@ -157,26 +162,28 @@ class BrokerConfig(BrokerOptions):
         return any(not names.isdisjoint(texts) for _, texts in self.layers)
 
     def is_set(self, name: str) -> bool:
-        """Whether anybody has given the option of just this name a value."""
+        """Return whether the option of exactly this name is set in any layer."""
         return any(name in texts for _, texts in self.layers)
 
     def topic_config(self, overrides: Texts) -> LogConfig:
-        """What a topic with these overrides runs with. They have been checked when they were set; if this version
-        does not take one, it does not count."""
+        """Return the configuration of a topic with these overrides.
+
+        They were checked when they were set; an override that this version refuses is ignored.
+        """
         return LogConfig.from_stored(overrides, self.log_defaults)[0]
 
     def with_dynamic(self, cluster: Texts, node: Texts) -> BrokerConfig:
-        """The same static values under other dynamic ones. ConfigError as for `from_texts`."""
+        """Return the same static values under other dynamic ones. ConfigError as for `from_texts`."""
         return BrokerConfig.from_texts(
             self.texts_of(ConfigSource.STATIC_BROKER), cluster_dynamic=cluster, node_dynamic=node
         )
 
     def texts_of(self, source: ConfigSource) -> Texts:
-        """What one source has set."""
+        """Return the texts that one source has set."""
         return dict(self.layers).get(source, NO_TEXTS)
 
     def internal_topic(self, name: str) -> tuple[int, int, dict[str, str]]:
-        """Partitions, replication factor and config overrides of one of the broker's own topics. KeyError if none."""
+        """Return partitions, replication factor and config overrides of an internal topic. KeyError for any other topic."""
         prefix = _INTERNAL_TOPICS[name]
         partitions, factor, segment_bytes = (
             self.value(f"{prefix}.{what}") for what in ("num.partitions", "replication.factor", "segment.bytes")
@@ -199,7 +206,7 @@ class BrokerConfig(BrokerOptions):
 
     @property
     def authorization(self) -> Authorization | None:
-        """What the authorizer is told; None: there is none. From the static options alone."""
+        """The authorizer's settings, from the static options alone; None without an authorizer."""
         return authorization_of(self.authorizer_class_name, self.texts_of(ConfigSource.STATIC_BROKER))
 
     @property
@@ -208,14 +215,14 @@ class BrokerConfig(BrokerOptions):
 
     @property
     def cordoned_dirs(self) -> frozenset[str]:
-        """The data directories that get no new partitions."""
+        """The data directories that receive no new partitions."""
         data_dirs = [each.rstrip("/") or "/" for each in self.data_dirs]
         named = {each.rstrip("/") or "/" for each in self.cordoned_log_dirs}
         return frozenset(data_dirs) if "*" in named else frozenset(named.intersection(data_dirs))
 
     @property
     def has_uncordoned_dirs(self) -> bool:
-        """Whether there is a data directory that gets new partitions."""
+        """Whether any data directory receives new partitions."""
         return not self.cordoned_log_dirs or len(self.cordoned_dirs) < len(
             {each.rstrip("/") for each in self.data_dirs}
         )
@@ -228,10 +235,10 @@ class BrokerConfig(BrokerOptions):
 
     @property
     def listen_backlog(self) -> int:
-        """How many connections may wait to be accepted: unless `socket.listen.backlog.size` is given, as many as the system lets wait.
+        """How many connections may wait to be accepted. Unless `socket.listen.backlog.size` is set, the system's maximum.
 
-        The client of one more hears nothing, and tries again after a second; a thousand connections in a row take 20 ms where they
-        find room, and 20 s where 50 do.
+        Beyond it a client gets no answer, and tries again after a second. A thousand connections in a row take 20 ms if
+        the queue has room for them, and 20 s with a queue of 50.
         """
         size = self.socket_listen_backlog_size
         return size if self.is_set("socket.listen.backlog.size") else max(size, socket.SOMAXCONN)
@@ -252,13 +259,16 @@ class BrokerConfig(BrokerOptions):
 
     @property
     def protected_listener(self) -> str | None:
-        """The listener for brokers, if there are others: limits on connections keep nobody from it but its own."""
+        """The inter-broker listener, if there are other listeners.
+
+        Broker-wide limits on connections do not apply to it, only its own.
+        """
         if len(self.listener_configs) < 2:
             return None
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     def connection_limits(self, listener: str) -> ListenerLimits:
-        """Those of one listener."""
+        """Return the connection limits of one listener."""
         own = self.own_connection_limits.get(listener)
         return own or ListenerLimits(self.max_connections, self.max_connection_creation_rate)
 
@@ -287,7 +297,7 @@ class BrokerConfig(BrokerOptions):
 
 
 def _log_defaults(values: Mapping[str, Value]) -> LogConfig:
-    """Topic defaults: for each topic option the first of its broker options that has a value."""
+    """Return the topic defaults: for each topic option the first of its broker options that has a value."""
     defaults: dict[str, Value] = {}
     for topic in TOPIC_OPTIONS.values():
         for synonym in topic.synonyms:

@@ -1,8 +1,8 @@
-"""What AlterConfigs, IncrementalAlterConfigs and CreateTopics may set on topics and brokers.
+"""Changes that AlterConfigs, IncrementalAlterConfigs and CreateTopics may make to configs of topics and brokers.
 
-Functions of a BrokerConfig and of the texts that are set before; they return the texts after, and nothing is stored
-here. Errors are Apache Kafka's: 40 INVALID_CONFIG for topics, 42 INVALID_REQUEST for brokers and for requests that
-contradict themselves.
+Functions of a BrokerConfig and of the texts before the change; they return the texts after it and store nothing. Errors
+are Apache Kafka's: 40 INVALID_CONFIG for topics, 42 INVALID_REQUEST for brokers and for requests that contradict
+themselves.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,27 +19,30 @@ from .options.known_options import BROKER_OPTIONS, find_option
 from .options.quota_options import PER_LISTENER as CONNECTION_LIMITS
 
 _LISTENER_ONLY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.")
-"""Starts of the names of keys and trust, which Kafka lets change for one listener only (`listener.name.NAME.…`)."""
+"""Prefixes of key store and trust store options, which Kafka lets change for one listener only (`listener.name.NAME.…`)."""
 
 CONFIGS_MAX = 400
-"""Of one resource. A broker takes names that nobody knows, keeps them, and looks at all of them with each change."""
+"""Maximum number of configs of one resource. A broker accepts and keeps unknown names, and reads all of them with each
+change.
+"""
 
 CONFIG_CHARS_MAX = 64 << 10
-"""Of one resource, in names and values. All are read with each change, in some milliseconds, and written with each change of the
-catalog."""
+"""Maximum characters of one resource's configs, names and values together. All are read with each change, in some
+milliseconds, and written with each change of the catalog.
+"""
 
-# A name that nobody knows may be as long as a string can be, and must leave room for the words around it.
+# An unknown name may have the maximum length of a string; the message must have room for more than the name.
 _NAME_CHARS_IN_MESSAGE = 1024
 
 _NAME_CHARS_LIKE = 100
-"""A name is compared with those that there are by so much of its beginning: none of them is longer."""
+"""Only this many leading characters of a name are compared with the known names; none of those is longer."""
 
 _FIXED_HERE = ("listeners", "listener.security.protocol.map")
-"""What Kafka changes at run time and Ottla does not."""
+"""Options that Kafka changes at run time and Ottla does not."""
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does to one config."""
+    """Operation of IncrementalAlterConfigs on one config."""
 
     SET = 0
     DELETE = 1
@@ -48,7 +51,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """One wished change of one config."""
+    """One requested change of one config."""
 
     name: str
     value: str | None
@@ -56,14 +59,14 @@ class ConfigChange(NamedTuple):
 
 
 def check_topic_configs(config: BrokerConfig, overrides: Texts) -> LogConfig:
-    """What a topic with these overrides would run with.
+    """Return the configuration that a topic with these overrides would have.
 
     Raises:
         KafkaError: INVALID_CONFIG, naming value, option and bound.
     """
     for name in overrides:
         if name not in TOPIC_OPTIONS:
-            from difflib import get_close_matches  # No start shall wait for it.
+            from difflib import get_close_matches  # imported here to keep it out of the start
 
             close = get_close_matches(name[:_NAME_CHARS_LIKE], TOPIC_OPTIONS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
@@ -75,7 +78,7 @@ def check_topic_configs(config: BrokerConfig, overrides: Texts) -> LogConfig:
 
 
 def alter_topic(config: BrokerConfig, overrides: Texts, changes: Iterable[ConfigChange]) -> dict[str, str]:
-    """The overrides of a topic after `changes`; AlterConfigs, which replaces all of them, starts from none.
+    """Return the overrides of a topic after `changes`. AlterConfigs, which replaces all of them, starts from none.
 
     Raises:
         KafkaError: INVALID_CONFIG, or INVALID_REQUEST for changes that contradict themselves.
@@ -86,7 +89,7 @@ def alter_topic(config: BrokerConfig, overrides: Texts, changes: Iterable[Config
 
 
 def alter_group(config: BrokerConfig, texts: Texts, changes: Iterable[ConfigChange]) -> dict[str, str]:
-    """The configs of a group after `changes`; AlterConfigs, which replaces all of them, starts from none.
+    """Return the configs of a group after `changes`. AlterConfigs, which replaces all of them, starts from none.
 
     Raises:
         KafkaError: INVALID_CONFIG, or INVALID_REQUEST for changes that contradict themselves.
@@ -97,24 +100,24 @@ def alter_group(config: BrokerConfig, texts: Texts, changes: Iterable[ConfigChan
 
 
 def alter_client_metrics(config: BrokerConfig, texts: Texts, changes: Iterable[ConfigChange]) -> dict[str, str]:
-    """The configs of a client metrics subscription after `changes`, as `alter_group`. What they mean is not looked at."""
-    return _apply(texts, changes, lambda _: None, config)  # In Apache Kafka, too, nothing is a list here.
+    """Return the configs of a client metrics subscription after `changes`, as `alter_group`. Their meaning is not checked."""
+    return _apply(texts, changes, lambda _: None, config)  # In Apache Kafka, none of these is a list either.
 
 
 def alter_broker(
     config: BrokerConfig, level: ConfigSource, texts: Texts, changes: Iterable[ConfigChange]
 ) -> dict[str, str]:
-    """The dynamic configs of a node (`level` DYNAMIC_BROKER) or of all (DYNAMIC_DEFAULT_BROKER) after `changes`.
+    """Return the dynamic configs of a node (`level` DYNAMIC_BROKER) or of all nodes (DYNAMIC_DEFAULT_BROKER) after `changes`.
 
     Args:
-        config: What the node runs with now.
+        config: The node's present configuration.
         level: Which of its two dynamic layers is changed.
-        texts: What that layer holds before; nothing, where all of it is replaced (AlterConfigs).
-        changes: The wishes.
+        texts: What that layer contains before; empty if all of it is replaced (AlterConfigs).
+        changes: The requested changes.
 
     Raises:
         KafkaError: INVALID_REQUEST: a value is refused, or the option cannot change at run time or on this level.
-            INVALID_CONFIG: APPEND or SUBTRACT on what is no list. POLICY_VIOLATION: more than CONFIGS_MAX or
+            INVALID_CONFIG: APPEND or SUBTRACT on an option that is not a list. POLICY_VIOLATION: more than CONFIGS_MAX or
             CONFIG_CHARS_MAX.
     """
     changed = _apply(texts, changes, find_option, config)
@@ -130,7 +133,7 @@ def alter_broker(
 
 
 def with_layer(config: BrokerConfig, level: ConfigSource, texts: Texts) -> BrokerConfig:
-    """What a node runs with once one of its two dynamic layers holds `texts`. ConfigError: a value is refused."""
+    """Return the configuration of a node once one of its two dynamic layers is `texts`. ConfigError: a value is refused."""
     cluster, node = (
         texts if level is each else config.texts_of(each)
         for each in (ConfigSource.DYNAMIC_DEFAULT_BROKER, ConfigSource.DYNAMIC_BROKER)
@@ -139,7 +142,7 @@ def with_layer(config: BrokerConfig, level: ConfigSource, texts: Texts) -> Broke
 
 
 def _check_dynamic(name: str, level: ConfigSource) -> None:
-    """Whether `name` may change at run time on this level; a name that nobody knows may."""
+    """Raise if `name` may not change at run time on this level. An unknown name may."""
     option = find_option(name)
     if option is None:
         return
@@ -155,7 +158,10 @@ def _check_dynamic(name: str, level: ConfigSource) -> None:
 
 
 def _check_connections(changed: Texts, new: BrokerConfig) -> None:
-    """A start may be told to take no connections; a broker that runs may not: nobody could tell it to take some again."""
+    """Raise ConfigError for a limit of 0.
+
+    A start may allow no connections; a running broker may not, since no client could connect to raise the limit again.
+    """
     for name in changed:
         if name.endswith(tuple(CONNECTION_LIMITS)) and find_option(name) is not None and new.value(name) == 0:
             raise ConfigError(
@@ -164,7 +170,7 @@ def _check_connections(changed: Texts, new: BrokerConfig) -> None:
 
 
 def _check_threads(present: int, wanted: int) -> None:
-    """Kafka lets a number of threads at most double or halve in one step."""
+    """Raise if a number of threads more than doubles or less than halves in one step, as in Kafka."""
     if wanted != present and not max(1, present // 2) <= wanted <= present * 2:
         bound = f"must be between {max(1, present // 2)} and {present * 2}, half and double the current value"
         raise BROKER_OPTIONS["log.cleaner.threads"].error(str(wanted), bound)
@@ -204,7 +210,10 @@ def _apply(
 
 
 def _check_size(name: str, value: str) -> None:
-    """What grew beyond what an answer can carry could never be described again; KAFKA-18020, which counts UTF-16 units."""
+    """Raise if a value has grown beyond the longest string of a response: it could never be described again.
+
+    KAFKA-18020, which counts UTF-16 units.
+    """
     if 4 * len(value) > MAX_STRING_BYTES and (size_bytes := len(value.encode())) > MAX_STRING_BYTES:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
@@ -214,7 +223,7 @@ def _check_size(name: str, value: str) -> None:
 
 
 def _edited_list(option: Option | None, change: ConfigChange, present: str | None, config: BrokerConfig) -> str:
-    """The list after APPEND (only items that are not in it yet) or SUBTRACT (those that are)."""
+    """Return the list after APPEND (adds only items that are not in it yet) or SUBTRACT (removes those that are)."""
     if option is None or option.type is not OptionType.LIST:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"APPEND and SUBTRACT require a list config; {change.name} is not a list"
@@ -231,7 +240,7 @@ def _items(text: str) -> list[str]:
 
 
 def _base(option: Option, config: BrokerConfig) -> str:
-    """What APPEND and SUBTRACT start from where nothing is set on this level: static value or default, as in Kafka."""
+    """Return the list that APPEND and SUBTRACT start from if this level sets none: static value or default, as in Kafka."""
     static = config.texts_of(ConfigSource.STATIC_BROKER)
     for name in (option.name, *(synonym.name for synonym in option.synonyms)):
         if name in static:

@@ -1,9 +1,10 @@
-"""Older brokers to play: what the ApiVersions of each Apache Kafka release says of the APIs that Ottla has.
+"""Emulation of older brokers: which APIs and versions the ApiVersions response of each Apache Kafka release lists.
 
-A client chooses its requests by that answer, so a library's paths for old brokers can be tried without one. Ranges are those
-of the release's message definitions (`validVersions` without an unstable latest one, APIs that a broker listens for:
-ZooKeeper's brokers up to 3.2, KRaft's from 3.3 on), written as changes from release to release. What is advertised is the
-part of a range that Ottla has, too: KIP-896 took the oldest versions out of Apache Kafka 4.0, and Ottla never had them.
+A client chooses its requests by that response, so a library's paths for old brokers can be tested without one. Ranges
+are those of the release's message definitions (`validVersions` without an unstable latest one, APIs that a broker
+listens for: ZooKeeper's brokers up to 3.2, KRaft's from 3.3 on), written as changes from release to release. Only the
+part of a range that Ottla also supports is advertised: KIP-896 removed the oldest versions in Apache Kafka 4.0, and
+Ottla never had them.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ _FIRST: dict[str, Range] = {
     "DescribeProducers": (0, 0),
     "UpdateFeatures": (0, 0),
 }
-"""Of 2.8."""
+"""API versions of release 2.8."""
 
 _CHANGES: dict[str, dict[str, Range]] = {
     "2.8": {},
@@ -199,7 +200,7 @@ _CHANGES: dict[str, dict[str, Range]] = {
     },
     "4.3": {"DescribeLogDirs": (1, 5)},
 }
-"""By release: each API that it has anew, or in other versions than the one before."""
+"""API versions by release: each API that is new in it, or whose versions differ from the release before."""
 
 _FEATURES: dict[str, dict[str, Range]] = {
     "3.3": {"metadata.version": (1, 7)},
@@ -219,30 +220,36 @@ _FEATURES: dict[str, dict[str, Range]] = {
     "4.2": {"metadata.version": (7, 29), "streams.version": (0, 1)},
     "4.3": {"metadata.version": (7, 30)},
 }
-"""By release, the levels of each feature that it has anew, or with others than the one before; without unstable ones. Brokers
-that knew nothing but ZooKeeper had none."""
+"""Feature levels by release: each feature that is new in it, or whose levels differ from the release before. Unstable
+levels are left out. Brokers with ZooKeeper had no features.
+"""
 
 RELEASES = tuple(_CHANGES)
-"""Those that can be emulated, the oldest first."""
+"""Releases that can be emulated, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Release:
-    """One release, as far as clients can tell it from others."""
+    """One emulated release: everything by which clients can distinguish it from others."""
 
     name: str
     """MAJOR.MINOR."""
     of_kafka: Mapping[int, Range]
-    """What its own ApiVersions says of the APIs that Ottla knows: API key -> lowest and highest version, both inclusive."""
+    """Versions in the release's own ApiVersions of the APIs that Ottla knows: API key -> lowest and highest version,
+    both inclusive.
+    """
     features: Mapping[str, Range]
     """The levels of each feature that the release has."""
 
     def advertised(self, key: int) -> Range | None:
-        """What ApiVersions says of an API: the versions that the release has and Ottla, too. None if it does not name it."""
+        """Return the advertised versions of an API: those that both the release and Ottla have.
+
+        None if ApiVersions does not list the API.
+        """
         return self._shared(key, APIS[key].advertised)
 
     def speaks(self, key: int, version: int) -> bool:
-        """Whether a request in this version is answered."""
+        """Return whether a request of this API and version is answered."""
         served = self._shared(key, APIS[key].versions)
         return served is not None and served[0] <= version <= served[1]
 
@@ -255,10 +262,10 @@ class Release:
 
 
 def release_of(text: str) -> Release:
-    """The release of a version like `2.8`; a patch version (`2.8.1`) does not matter, no APIs change with it.
+    """Return the release of a version like `2.8`. A patch version (`2.8.1`) is ignored, since patches do not change APIs.
 
     Raises:
-        ConfigError: There is none of this name; names those there are.
+        ConfigError: Unknown release; names the known ones.
     """
     found = re.fullmatch(r"v?(\d{1,3}\.\d{1,3})(?:\.\d{1,3})*", str(text))
     if found is None or found[1] not in _CHANGES:

@@ -1,11 +1,12 @@
 """Finalized features (KIP-584): Kafka's cluster-wide levels, which of them Ottla acts on, and which change is allowed.
 
-At a start a level comes from a comment line of the configuration file (`# feature.NAME=LEVEL`), else from the catalog (of a
-directory taken over from Apache Kafka, or after an UpdateFeatures), else it is that of a new cluster. Clients read it with
-ApiVersions: a producer speaks KIP-890's transactions from `transaction.version` 2 on, a consumer KIP-848's protocol from
-`group.version` 1 on, an application of Kafka Streams KIP-1071's from `streams.version` 1 on, and
-`eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes (`live_config.settled_min_isr`). The others
-are finalized as Apache Kafka's, for clients and tools that look, and do nothing here.
+At a start a level comes from a comment line of the configuration file (`# feature.NAME=LEVEL`), else from the catalog
+(of a directory taken over from Apache Kafka, or after an UpdateFeatures), else it is that of a new cluster. Clients
+read the levels with ApiVersions. A producer uses KIP-890's transactions from `transaction.version` 2 on, a consumer
+KIP-848's protocol from `group.version` 1 on, an application of Kafka Streams KIP-1071's from `streams.version` 1 on.
+`eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes
+(`live_config.settled_min_isr`). The other features are finalized as in Apache Kafka, for clients and tools that read
+them, and have no effect here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .emulation import Release
 
 
 class Feature(NamedTuple):
-    """A feature that ApiVersions names: the levels we know (both inclusive), and the finalized one; 0 is none."""
+    """A feature in ApiVersions: its lowest and highest known level (both inclusive) and the finalized one; 0 is none."""
 
     min_level: int
     max_level: int
@@ -29,7 +30,7 @@ class Feature(NamedTuple):
 SUPPORTED = {
     "eligible.leader.replicas.version": Feature(0, 1, 1),
     "group.version": Feature(0, 1, 1),
-    # Voters that cannot change, as where Apache Kafka is told of them by controller.quorum.voters.
+    # The voters cannot change, as in an Apache Kafka cluster with controller.quorum.voters.
     "kraft.version": Feature(0, 1, 0),
     "metadata.version": Feature(7, 30, 30),
     "share.version": Feature(0, 1, 1),
@@ -43,7 +44,7 @@ METADATA_VERSIONS = (
     *("3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0"),
     *("4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0", "4.4-IV0"),
 )
-"""By their names the levels of metadata.version, from its lowest on; the last is unstable in Apache Kafka 4.3.1."""
+"""Names of the levels of metadata.version, from the lowest on. The last is unstable in Apache Kafka 4.3.1."""
 
 _SINCE = {
     "eligible.leader.replicas.version": ("4.1-IV0", 1),
@@ -52,22 +53,22 @@ _SINCE = {
     "streams.version": ("4.2-IV1", 1),
     "transaction.version": ("4.0-IV2", 2),
 }
-"""From which metadata.version on a new cluster has which level; 0 before."""
+"""Per feature: the metadata.version from which on a new cluster has a level, and that level; 0 before."""
 
 ACTING = frozenset(
     {"eligible.leader.replicas.version", "group.version", "share.version", "streams.version", "transaction.version"}
 )
-"""Those whose level changes what Ottla does."""
+"""Features whose level changes what Ottla does."""
 
 METADATA_VERSION = "metadata.version"
 SHARE_GROUPS = "share.version"
 _NO_LEVELS = (0, 0)
 _METADATA_CHANGED = (8, 11, 13, 14, 15, 17, 23, 30)
-"""Levels of metadata.version that brought other metadata: what lies below one cannot be gone back to."""
+"""Levels of metadata.version that changed the metadata format: a downgrade from such a level to one below it is refused."""
 
 
 class UpgradeType(IntEnum):
-    """What an update may do."""
+    """Kind of a feature update."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -75,9 +76,9 @@ class UpgradeType(IntEnum):
 
 
 def refusal(features: Mapping[str, Feature], controller_id: int, name: str, level: int, kind: int) -> str | None:
-    """Why a feature may not have this level after an update of this kind (an UpgradeType); None where it may.
+    """Return why a feature may not have this level after an update of this kind (an UpgradeType); None if it may.
 
-    In Apache Kafka's words, of which `kafka-features` shows what stands behind the last colon.
+    The texts are Apache Kafka's; `kafka-features` shows only the part after the last colon.
     """
     feature = features.get(name, Feature(0, 0, 0))
     reason: str | None = None
@@ -114,10 +115,10 @@ def refusal(features: Mapping[str, Feature], controller_id: int, name: str, leve
 
 
 def feature_warnings(levels: Mapping[str, int]) -> Iterator[str]:
-    """One line for each feature whose level means nothing here.
+    """Return one line for each feature whose level has no effect here.
 
     Raises:
-        ConfigError: A level that there is not, of a feature that there is; names it and the bounds.
+        ConfigError: A known feature with an unknown level; names it and the bounds.
     """
     for name, level in levels.items():
         feature = SUPPORTED.get(name)
@@ -133,7 +134,7 @@ def feature_warnings(levels: Mapping[str, int]) -> Iterator[str]:
 
 
 def check_levels(levels: Mapping[str, int], release: Release) -> None:
-    """Raise ConfigError if one of these levels is beyond what the release to emulate has."""
+    """Raise ConfigError if one of these levels is above what the emulated release has."""
     for name, level in levels.items():
         _, most = release.features.get(name, _NO_LEVELS)
         if name in ACTING and level > most:
@@ -144,10 +145,10 @@ def check_levels(levels: Mapping[str, int], release: Release) -> None:
 
 
 def levels_of(metadata_version: str) -> dict[str, int]:
-    """The levels of all features in a new cluster with this metadata.version, which is a name or a number.
+    """Return the levels of all features in a new cluster with this metadata.version, which is a name or a number.
 
     Raises:
-        ConfigError: There is no such metadata.version.
+        ConfigError: Unknown metadata.version.
     """
     names = METADATA_VERSIONS
     least = SUPPORTED[METADATA_VERSION].min_level
@@ -167,11 +168,11 @@ def levels_of(metadata_version: str) -> dict[str, int]:
 def finalized(
     given: Mapping[str, int], stored: Mapping[str, int], release: Release | None = None, *, unstable: bool = False
 ) -> dict[str, Feature]:
-    """The supported features at the levels `given` with this start, else `stored` before, else those of a new cluster.
+    """Return the supported features at the levels `given` with this start, else `stored` before, else those of a new cluster.
 
-    A level beyond those we know, or those of the `release` that is emulated, counts as the newest there is, one below them as
-    the oldest; a feature that the release does not have at all keeps its row, with 0 for its highest level. `unstable` lets
-    metadata.version go one level further.
+    A level above the known ones, or above those of the emulated `release`, counts as the newest; one below them counts
+    as the oldest. A feature that the release does not have keeps its row, with 0 as its highest level. `unstable`
+    allows one more level of metadata.version.
     """
     found = {}
     supported = SUPPORTED if release is None else _supported_by(release)

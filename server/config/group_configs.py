@@ -1,6 +1,6 @@
-"""Configs of single groups (KIP-848's `consumer.…`, KIP-932's `share.…`, KIP-1071's
-`streams.…`): what may be set, within which of the broker's bounds, and what
-it means.
+"""Configs of single groups: `consumer.…` (KIP-848), `share.…` (KIP-932) and `streams.…` (KIP-1071).
+
+The module has their table, their checks against the broker's bounds, and their values.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _OF_THE_BROKER = (
     "streams.num.standby.replicas",
     "streams.session.timeout.ms",
 )
-"""Which the broker has a default for, under `group.`."""
+"""Group configs whose default is a broker option with the prefix `group.`."""
 
 GROUP_OPTIONS: dict[str, Option] = {
     option.name: option
@@ -66,14 +66,14 @@ _CHARS_LIKE = 100
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What is set of one group; where it is not named, the broker's value holds."""
+    """Configs of one group; the broker's values apply to configs that are not set."""
 
     texts: Texts
     values: Mapping[str, Value] = field(default_factory=dict)
 
 
 def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
-    """What a group with these configs runs with.
+    """Check the configs of a group, and return them parsed.
 
     Raises:
         KafkaError: INVALID_CONFIG, naming value, option and bound.
@@ -81,7 +81,7 @@ def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
     values: dict[str, Value] = {}
     for name, text in texts.items():
         if name not in GROUP_OPTIONS:
-            from difflib import get_close_matches  # No start shall wait for it.
+            from difflib import get_close_matches  # imported here to keep it out of the start
 
             close = get_close_matches(name[:_CHARS_LIKE], GROUP_OPTIONS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
@@ -110,7 +110,7 @@ _BOUNDS = {
     "streams.initial.rebalance.delay.ms": (None, None),
     "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
 }
-"""The broker's options for the lowest and the highest value, where they are not called after the config or there are none."""
+"""Broker options of the lowest and the highest value, for configs whose bounds have other names or do not exist."""
 
 
 def _check_bounds(config: BrokerConfig, name: str, value: int) -> None:

@@ -1,6 +1,6 @@
-"""What the options `listeners`, `advertised.listeners` and `listener.security.protocol.map` mean.
+"""Meaning of the options `listeners`, `advertised.listeners` and `listener.security.protocol.map`.
 
-Used by the configuration, so that a bad address is refused before anything is opened. Nothing is resolved here.
+Used by the configuration, so that a bad address is refused before anything is opened. Host names are not resolved here.
 """
 
 import re
@@ -31,9 +31,9 @@ class Endpoint(NamedTuple):
 
 
 class ListenerConfig(NamedTuple):
-    """One listener of a node: where it listens, and what clients are told.
+    """One listener of a node: the address that it binds, and the address that is advertised to clients.
 
-    An empty `advertised_host` stands for this machine's name, `advertised_port` 0 for the port that was bound.
+    An empty `advertised_host` means this machine's name, `advertised_port` 0 the port that was bound.
     """
 
     name: str
@@ -43,11 +43,11 @@ class ListenerConfig(NamedTuple):
     advertised_port: int
     security_protocol: str = PLAINTEXT
     controller_id: int | None = None
-    """Who answers there: the controller with this id; None for the broker."""
+    """The ID of the controller that answers at this listener; None for the broker."""
 
 
 def parse_endpoint(option: str, text: str) -> Endpoint:
-    """`NAME://HOST:PORT`; the host may be empty or an IPv6 address in brackets. Names are upper case, as in Kafka.
+    """Parse `NAME://HOST:PORT`; the host may be empty or an IPv6 address in brackets. Names become upper case, as in Kafka.
 
     Raises:
         ConfigError: Naming `option` and `text`.
@@ -67,18 +67,18 @@ def resolve_listeners(
     controllers: Iterable[str],
     controller_id: int = 0,
 ) -> tuple[ListenerConfig, ...]:
-    """The listeners of one node, those for clients of the broker first, each kind in order.
+    """Return the listeners of one node, those of the broker first, each kind in order.
 
     Args:
         listeners: The items of the option `listeners`.
         advertised: The items of `advertised.listeners`; None advertises the listeners themselves.
-        protocol_map: Security protocols by listener name; None takes a listener of any name for PLAINTEXT.
+        protocol_map: Security protocols by listener name; None means PLAINTEXT for a listener of any name.
         controllers: Names of listeners that a controller answers at (`controller.listener.names`).
-        controller_id: Its id, the node's.
+        controller_id: The controller's ID, which is the node's.
 
     Raises:
-        ConfigError: Malformed, twice the same name or address, no protocol, a protocol that is not offered, an
-            advertised name without listener or an address nobody can connect to.
+        ConfigError: Malformed, a duplicate name or address, no protocol, a protocol that is not offered, an
+            advertised name without listener or an address that clients cannot connect to.
     """
     of_controllers = {name.upper() for name in controllers}
     endpoints = _named_endpoints("listeners", listeners)
@@ -90,7 +90,7 @@ def resolve_listeners(
     for endpoint in list(told.values()):
         if endpoint.name in of_controllers:
             if endpoint.host in _ANY_ADDRESS:
-                del told[endpoint.name]  # Nobody but tools asks for it, so this machine's name will do.
+                del told[endpoint.name]  # Only tools ask for it, so this machine's name is enough.
         elif endpoint.name not in endpoints:
             raise _refused("advertised.listeners", endpoint, "must be a listener name from listeners")
         elif endpoint.host in _ANY_ADDRESS:
@@ -108,7 +108,7 @@ def resolve_listeners(
 
 
 def controller_listener(controller_id: int, name: str, address: str, protocol_map: Mapping[str, str]) -> ListenerConfig:
-    """The listener of a controller that a file's comment line names; `address` is HOST:PORT.
+    """Return the listener of a controller from a file's comment line; `address` is HOST:PORT.
 
     Raises:
         ConfigError: No address, or a protocol that is not offered.
@@ -135,7 +135,7 @@ def _refused(option: str, endpoint: Endpoint, bound: str) -> ConfigError:
 
 
 def _joined(endpoint: Endpoint, told: Endpoint | None, protocol: str) -> ListenerConfig:
-    if told is None:  # not advertised: only clients that were given its address come here
+    if told is None:  # not advertised: only clients that know its address connect here
         told = Endpoint(endpoint.name, "" if endpoint.host in _ANY_ADDRESS else endpoint.host, endpoint.port)
     return ListenerConfig(endpoint.name, endpoint.host, endpoint.port, told.host, told.port, protocol)
 
@@ -150,7 +150,7 @@ def _check_addresses(endpoints: Iterable[Endpoint]) -> None:
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """`NAME:PROTOCOL,…` as a mapping. ConfigError for a malformed entry or an unknown protocol."""
+    """Parse `NAME:PROTOCOL,…` to a mapping. ConfigError for a malformed entry or an unknown protocol."""
     protocols = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, protocol = entry.partition(":")

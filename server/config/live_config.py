@@ -1,4 +1,4 @@
-"""What the nodes and topics run with at this moment: the static options of the start, and over them what clients have set."""
+"""Present configuration of nodes and topics: the static options of the start under those that clients have set."""
 
 from __future__ import annotations
 
@@ -16,39 +16,41 @@ from .options.known_options import find_option
 from .static_config import StaticConfig
 
 GROUP_CONFIGS, CLIENT_METRICS = "group_configs", "client_metrics"
-"""Sections of the catalog: texts by option, by group id and by name of subscription."""
+"""Sections of the catalog: texts by option, by group ID and by subscription name."""
 
 
 class LiveConfig:
-    """Read by everybody; `cluster.config_changes` writes what it is made of into the catalog, and has it read anew.
+    """The present options of nodes, groups and subscriptions.
 
-    Until `open` it is what the start was told.
+    `cluster.config_changes` writes changes into the catalog and calls `read_anew`.
+
+    Until `open` it is the static configuration of the start.
     """
 
     def __init__(self, static: StaticConfig) -> None:
         self.static = static
         self.current: BrokerConfig = static.node(static.node_ids[0])
-        """What the first node runs with; what all nodes share is read from here."""
+        """The configuration of the first node; options that all nodes share are read from here."""
         self.release: Release | None = None if static.emulate is None else release_of(static.emulate)
         """The release of Apache Kafka that is emulated."""
         self.features: Mapping[str, Feature] = {}
         """The finalized features, from `open` on."""
         self.features_epoch = 0
-        """Higher after each start and each change of `features`: clients believe the highest that they have seen."""
+        """Epoch of `features`, higher after each start and each change: clients trust the highest that they have seen."""
         self.groups: dict[str, GroupConfig] = {}
-        """What is set of single groups, by group id; read again whenever it is needed."""
+        """Configs of single groups, by group ID; readers look them up each time."""
         self.watchers: list[Callable[[], None]] = []
         """Called after each change of the options of any node."""
         self.feature_watchers: list[Callable[[], None]] = []
         """Called after each change of `features`."""
         self.changes = 0
-        """How many there have been: whoever keeps what it has made of a node's options keeps this beside it."""
+        """Number of changes. A caller that caches something made from a node's options stores this number with it."""
         self._catalog: Catalog
         self._resolved: tuple[object, dict[int, tuple[BrokerConfig, list[str]]]] = (None, {})
-        """Of which dynamic options in the catalog, and what they make of each node that was asked for."""
+        """The dynamic options in the catalog, and the configuration that they give each node that was asked for."""
 
     def open(self, catalog: Catalog) -> list[str]:
-        """Take over what clients have set before; returns a line on each of it that does not count."""
+        """Load the configs that clients have set before; return a line for each one that is ignored."""
         self._catalog = catalog
         self.features = features_of(self.static, catalog.features)
         problems = [line for node_id in self.static.node_ids for line in self._resolve(node_id)[1]]
@@ -62,8 +64,11 @@ class LiveConfig:
         return list(dict.fromkeys(problems))
 
     def settle(self) -> list[str]:
-        """Bring the stored options in line with the finalized features; returns a line on each that does not count, of those
-        that are stored or the start's. Blocks; for the start.
+        """Bring the stored options in line with the finalized features, and return a line for each ignored option.
+
+        Ignored options may be stored ones, or those of the start.
+
+        Blocks; for the start.
 
         Raises:
             OSError: The disk refused; nothing has changed.
@@ -91,27 +96,27 @@ class LiveConfig:
 
     @property
     def has_eligible_replicas(self) -> bool:
-        """Whether that feature is on: then `min.insync.replicas` is a dynamic option of all nodes together."""
+        """Whether eligible leader replicas are on; if so, `min.insync.replicas` is a dynamic option of all nodes together."""
         return self.feature_level(ELIGIBLE_REPLICAS) > 0
 
     def unsettled(self) -> dict[str, dict[str, str]]:
-        """The dynamic options that must be others where `has_eligible_replicas`; see `settled_min_isr`."""
+        """Return the dynamic options that must change because of `has_eligible_replicas`; see `settled_min_isr`."""
         return settled_min_isr(self._catalog.state.broker_configs, self._first_static().min_insync_replicas)
 
     def _first_static(self) -> BrokerConfig:
         return self.static.node(self.static.node_ids[0])
 
     def of(self, node_id: int) -> BrokerConfig:
-        """What the node with this id runs with; see `resolve`."""
+        """Return the configuration of the node with this ID; see `resolve`."""
         return self._resolve(node_id)[0]
 
     def topic(self, name: str) -> LogConfig:
-        """The values that the logs of topic `name` run with."""
+        """Return the configuration of the logs of topic `name`."""
         entry = self._catalog.topics.get(name)
         return self.current.topic_config(entry.configs if entry else {})
 
     def configure_groups(self, configs: Mapping[str, Texts]) -> None:
-        """These groups have other configs from now on, which have been checked; those without any have none of their own."""
+        """Replace the configs of these groups by others, already checked; an empty mapping leaves a group none of its own."""
         for group_id, texts in configs.items():
             if texts:
                 self.groups[group_id] = check_group_configs(self.current, texts)
@@ -119,19 +124,22 @@ class LiveConfig:
                 self.groups.pop(group_id, None)
 
     def group_texts(self, group_id: str) -> Texts:
-        """What is stored of a group, also where the start did not take it: it is to be seen by whoever changes it."""
+        """Return the stored configs of a group.
+
+        They include those that the start refused: a client that changes them must see them.
+        """
         return {key: str(text) for key, text in self._catalog.entries(GROUP_CONFIGS).get(group_id, {}).items()}
 
     def client_metrics(self, name: str) -> Texts:
-        """What is set of the client metrics subscription of this name; nothing if there is none."""
+        """Return the configs of the client metrics subscription of this name; empty if it does not exist."""
         return {key: str(text) for key, text in self._catalog.entries(CLIENT_METRICS).get(name, {}).items()}
 
     def client_metrics_names(self) -> list[str]:
-        """All client metrics subscriptions, by name."""
+        """Return the names of all client metrics subscriptions, sorted."""
         return sorted(self._catalog.entries(CLIENT_METRICS))
 
     def finalize(self, levels: Mapping[str, int]) -> None:
-        """Features, all of them known, have other levels from now on."""
+        """Set the levels of features, all of them known."""
         self.features = {
             name: feature._replace(level=levels.get(name, feature.level)) for name, feature in self.features.items()
         }
@@ -140,11 +148,11 @@ class LiveConfig:
             watcher()
 
     def feature_level(self, name: str) -> int:
-        """The finalized level of a feature that we support; 0 is none. KeyError for any other."""
+        """Return the finalized level of a feature that we support; 0 is none. KeyError for any other."""
         return self.features[name].level
 
     def read_anew(self) -> None:
-        """The dynamic options in the catalog have changed."""
+        """Read the dynamic options in the catalog again, after a change."""
         self.current = self.of(self.static.node_ids[0])
         self.changes += 1
         for watcher in self.watchers:
@@ -153,7 +161,7 @@ class LiveConfig:
     def _resolve(self, node_id: int) -> tuple[BrokerConfig, list[str]]:
         dynamic = self._catalog.state.broker_configs
         of, found = self._resolved
-        if of is not dynamic:  # a change puts other ones in their place
+        if of is not dynamic:  # a change replaces the object
             found = {}
             self._resolved = dynamic, found
         if node_id not in found:
@@ -162,21 +170,24 @@ class LiveConfig:
 
 
 def features_of(static: StaticConfig, stored: Mapping[str, int]) -> Mapping[str, Feature]:
-    """The finalized features of a start, with the levels that the catalog has."""
+    """Return the finalized features of a start, given the levels in the catalog."""
     release = None if static.emulate is None else release_of(static.emulate)
     unstable = static.node(static.node_ids[0]).unstable_feature_versions_enable
     return finalized(static.features, stored, release, unstable=unstable)
 
 
 def first_broker_configs(static: StaticConfig, stored: Mapping[str, int]) -> dict[str, dict[str, str]]:
-    """What `LiveConfig.settle` would set in a catalog with these levels and without dynamic options: it need not be written twice."""
+    """Return what `LiveConfig.settle` would set in a catalog with these levels and without dynamic options.
+
+    A new catalog contains it from the start, so that it is written only once.
+    """
     if features_of(static, stored)[ELIGIBLE_REPLICAS].level == 0:
         return {}
     return settled_min_isr({}, static.node(static.node_ids[0]).min_insync_replicas)
 
 
 def usable(texts: Texts) -> tuple[dict[str, str], list[str]]:
-    """Those dynamic configs from disk that this version takes, and a line on each whose value it refuses."""
+    """Return the dynamic configs from disk that this version accepts, and a line for each whose value it refuses."""
     taken = {}
     problems = []
     for name, text in texts.items():
@@ -191,13 +202,13 @@ def usable(texts: Texts) -> tuple[dict[str, str], list[str]]:
 
 
 def resolve(static: StaticConfig, dynamic: Mapping[str, Texts], node_id: int) -> tuple[BrokerConfig, list[str]]:
-    """What a node runs with under the dynamic configs from disk, and a line on each of them that does not count.
+    """Return the configuration of a node with the dynamic configs from disk, and a line for each of those that is ignored.
 
-    Where they are at odds with each other or with the static ones, which may be others than when the dynamic ones were set,
-    none of them counts.
+    If they contradict each other or the static options, which may have changed since the dynamic ones were set, all of
+    them are ignored.
 
     Args:
-        dynamic: By node id as a decimal, and those of all nodes under CLUSTER_DEFAULT.
+        dynamic: By node ID as a decimal, and those of all nodes under CLUSTER_DEFAULT.
     """
     cluster, problems = usable(dynamic.get(CLUSTER_DEFAULT, NO_TEXTS))
     own, own_problems = usable(dynamic.get(str(node_id), NO_TEXTS))
@@ -209,17 +220,18 @@ def resolve(static: StaticConfig, dynamic: Mapping[str, Texts], node_id: int) ->
 
 
 ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
-"""The feature."""
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 def settled_min_isr(dynamic: Mapping[str, Texts], static_value: int) -> dict[str, dict[str, str]]:
-    """The dynamic options that must be others while eligible leader replicas (KIP-966) are on, by node id as a decimal or CLUSTER_DEFAULT.
+    """Return the dynamic options that must change while eligible leader replicas (KIP-966) are on.
 
-    `min.insync.replicas` is one value for all nodes then. Apache Kafka keeps the option as a dynamic default of all nodes, made of the
-    static value at the moment that the feature comes on. From then on the static value means nothing, no node has a value of its own,
-    and the default can be changed, but not taken away.
+    They are by node ID as a decimal, or CLUSTER_DEFAULT.
+
+    Then `min.insync.replicas` is one value for all nodes. Apache Kafka keeps the option as a dynamic default of all
+    nodes, made from the static value at the moment that the feature is turned on. From then on the static value has no
+    effect, no node has a value of its own, and the default can be changed but not deleted.
     """
     changed = {
         node: {name: text for name, text in texts.items() if name != MIN_INSYNC_REPLICAS}
@@ -233,15 +245,15 @@ def settled_min_isr(dynamic: Mapping[str, Texts], static_value: int) -> dict[str
 
 
 def check_min_isr(level: ConfigSource, named: Collection[str], changed: Texts) -> None:
-    """Return if a change of one dynamic layer may be made while eligible leader replicas are on.
+    """Raise if a change of one dynamic layer is not allowed while eligible leader replicas are on.
 
     Args:
         level: DYNAMIC_BROKER or DYNAMIC_DEFAULT_BROKER.
         named: The options that the request names.
-        changed: What the layer would hold.
+        changed: What the layer would contain.
 
     Raises:
-        KafkaError: INVALID_CONFIG, in Apache Kafka's words.
+        KafkaError: INVALID_CONFIG, with Apache Kafka's message.
     """
     refusal = None
     if level is ConfigSource.DYNAMIC_BROKER and MIN_INSYNC_REPLICAS in named:

@@ -1,14 +1,14 @@
-"""Reads `server.properties` files: the properties, and the comment lines that carry what has no property.
+"""Parser of `server.properties` files: the properties, and the comment lines for what has no property.
 
     # nodes=3                          number of nodes
-    # controllers=3000@localhost:9093  controllers by id, of whom `# node.ID.…` lines may speak, and where they answer
+    # controllers=3000@localhost:9093  controllers by ID, which `# node.ID.…` lines may name, and their addresses
     # controller.listener=CONTROLLER   the name of their listener
     # node.1.listeners=PLAINTEXT://:0  an option of one node
-    # cluster.id=abc                   the cluster's id
+    # cluster.id=abc                   the cluster's ID
     # metadata.version=4.0-IV3         finalized feature levels to start with, those of a new cluster of that version
     # feature.group.version=0          one of them
 
-Called by the server's configuration. Text in, values out; reading the file is the caller's.
+Called by the server's configuration. Text in, values out; the caller reads the file.
 """
 
 import os
@@ -25,13 +25,13 @@ _HINT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What a file says. A key that occurs twice has its last value, as in Java."""
+    """Contents of a properties file. A key that occurs twice has its last value, as in Java."""
 
     values: dict[str, str] = field(default_factory=dict, repr=False)
     node_values: dict[int, dict[str, str]] = field(default_factory=dict, repr=False)
     nodes: int | None = None
     controllers: dict[int, str] = field(default_factory=dict)
-    """HOST:PORT of controllers by id; empty for one that is only spoken of."""
+    """HOST:PORT of controllers by ID; empty for one that has only `# node.ID.…` lines."""
     controller_listener: str | None = None
     cluster_id: str | None = None
     features: dict[str, int] = field(default_factory=dict)
@@ -39,10 +39,10 @@ class Properties:
 
 
 def parse_server_properties(text: str) -> Properties:
-    """The properties and comment lines of a file.
+    """Parse the properties and comment lines of a file.
 
     Raises:
-        ConfigError: A malformed escape, or a comment line of ours whose value is no number.
+        ConfigError: A malformed escape, or a comment line of ours whose value is not a number.
     """
     values = parse_properties(text)
     found: dict[str, str] = {}
@@ -85,10 +85,10 @@ def _number(place: str, text: str, maximum: int) -> int:
 def refuse_comma(name: str, given: str) -> None:
     """Refuse a comma in the path of a data directory that is given outside of `log.dirs`, where commas separate them.
 
-    Nobody who has a folder `my,data` means two, and as one it could not be told to `log.dirs`, which has no escape.
+    The owner of a folder `my,data` means one directory, but `log.dirs` cannot express it: it has no escape.
 
     Raises:
-        ConfigError: `given` is a path, or leads through one, that is there and has a comma. `name` is where it was given.
+        ConfigError: `given` or one of its parents exists and has a comma. `name` is the option that `given` comes from.
     """
     path = given.strip()
     while "," in path:

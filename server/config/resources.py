@@ -1,4 +1,4 @@
-"""What DescribeConfigs shows of topics, brokers and other resources: values, where they come from, their synonyms.
+"""DescribeConfigs of topics, brokers and other resources: values, their sources, their synonyms.
 
 Functions of a BrokerConfig and of the texts that are set. What may be set is in `changes`.
 """
@@ -27,7 +27,7 @@ class ConfigResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """One place that a value comes from, or would come from."""
+    """One source of a value: the present one, or one that would apply without stronger sources."""
 
     name: str
     value: str | None
@@ -36,7 +36,10 @@ class ValueSource:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One config as it holds. `value` is None for none and for secrets; `type` as DescribeConfigs numbers it."""
+    """One config as DescribeConfigs shows it.
+
+    `value` is None for none and for secrets; `type` has DescribeConfigs's numbers.
+    """
 
     name: str
     value: str | None
@@ -49,7 +52,7 @@ class ConfigEntry:
 
 
 def describe_topic(config: BrokerConfig, overrides: Texts, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The configs of a topic with these overrides: all that are not hidden, or those of `names` that exist."""
+    """Return the configs of a topic with these overrides: all that are not hidden, or those of `names` that exist."""
     entries = []
     for option in TOPIC_OPTIONS.values():
         if _is_wanted(option, overrides, names):
@@ -65,7 +68,7 @@ def describe_topic(config: BrokerConfig, overrides: Texts, names: Collection[str
 
 
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The configs of a node: all that are not hidden, those that were set, or those of `names` that exist."""
+    """Return the configs of a node: all that are not hidden, those that were set, or those of `names` that exist."""
     texts = {name: text for _, layer in reversed(config.layers) for name, text in layer.items()}
     entries = []
     for option in _set_and_known(texts):
@@ -77,7 +80,7 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
 
 
 def describe_cluster_default(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The dynamic configs that hold for all nodes; nothing else."""
+    """Return the dynamic configs that apply to all nodes; nothing else."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     entries = []
     for name, text in sorted(config.texts_of(source).items()):
@@ -91,7 +94,7 @@ def describe_cluster_default(config: BrokerConfig, names: Collection[str] | None
 def describe_group(
     config: BrokerConfig, texts: Texts = NO_TEXTS, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """The configs of a group for which these are set; the others have the broker's `group.…` options for defaults."""
+    """Return the configs of a group with these texts set; the defaults of the others are the broker's `group.…` options."""
     entries = []
     for name, option in GROUP_OPTIONS.items():
         if names and name not in names:
@@ -109,7 +112,7 @@ def describe_group(
 
 
 def describe_client_metrics(texts: Texts = NO_TEXTS, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The configs of a client metrics subscription for which these are set."""
+    """Return the configs of a client metrics subscription with these texts set."""
     entries = []
     for name, option in CLIENT_METRICS_OPTIONS.items():
         if names and name not in names:
@@ -134,7 +137,7 @@ CLIENT_METRICS_OPTIONS = {
 
 
 def _normal(option: Option, text: str) -> str:
-    """How Kafka writes the value that `text` means; a stored text that this version does not take, as it is."""
+    """Return a value in Kafka's notation. A stored text that this version refuses is returned unchanged."""
     try:
         return format_value(option.parse(text))
     except ConfigError:
@@ -155,7 +158,10 @@ def _set_and_known(texts: Texts) -> Iterator[Option]:
 
 
 def _unknown(name: str) -> Option:
-    """A name that is no option of Kafka's: kept for plug-ins, hidden like a secret since nobody knows what it is."""
+    """Return the option of a name that Kafka does not have.
+
+    It is kept for plug-ins, and hidden like a secret, since it may be one.
+    """
     return Option(name, OptionType.PASSWORD, None, update=UpdateMode.READ_ONLY, acts=False)
 
 
@@ -173,10 +179,10 @@ def _entry(option: Option, text: str | None, synonyms: list[ValueSource], read_o
 
 
 def _broker_synonyms(config: BrokerConfig, option: Option) -> Iterator[ValueSource]:
-    """Where a broker option's value may come from, the strongest first, from the option's own name on.
+    """Return where a broker option's value may come from, the strongest first, from the option's own name on.
 
-    Kafka looks through all sources for all names of one thing (log.retention.ms, .minutes, .hours), then leaves out
-    what comes before the asked name: a weaker name alone does not show.
+    Kafka looks through all sources for all names of one setting (log.retention.ms, .minutes, .hours), then leaves out
+    those before the requested name: a weaker name alone does not show.
     """
     group = _SAME_THING.get(option.name, (option.name,))
     found = [
@@ -197,7 +203,7 @@ def _broker_synonyms(config: BrokerConfig, option: Option) -> Iterator[ValueSour
 
 
 _WITHOUT_A_DEFAULT = DYNAMIC_ONLY | {"controller.listener.names", "node.id", "process.roles"}
-"""Options that Kafka shows no default of: the others must be set."""
+"""Options that Kafka shows without a default: the dynamic-only ones, and those that must be set."""
 
 _SAME_THING = {
     synonym.name: tuple(other.name for other in topic.synonyms)

@@ -1,4 +1,4 @@
-"""Rules between options; those of one alone stand in its row."""
+"""Rules between options. Bounds of a single option are in its declaration."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ _NOT_LESS = (
 )
 
 _DEDUPE_BUFFER_BYTES_MIN = 1 << 20
-"""Of one thread of the cleaner; it must have more."""
+"""Minimum dedupe buffer of one cleaner thread, exclusive."""
 
 
 def check_rules(config: Any) -> None:
-    """ConfigError if one is broken: names value, option and bound. `config` is a BrokerConfig, which stands on this."""
+    """Raise ConfigError if a rule is broken; names value, option and bound.
+
+    `config` is a BrokerConfig, whose module imports this one.
+    """
     broken = chain(_broken_of_nodes(config), _broken_of_groups(config), _broken_of_logs(config))
     for name, value, rule in broken:
         raise BROKER_OPTIONS[name].error(format_value(value), rule)
 
 
 def _broken_of_nodes(config: Any) -> Iterator[tuple[str, Value, str]]:
-    """(option, value, rule): those between options of the node, its directories and its connections."""
+    """Return (option, value, rule) of each broken rule between options of the node, its directories and its connections."""
     if not config.data_dirs or "" in config.data_dirs:
         yield "log.dirs", "", "must contain at least one directory"
     if "*" not in config.cordoned_log_dirs and len(config.cordoned_dirs) < len(config.cordoned_log_dirs):
@@ -58,7 +61,7 @@ def _broken_of_nodes(config: Any) -> Iterator[tuple[str, Value, str]]:
 
 
 def _broken_of_groups(options: Any) -> Iterator[tuple[str, Value, str]]:
-    """Those between options of groups."""
+    """Return (option, value, rule) of each broken rule between options of groups."""
 
     def value_of(name: str) -> int:
         value: int = getattr(options, name.replace(".", "_"))
@@ -80,7 +83,7 @@ def _broken_of_groups(options: Any) -> Iterator[tuple[str, Value, str]]:
 
 
 def _broken_of_logs(config: Any) -> Iterator[tuple[str, Value, str]]:
-    """Those between options of the cleaner and of what is cleaned."""
+    """Return (option, value, rule) of each broken rule between options of the cleaner and of the logs that it cleans."""
     if config.log_cleaner_threads < 1:  # Kafka takes 0, and then divides by it.
         yield "log.cleaner.threads", config.log_cleaner_threads, "must be at least 1"
     elif config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads <= _DEDUPE_BUFFER_BYTES_MIN:

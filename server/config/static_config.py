@@ -1,4 +1,7 @@
-"""What a start is told, by all its sources and for all its nodes: override beats flag beats file beats profile beats default."""
+"""Static configuration of a start, from all its sources and for all its nodes.
+
+Precedence: override, flag, file, profile, default.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +24,20 @@ if TYPE_CHECKING:
     from .sasl.users import User
 
 NODES_MAX = 1000
-"""Of one process."""
+"""Maximum number of nodes of one process."""
 PER_NODE = frozenset({"advertised.listeners", "broker.rack", "listener.security.protocol.map", "listeners"})
-"""Options that nodes of one process may have different values of; everything else is shared with the first node."""
+"""Options whose values may differ between nodes of one process; all others are shared with the first node."""
 
 _ADDRESSES = ("listeners", "advertised.listeners")
 
 PROFILES: dict[str, dict[str, str]] = {
     "kafka": {},
     "dev": {
-        # For this machine alone: on both loopback addresses, by the name that clients are told.
+        # Reachable from this machine alone: both loopback addresses, under the advertised name.
         "listeners": "PLAINTEXT://localhost:9092",
-        # A compacted topic is clean a moment after its segment closed, not 15 s later.
+        # A compacted topic is clean a moment after its segment was closed, not 15 s later.
         "log.cleaner.backoff.ms": "100",
-        # Deleted topics and segments give their disk space back while one still looks.
+        # Deleted topics and segments free their disk space while the developer still watches.
         "log.segment.delete.delay.ms": "1000",
         # Retention shows its effect within a second.
         "log.retention.check.interval.ms": "1000",
@@ -50,7 +53,7 @@ PROFILES: dict[str, dict[str, str]] = {
         "group.share.min.session.timeout.ms": "100",
         "group.share.min.heartbeat.interval.ms": "10",
         "group.share.heartbeat.interval.ms": "500",
-        # And so do those of streams groups.
+        # The same for streams groups.
         "group.streams.initial.rebalance.delay.ms": "0",
         "group.streams.min.session.timeout.ms": "100",
         "group.streams.min.heartbeat.interval.ms": "10",
@@ -63,7 +66,7 @@ PROFILES: dict[str, dict[str, str]] = {
 
 
 def default_listener(profile: str, protocol: str) -> str:
-    """Where a start of a profile listens if no source names a listener, by another security protocol."""
+    """Return the default listener of a profile, with another security protocol."""
     default = BROKER_OPTIONS["listeners"].default
     assert isinstance(default, tuple)
     return f"{protocol}://{PROFILES[profile].get('listeners', default[0]).partition('://')[2]}"
@@ -71,34 +74,36 @@ def default_listener(profile: str, protocol: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StaticConfig:
-    """What a start is told, before any dynamic config."""
+    """Static configuration of a start, without dynamic configs."""
 
     node_ids: tuple[int, ...]
     configs: Mapping[int, BrokerConfig] = field(repr=False)
-    """Of each node the static values."""
+    """Static values by node ID."""
     cluster_id: str | None
     features: Mapping[str, int]
     warnings: tuple[str, ...]
-    """One line for each option that was set and means nothing here."""
+    """One line for each option that was set and has no effect here."""
     emulate: str | None = None
-    """The release of Apache Kafka that the broker plays (`emulation.RELEASES`); None: the newest that Ottla has."""
+    """The release of Apache Kafka that the broker emulates (`emulation.RELEASES`); None: the newest."""
     profile: str = "kafka"
     controllers: tuple[ListenerConfig, ...] = ()
-    """Listeners of controllers that are no nodes; the first node has them."""
+    """Listeners of controllers that are not nodes; the first node has them."""
     telemetry: str | Callable[[Any], object] | None = None
-    """Who gets the metrics that clients push: a directory for reports, or a function (`telemetry.receivers`); None: nobody."""
+    """Receiver of the metrics that clients push: a directory for reports, or a function (`telemetry.receivers`); None
+    drops them.
+    """
     users: tuple[User, ...] = ()
-    """Those that the start was told of in short; `config.sasl.users` has the options that they need."""
+    """Users in the short form of the start; `config.sasl.users` has the options that they need."""
 
     def with_users(self, users: Iterable[User]) -> StaticConfig:
-        """The same with users. ConfigError where no listener takes logins: nobody could be one of them."""
+        """Return the same configuration with users. ConfigError without a SASL listener, since they could not log in."""
         told = tuple(users)
         if told and not any(self.node(node_id).sasl for node_id in self.node_ids):
             raise ConfigError("users require a SASL listener: use SASL_PLAINTEXT or SASL_SSL")
         return dataclasses.replace(self, users=told)
 
     def node(self, node_id: int, *, cluster_dynamic: Texts = NO_TEXTS, node_dynamic: Texts = NO_TEXTS) -> BrokerConfig:
-        """The configuration of one node, or of a controller that is none: it has the first node's values.
+        """Return the configuration of one node, or of a controller that is not a node: it has the first node's values.
 
         ConfigError as for `BrokerConfig.from_texts`; never for a node without dynamic options.
         """
@@ -120,18 +125,18 @@ def static_config(
     nodes: int | None = None,
     emulate: str | None = None,
 ) -> StaticConfig:
-    """Put the sources of a start together.
+    """Merge the sources of a start.
 
     Args:
         profile: A name from PROFILES.
-        file: What a server.properties file says.
+        file: The contents of a server.properties file.
         flags: Options that command-line flags stand for.
         overrides: Options given by name, the strongest.
         nodes: Number of nodes; without it the file's, else 1.
-        emulate: A release of Apache Kafka to play, as `2.8`; see `emulation`.
+        emulate: A release of Apache Kafka to emulate, e.g. `2.8`; see `emulation`.
 
     Raises:
-        ConfigError: Any value is refused for any node.
+        ConfigError: A value is refused for a node.
     """
     if profile not in PROFILES:
         raise ConfigError(f"Invalid value {profile} for --profile: must be one of: {', '.join(PROFILES)}")
@@ -189,7 +194,7 @@ def _ids(node_id: int) -> dict[str, str]:
 
 
 def _controllers(file: Properties, config: BrokerConfig) -> tuple[ListenerConfig, ...]:
-    """What the file's comment lines say of controllers, if its listeners do not name one."""
+    """Return the controllers of the file's comment lines, unless its listeners name one."""
     if any(each.controller_id is not None for each in config.listener_configs):
         return ()
     name = file.controller_listener or next(iter(config.controller_listener_names), "CONTROLLER")
@@ -204,7 +209,11 @@ def _controllers(file: Properties, config: BrokerConfig) -> tuple[ListenerConfig
 
 
 def _first_id(ids: Texts) -> int:
-    """`broker.id` is the older name of `node.id`: it holds where only it is given. ConfigError where they differ, or one is refused."""
+    """Return the first node's ID.
+
+    `broker.id` is the older name of `node.id` and applies if only it is given. ConfigError if both differ, or one is
+    refused.
+    """
     if "broker.id" in ids:
         return BrokerConfig.from_texts({"node.id": ids["broker.id"], **ids}).node_id
     option = BROKER_OPTIONS["node.id"]
@@ -214,7 +223,7 @@ def _first_id(ids: Texts) -> int:
 
 
 def _free_ports(texts: Texts) -> dict[str, str]:
-    """The listeners of a further node: those of the first, on free ports."""
+    """Return the listeners of a further node: those of the first, on free ports."""
     changed = {}
     for name in _ADDRESSES:
         if name in texts or name == "listeners":
@@ -241,17 +250,17 @@ def _warnings(
 
 
 _CHARS_SHOWN = 249
-"""As of topics: a name that nobody knows may be as long as a string can be."""
+"""Limit on an unknown option's name in messages, as for topics; the name may have the maximum length of a string."""
 
 _LIKE = 0.8
-"""How like a known name an unknown one is for a slip of the pen: other products have keys of their own in the same file."""
+"""Similarity from which on an unknown name counts as a misspelling: other products have keys of their own in the same file."""
 
 
 def warnings_of(texts: Mapping[str, str], *, names_the_nearest: bool = False) -> Iterator[str]:
-    """One line for each option that is set and means nothing here.
+    """Return one line for each option that is set and has no effect here.
 
     Args:
-        names_the_nearest: Of an unknown one also which it may have been meant for; that takes a millisecond each.
+        names_the_nearest: Also suggest a known name for an unknown one; takes a millisecond each.
     """
     for name in texts:
         option, shown = find_option(name), name[:_CHARS_SHOWN]
@@ -266,7 +275,7 @@ def warnings_of(texts: Mapping[str, str], *, names_the_nearest: bool = False) ->
 
 
 def _nearest(name: str) -> list[str]:
-    from difflib import get_close_matches  # No start shall wait for it.
+    from difflib import get_close_matches  # imported here to keep it out of the start
 
     if name in TOPIC_OPTIONS:
         return [option.name for option in TOPIC_OPTIONS[name].synonyms[:1]]
@@ -279,11 +288,11 @@ _OF_EACH_NODE = PER_LISTENER | {
     "max.connections.per.ip",
     "max.connections.per.ip.overrides",
 }
-"""Options that nodes of one process may be given different values of while they run."""
+"""Options whose values may differ between nodes of one process while they run."""
 
 
 def shared_warnings(texts: Mapping[str, str], node_id: int, first: int) -> Iterator[str]:
-    """One line for each option that means something, but not where a node other than the `first` is given it alone."""
+    """Return one line for each option that takes effect only on the node `first`, but is set for another node alone."""
     for name in texts:
         option = BROKER_OPTIONS.get(name)
         if node_id != first and option is not None and option.acts and name not in _OF_EACH_NODE:
@@ -291,6 +300,6 @@ def shared_warnings(texts: Mapping[str, str], node_id: int, first: int) -> Itera
 
 
 def _reason(option: Option) -> str:
-    """Why it means nothing, where its declaration says that."""
+    """Return why the option has no effect, if its declaration says so."""
     _, prefix, reason = option.doc.partition("No effect in Ottla")
     return reason.removesuffix(".") if prefix else ""

@@ -1,6 +1,6 @@
-"""Access control entries as lines of text: listed, added, removed; and which of them decides.
+"""Access control entries as lines of text: list, add and remove them, and find the one that decides.
 
-What a line may say stands in `server.security.acls.acl`.
+The format of a line is described in `server.security.acls.acl`.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ async def why_allowed(
 
 
 async def parsed(lines: Sequence[str]) -> list[Acl]:
-    """The entries that lines say, each once. ControlError INVALID for a line that says none."""
+    """Parse the entries of lines, without duplicates. ControlError INVALID for a line that is not one."""
     time_slice, found = TimeSlice(), dict[Acl, None]()
     async for line in time_slice.each(lines):
         found |= dict.fromkeys(_read(partial(_entries, line), "acls"))

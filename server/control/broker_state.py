@@ -1,4 +1,4 @@
-"""What the broker is: where it listens, which nodes it plays, where its data is."""
+"""State of the broker: its listeners, nodes and data directories."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class DataDirState:
-    """One of `log.dirs`."""
+    """State of one data directory."""
 
     path: str
     is_offline: bool
@@ -48,7 +48,7 @@ class BrokerState:
     """State of the broker."""
 
     version: str
-    """Of Ottla."""
+    """Version of Ottla."""
     cluster_id: str
     bootstrap: str
     """HOST:PORT of each node's first listener, comma-separated, in id order."""
@@ -69,7 +69,10 @@ class BrokerState:
 
 
 def version() -> str:
-    """Of Ottla. The root of the package has it, which we are loaded from: an import would be a circle."""
+    """Return the version of Ottla.
+
+    It is read from the loaded root package, since importing that from here would be circular.
+    """
     root = sys.modules[__name__.removesuffix(".server.control.broker_state")]
     found: str = root.__version__
     return found
@@ -96,7 +99,7 @@ def broker_state(broker: Broker) -> BrokerState:
 
 
 def node_states(broker: Broker) -> tuple[NodeState, ...]:
-    """All nodes, in id order."""
+    """Return all nodes, in ID order."""
     return tuple(map(_node_state, broker.nodes))
 
 

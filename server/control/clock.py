@@ -1,18 +1,19 @@
-"""The broker's clock, moved by hand: what is due by then is done, as if the time had passed.
+"""The broker's clock, moved by hand: due work is done as if the time had passed.
 
-    advance   both times move ahead; segments that have been open for too long roll; jobs that are due run
+    advance   both times move ahead; segments that have been open for too long roll; due jobs run
     set_to    ahead: `advance`; back: the wall time alone, as an operator may set it
-    freeze    both stand still, and every wait with them, until they are moved or go on
+    freeze    both stand still, and every wait with them, until they are moved or unfrozen
 
-**Rolls.** An append rolls a segment by the timestamps of records, as Apache Kafka has it, and clients' clocks do not move with
-this one. So a move ahead rolls, beside that, each active segment that has records and got the first of them more than
-`segment.ms` ago by this clock (less `segment.jitter.ms`' share; of a compacted topic `max.compaction.lag.ms`, if that is less).
-Of a segment that an earlier run of the broker began, the timestamp of its first batch counts, or without one the start of this run.
+**Rolls.** An append rolls a segment by the timestamps of records, as in Apache Kafka, and clients' clocks do not move
+with this one. So a move ahead also rolls each active segment whose first record arrived more than `segment.ms` ago by
+this clock (less `segment.jitter.ms`' share; on a compacted topic `max.compaction.lag.ms`, if that is less). For a
+segment that an earlier run of the broker began, the timestamp of its first batch is used, or without one the start of
+this run.
 
-**What is done on return.** Segments have rolled before the clock moves. Then everybody who waits for a moment that has come goes
-on: time-outs of members and transactions, expiry of offsets and producers, retention, and a round of every cleaner thread,
-which cleans all logs that are due. `advance` returns when these have come to rest, or after `SETTLED_WITHIN_S` if something takes
-longer, a pass over a large log, say: the answer says which.
+**Work that is done on return.** Segments have rolled before the clock moves. Then all tasks whose time has come run:
+timeouts of members and transactions, expiry of offsets and producers, retention, and a round of every cleaner thread,
+which cleans all logs that are due. `advance` returns when this work is complete, or after `SETTLED_WITHIN_S` if
+something takes longer, e.g. a pass over a large log: the result says which.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from .operation import Range, operation
 log = logging.getLogger("ottla.control")
 
 SETTLED_WITHIN_S = 5.0
-"""So long a move of the clock waits for what has become due."""
+"""How long a move of the clock waits for the work that became due, in seconds."""
 _IDLE_WITHIN_S = 0.1
-"""So long it waits for a moment in which no task has anything to do; a broker under load has none."""
+"""How long it waits for a moment in which no task has anything to do, in seconds; a broker under load has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +185,7 @@ async def _settled(clock: Clock) -> bool:
 
 
 class _Others(trio.abc.Instrument):
-    """Counts the steps of all tasks but one."""
+    """Counts the scheduler's steps of all tasks except one."""
 
     def __init__(self, mine: trio.lowlevel.Task) -> None:
         self._mine = mine
@@ -196,15 +197,15 @@ class _Others(trio.abc.Instrument):
 
 
 async def idle() -> None:
-    """Return once a pass of the scheduler had no step of any other task; what other threads do is not waited for.
+    """Return once a pass of the scheduler had no step of any other task; work of other threads is not awaited.
 
-    Keeps the scheduler running until then. `trio.testing.wait_all_tasks_blocked` does the same, but brings pytest with it.
+    Keeps the scheduler running until then. `trio.testing.wait_all_tasks_blocked` does the same, but imports pytest.
     """
     others = _Others(trio.lowlevel.current_task())
     trio.lowlevel.add_instrument(others)
     try:
         steps, quiet = others.steps, 0
-        # Twice: those who step in one pass do so in any order, so one who is woken may come after us in the next.
+        # Twice: tasks run in any order within a pass, so a task that is woken may run after us in the next pass.
         while quiet < 2:
             await trio.lowlevel.checkpoint()
             quiet = quiet + 1 if steps == others.steps else 0

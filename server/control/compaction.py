@@ -1,15 +1,15 @@
-"""Compaction on demand: a pass now, and a wait for the cleaner's own.
+"""Compaction on demand: a pass now, and a wait for the cleaner's own passes.
 
-`compact` comes in two kinds, and neither does what a cleaner may not do:
+`compact` has two modes, and neither does what a cleaner may not do:
 
-    as Kafka would   the next round of the cleaner, were this log chosen in it: the active segment stays, so do young ones
-                     (`min.compaction.lag.ms`) and what open transactions have not decided; `min.cleanable.dirty.ratio` and
-                     `max.compaction.lag.ms` say whether it is worth it. With `roll=True` the active segment is rolled first.
-    force=True       rolls, and cleans whatever the ratio and the lags; what open transactions have not decided stays. With nothing
-                     dirty it lets go tombstones and markers that have reached their delete horizon.
+    as Kafka would   like the next round of the cleaner, if it selected this log: the active segment stays, and so do young ones
+                     (`min.compaction.lag.ms`) and records of undecided transactions; `min.cleanable.dirty.ratio` and
+                     `max.compaction.lag.ms` decide whether it is due. With `roll=True` the active segment is rolled first.
+    force=True       rolls, and cleans regardless of the ratio and the lags; records of undecided transactions stay. If nothing
+                     is dirty, it removes tombstones and markers that have reached their delete horizon.
 
-All goes through the cleaner's own threads, states and checkpoints: a pass that is under way is waited for and counts, a second
-caller finds nothing left to do, and a deletion of the topic ends both.
+Both use the cleaner's own threads, states and checkpoints: the call waits for a pass in progress, which counts; a
+second caller finds nothing left to do; and a deletion of the topic ends both.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class PartitionCompaction:
     bytes_read: int
     bytes_written: int
     waits_for: Waits | None
-    """What the cleaner is waiting for now; None: the next round may clean the partition again."""
+    """Reason why it is not eligible now; None: the next round may clean the partition again."""
     explanation: str
-    """The same as a sentence, as in `explain`."""
+    """Why it is or is not eligible now, as a sentence, as in `explain`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class PartitionCompacted:
     """Everything below this offset is clean."""
     log_end_offset: int
     waits_for: Waits | None
-    """What the cleaner is waiting for now, for the rest of the log."""
+    """Reason why the rest of the log is not eligible now."""
     explanation: str
 
 
@@ -242,7 +242,7 @@ def told(
     waits_for: Waits | None,
     explanation: str,
 ) -> PartitionCompaction:
-    """What was done to `log`; `first_dirty` is the first dirty offset before and after."""
+    """Return the result for `log`; `first_dirty` is the first dirty offset before and after."""
     removed: Counter[str] = Counter()
     for each in passes:
         removed.update(asdict(each.removed))
@@ -268,7 +268,7 @@ def told(
 
 
 def _closed_up_to(log: Log) -> int:
-    """Where the closed segments end; of a log that has none, the log."""
+    """Return where the closed segments end; the log end if the log has none."""
     active = log.segments.active.base_offset
     return active if active > log.log_start_offset else log.log_end_offset
 

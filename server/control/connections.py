@@ -1,4 +1,4 @@
-"""Who is connected: from where, with which library, as whom."""
+"""Client connections: their address, client library and principal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pass of the cleaner would take out of a topic now, and why, without writing anything."""
+"""Dry run of the cleaner on a topic: what a pass would remove now, and why, without writing anything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LISTED_MAX = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDryRun:
-    """What a pass would do to one partition, whether it is due or not."""
+    """Result of a dry run on one partition, whether a pass is due or not."""
 
     partition: int
     would_pass: DryPass
@@ -62,7 +62,7 @@ def _sentences(tp: TopicPartition, found: DryPass) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """What a pass would do to the partitions of a topic."""
+    """Result of a dry run on the partitions of a topic."""
 
     topic: str
     now_ms: int
@@ -72,14 +72,14 @@ class DryRun:
 
     @property
     def removed(self) -> int:
-        """Records that would go, of all partitions."""
+        """Number of records that would be removed from all partitions."""
         return sum(each.would_pass.stats.removed.total for each in self.partitions)
 
     def __str__(self) -> str:
         return "\n".join(str(each) for each in self.partitions)
 
     def _repr_html_(self) -> str:
-        """For notebooks: now and after, drawn; see `storage.pictures.page`."""
+        """Return a drawing for notebooks, before and after; see `storage.pictures.page`."""
         from ...storage.pictures.page import plan_fragment
         from ...storage.pictures.passes import pass_tried
 
@@ -116,13 +116,14 @@ async def dry_run(
 
 
 async def _of_partition(broker: Broker, log: Log, force: bool, records_max: int) -> PartitionDryRun:
-    from ...storage.cleaning.cleaner import CleaningAbortedError  # which loads the kernel
+    from ...storage.cleaning.cleaner import CleaningAbortedError  # it imports the kernel
 
     cleaning, tp = broker.services.cleaning, log.topic_partition
     if not log.config.is_compact:
         policy = ",".join(log.config.cleanup_policy)
         raise ControlError(Kind.CONFLICT, f"{tp} is not compacted: cleanup.policy is {policy or 'empty'}")
-    # In line for its turn a dry run holds nothing: whoever wants the partition would wait for those of others.
+    # A dry run holds nothing while it waits for its turn: another operation on the partition would wait for all earlier dry
+    # runs.
     async with cleaning.dry_running:
         if cleaning.logs.get(tp) is not log:
             raise ControlError(Kind.CONFLICT, f"{tp} was deleted")

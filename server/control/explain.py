@@ -1,5 +1,7 @@
-"""Why the partitions of a topic are or are not cleaned, when they will be, and by what (see `services.explaining`); and the history of
-one key: each record of it, what took its place, and what the next pass makes of it."""
+"""Explanations of the cleaner's decisions on the partitions of a topic (see `services.explaining`), and the history of one key.
+
+The history has each record of the key, the record that supersedes it, and what the next pass does with it.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ async def explain(broker: Broker, topic: TopicName, partition: PartitionId | Non
 RECORDS = 1_000
 RECORDS_MAX = 100_000
 SEARCHING_S = 0.05
-"""How long a search has a thread before others get it."""
+"""Duration of one slice of a search in a thread, in seconds; then other work gets the thread."""
 
 _BOUNDS = {
     BoundBy.ACTIVE_SEGMENT: "the active segment",
@@ -109,7 +111,7 @@ def _sentences(tp: TopicPartition, found: KeyHistory) -> Iterator[str]:
 
 
 def _sentence(record: KeyRecord, history: KeyHistory) -> str:
-    """What there is to say of one record."""
+    """Return the sentence on one record."""
     what = "tombstone" if record.value_bytes is None else f"value of {record.value_bytes} bytes"
     at = "without a timestamp" if record.timestamp_ms < 0 else moment(record.timestamp_ms)
     part = "clean" if record.is_in_clean_part else "dirty"
@@ -123,7 +125,7 @@ def _sentence(record: KeyRecord, history: KeyHistory) -> str:
 
 
 def outlook(record: KeyRecord, history: KeyHistory) -> str:
-    """What becomes of a record of `history`: part of its sentence."""
+    """Return what the next pass does with a record of `history`: part of its sentence."""
     if record.goes is not None:
         whys = {
             Goes.SUPERSEDED: "",
@@ -173,14 +175,14 @@ async def explain_key_text(
 async def explain_key(
     broker: Broker, topic: str, key: bytes, *, partition: int | None = None, records_max: int = RECORDS
 ) -> KeyExplanation:
-    """Search a partition for a key. Reads all of it, piece by piece; may be given up at any time.
+    """Search a partition for a key. Reads the whole log in steps; may be cancelled at any time.
 
     Args:
-        partition: None: where the clients' default partitioner (murmur2) puts the key.
-        records_max: So many records are told, the newest; from 1 to `RECORDS_MAX`.
+        partition: None: the partition that the clients' default partitioner (murmur2) chooses for the key.
+        records_max: Maximum number of records in the result, the newest; from 1 to `RECORDS_MAX`.
 
     Raises:
-        ControlError: NOT_FOUND: no such topic or partition; INVALID: `records_max`; FAILED: what is there cannot be read.
+        ControlError: NOT_FOUND: unknown topic or partition; INVALID: `records_max`; FAILED: the log cannot be read.
     """
     if not isinstance(key, bytes):
         raise ControlError(Kind.INVALID, f"key: expected str or bytes, found {key!r:.100}")
@@ -225,7 +227,7 @@ async def _search(broker: Broker, log: Log, key: bytes, records_max: int) -> Key
 
 
 def _run_some(steps: Steps[KeyHistory]) -> KeyHistory | None:
-    """Go on for a while; None: it is not at its end."""
+    """Run one slice of the search; None: it has not ended."""
     until_s = perf_counter() + SEARCHING_S
     try:
         while perf_counter() < until_s:

@@ -1,4 +1,4 @@
-"""Faults: declared, listed, waited for, removed. What may be declared stands in `server.faults.declaration`."""
+"""Operations on faults: declare, list, wait for and remove them. `server.faults.declaration` describes what may be declared."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def wait_for_fault(
 
 
 def state_of(fault: DeclaredFault) -> FaultState:
-    """As it is now."""
+    """Return the present state of a fault."""
     return FaultState(fault.id, fault.hits, fault.is_active, fault.left, fault.declaration)
 
 

@@ -1,5 +1,7 @@
-"""Groups as they are: state, members, committed offsets, or where share groups begin, and lag; and what groups are made to have
-without any member: committed offsets, and an epoch."""
+"""State of groups: members, committed offsets (or a share group's start offsets), and lag.
+
+Also creates what a group may have without members: committed offsets, and an epoch.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,11 @@ class Position:
 
 
 async def commit_offsets(broker: Broker, group_id: str, positions: Mapping[TopicPartition, Position]) -> None:
-    """Commit as an administrator does: for a group without members, which is made if it is not there.
+    """Commit offsets like an administrator: for a group without members, which is created if it does not exist.
 
     Raises:
-        KafkaError: A topic or partition is not there, the group has members, its coordinator is not at hand, or metadata is too
-            long: nothing is committed then. What the disk or the append failed with.
+        KafkaError: A topic or partition does not exist, the group has members, its coordinator is not available, or metadata is
+            too long: nothing is committed then. Also errors of the disk or the append.
     """
     services, time_slice = broker.services, TimeSlice()
     await broker.handlers.loaded(_OFFSET_COMMIT_KEY)  # in a thread, what groups need
@@ -81,11 +83,11 @@ async def commit_offsets(broker: Broker, group_id: str, positions: Mapping[Topic
 
 
 async def begin_group_at(broker: Broker, group_id: str, epoch: int) -> None:
-    """Make an empty consumer group (KIP-848) whose epoch is this one.
+    """Create an empty consumer group (KIP-848) with this epoch.
 
     Raises:
-        KafkaError: NON_EMPTY_GROUP (there is a group of that name), UNSUPPORTED_VERSION (the broker serves no such groups), its
-            coordinator is not at hand, or what the append failed with.
+        KafkaError: NON_EMPTY_GROUP (a group of that name exists), UNSUPPORTED_VERSION (the broker does not serve such groups), its
+            coordinator is not available, or an error of the append.
     """
     services = broker.services
     await broker.handlers.loaded(_OFFSET_COMMIT_KEY)
@@ -102,7 +104,7 @@ async def begin_group_at(broker: Broker, group_id: str, epoch: int) -> None:
 
 
 async def remove_group(broker: Broker, group_id: str) -> None:
-    """Forget a group without members, and its offsets. KafkaError as DeleteGroups answers."""
+    """Delete a group without members, and its offsets. KafkaError as in the response of DeleteGroups."""
     services = broker.services
     await broker.handlers.loaded(_OFFSET_COMMIT_KEY)
     groups = services.coordinators.groups
@@ -111,7 +113,7 @@ async def remove_group(broker: Broker, group_id: str) -> None:
 
 
 async def group_exists(broker: Broker, group_id: str) -> bool:
-    """Whether there is a group of this name. KafkaError: its coordinator is not at hand."""
+    """Return whether a group of this name exists. KafkaError: its coordinator is not available."""
     if broker.services.topics.get(OFFSETS_TOPIC) is None:
         return False
     await broker.handlers.loaded(_OFFSET_COMMIT_KEY)
@@ -123,7 +125,7 @@ async def group_exists(broker: Broker, group_id: str) -> bool:
 Place: TypeAlias = tuple[str, int]
 SHARE = "share"
 _DESCRIBE_GROUPS_VERSION = 5
-"""In which a group that is not there is Dead, and no error: `_described` has looked."""
+"""Version of DescribeGroups in which an unknown group is Dead, without an error; `_described` has checked that it exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +243,7 @@ async def describe_group(broker: Broker, group: Name) -> GroupDescription:
 
 
 async def _groups(broker: Broker) -> GroupService | None:
-    """None where nobody has used a group yet."""
+    """Return the service, None if no group has been used yet."""
     if broker.services.topics.get(OFFSETS_TOPIC) is None:
         return None
     await broker.handlers.loaded(_OFFSET_COMMIT_KEY)  # in a thread, what groups need
@@ -257,7 +259,10 @@ def _partitions_of(member: Any) -> Iterator[Place]:
 
 
 def _read_by_tasks(broker: Broker, described: DescribedStreamsGroup, member: Any) -> Iterator[Place]:
-    """What a subtopology's task of a number reads: the partition of that number of each topic that has so many."""
+    """Return the partitions that a member's tasks read.
+
+    Task N of a subtopology reads partition N of each topic that has one.
+    """
     subtopologies = () if described.topology is None else described.topology.subtopologies or ()
     reads = {
         one.subtopology_id: (*one.source_topics, *(topic.name for topic in one.repartition_source_topics))
@@ -273,12 +278,12 @@ def _read_by_tasks(broker: Broker, described: DescribedStreamsGroup, member: Any
 
 
 class ShownKind(NamedTuple):
-    """How the groups of one kind are shown."""
+    """How to describe the groups of one kind."""
 
     describe: Callable[[GroupCoordinator, str], Steps[Any]]
-    """The group, described: it has `group_state` and `members`."""
+    """Describe the group: the result has `group_state` and `members`."""
     assigned: Callable[[Broker, Any, Any], Iterable[Place] | None]
-    """(broker, the group, its member): topic and partition of each that the member reads; None if the broker cannot know."""
+    """(broker, group, member) -> topic and partition of each that the member reads; None if the broker cannot know."""
     instance_id: Callable[[Any], str | None]
 
 
@@ -304,7 +309,7 @@ KINDS: dict[str, ShownKind] = {
         lambda member: member.instance_id,
     ),
 }
-"""By what `Group.type_name` says."""
+"""Kinds by `Group.type_name`."""
 
 
 def _partition(of: Place) -> str:
@@ -314,7 +319,7 @@ def _partition(of: Place) -> str:
 async def _offsets(
     broker: Broker, groups: GroupService, group_id: str, kind: str, time_slice: TimeSlice
 ) -> tuple[list[GroupOffset], int]:
-    """By topic and partition; and the lag of all together."""
+    """Return the offsets by topic and partition, and the total lag."""
     if kind == SHARE:
         return await _share_offsets(broker, groups, group_id, time_slice)
     positions = groups.coordinator.positions(groups.coordinator.shard_of(group_id), group_id, stable=False)
@@ -333,7 +338,7 @@ async def _offsets(
 async def _share_offsets(
     broker: Broker, groups: GroupService, group_id: str, time_slice: TimeSlice
 ) -> tuple[list[GroupOffset], int]:
-    """Where members have fetched: elsewhere nobody knows yet where the group begins."""
+    """Return the start offsets where members have fetched: in other partitions the group's start is not known yet."""
     offsets, lag = list[GroupOffset](), 0
     if broker.services.topics.get(SHARE_STATE_TOPIC) is None:
         return offsets, lag

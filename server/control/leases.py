@@ -1,4 +1,4 @@
-"""Partitions that somebody else compacts, `ottla-spark install --admin` above all: see `..cleaning.leases`."""
+"""Leases of partitions that another process compacts, mainly `ottla-spark install --admin`: see `..cleaning.leases`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UINT32_MAX = 2**32 - 1
 Segment = tuple[int, int]
 """Base offset, and size in bytes."""
 Source = tuple[Annotated[int, Range(0)], Annotated[int, Range(0)]]
-"""Likewise."""
+"""Base offset and size in bytes of a segment to replace."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""The ends of the broker's lives, and what the next one begins with: see `broker.lives`. These take the `Lives`, not the present broker."""
+"""Operations that end a run of the broker and start the next one: see `broker.lives`.
+
+They take the `Lives`, not the present broker.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ async def restore(lives: Lives, path: Name) -> SnapshotCopied:
 
 
 async def _next_life(lives: Lives, begin: Callable[[], Awaitable[None]]) -> BrokerState:
-    """The broker as it is then."""
+    """Return the state of the broker in its next run."""
     try:
         await begin()
         return await lives.call(_state)
@@ -87,7 +90,7 @@ async def _state(broker: Broker) -> BrokerState:
 
 
 def _absolute(path: str) -> str:
-    """Who asks from outside does not know where the broker was started."""
+    """Check that a path is absolute, since a remote caller does not know the broker's working directory."""
     if not os.path.isabs(path):
         raise ControlError(
             Kind.INVALID, f"path: expected an absolute path on the broker's machine, found {path[:200]!r}"
@@ -96,7 +99,7 @@ def _absolute(path: str) -> str:
 
 
 async def _done(change: Awaitable[Result]) -> Result:
-    """ControlError where it raises: CONFLICT for a snapshot, UNAVAILABLE where no life follows, FAILED else."""
+    """Convert errors to ControlError: CONFLICT for a snapshot, UNAVAILABLE if no run follows, FAILED otherwise."""
     try:
         return await change
     except SnapshotError as error:

@@ -1,8 +1,8 @@
-"""Single nodes, stopped and started again while the others serve; and leaders that move: another node leads a partition, or coordinates
-a group, a transactional id or a share partition, from one moment to the next.
+"""Single nodes, which stop and start while the others serve; and moves of leaders.
 
-What clients see of a move is what they see of any election: NOT_LEADER_OR_FOLLOWER or NOT_COORDINATOR from the old one, a new leader
-epoch, and the new one in Metadata and FindCoordinator. All replicas are one log, so nothing is lost.
+A partition gets another leader, or a group, a transactional ID or a share partition gets another coordinator. Clients
+see the same as in any election: NOT_LEADER_OR_FOLLOWER or NOT_COORDINATOR from the old node, a new leader epoch, and
+the new node in Metadata and FindCoordinator. All replicas are one log, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ async def move_coordinator(
 
 
 def _topic_with(broker: Broker, name: str, partition: int) -> Topic:
-    """The topic, which has such a partition; else ControlError NOT_FOUND."""
+    """Return the topic if it has such a partition, else raise ControlError NOT_FOUND."""
     found = topic_named(broker.services.topics, name)
     if not 0 <= partition < len(found.partitions):
         raise ControlError(

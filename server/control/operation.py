@@ -1,15 +1,16 @@
-"""Operations: functions of this package that the admin listener offers, each declared once, where it is written.
+"""Operations: functions of this package that the admin listener offers, each declared where it is written.
 
     @operation("POST", "/v1/topics/{topic}/compact", statuses=(404, 409))
     async def compact(broker: Broker, topic: TopicName, *, force: bool = False) -> Compaction:
         \"\"\"Clean a compacted topic now.
 
         Args:
-            force: Whether or not it is worth it.
+            force: Ignore the dirty ratio and lags.
         \"\"\"
 
-All that HTTP needs follows from it: the parameters after the broker are the fields of the request, their annotations the bounds, `Args`
-their descriptions, the first line of the docstring the summary, and what is returned, a dataclass, is the answer.
+HTTP derives everything from it. The parameters after the broker are the fields of the request, their annotations the
+bounds, `Args` their descriptions. The first line of the docstring is the summary, and the returned dataclass the
+response.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _INDENT = " " * 4
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Of a number; both ends included."""
+    """Range of a number; both ends included."""
 
     low: float
     high: float = INT64_MAX
@@ -41,7 +42,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """Of a text in characters, or of an array or object in members; both ends included."""
+    """Length of a text in characters, or of an array or object in members; both ends included."""
 
     low: int
     high: int = INT64_MAX
@@ -49,14 +50,14 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Of a text, wholly: a regular expression that Python and ECMA-262 read alike, and what it says in words."""
+    """Pattern of a whole text: a regular expression that Python and ECMA-262 read alike, and its description."""
 
     pattern: str
     words: str
 
 
 Name = Annotated[str, Length(1, 4096), Matches(r"[^\u0000]*", "no NUL")]
-"""Of something that there is, by which it is looked up."""
+"""Name by which an existing thing is looked up."""
 TopicName = Annotated[str, Length(1, 249), Matches(r"[^\u0000]*", "no NUL")]
 PartitionId = Annotated[int, Range(0, PARTITION_MAX)]
 Partitions = Annotated[Iterable[PartitionId], Length(1)]
@@ -70,16 +71,16 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A function that is called with the broker, or with its lives, and how HTTP has it."""
+    """A function that is called with the broker, or with its lives, and its HTTP call."""
 
     function: Callable[..., Any]
     method: Method
     path: str
     """A template: `{name}` is the parameter of that name."""
     statuses: tuple[int, ...]
-    """Of refusals, beside those that every call may get."""
+    """HTTP statuses of its errors, in addition to those of every call."""
     only_waits: bool
-    """It changes nothing: it is given up when its client leaves."""
+    """Whether it changes nothing, so that it is cancelled when its client disconnects."""
 
     @property
     def summary(self) -> str:
@@ -87,7 +88,7 @@ class Operation:
 
     @property
     def descriptions(self) -> dict[str, str]:
-        """What the docstring says of each parameter."""
+        """Descriptions of the parameters, from the docstring."""
         _, _, below = (inspect.getdoc(self.function) or "").partition("\nArgs:\n")
         found: dict[str, str] = {}
         names: list[str] = []
@@ -101,13 +102,13 @@ class Operation:
 
 
 OPERATIONS: list[Operation] = []
-"""Of the modules that have been loaded, in their order."""
+"""Operations of the loaded modules, in their order."""
 
 
 def operation(
     method: Method, path: str, *, statuses: tuple[int, ...] = (), only_waits: bool = False
 ) -> Callable[[Function], Function]:
-    """Have HTTP offer the function below; see the module and `Operation`."""
+    """Offer the decorated function over HTTP; see the module and `Operation`."""
 
     def keep(function: Function) -> Function:
         OPERATIONS.append(Operation(function, method, path, statuses, only_waits))
@@ -120,7 +121,7 @@ _SHOWN = 100
 
 
 class Encoding(Enum):
-    """How bytes of keys and values are written as a text, for whom JSON and forms have nothing better."""
+    """Encoding of the bytes of keys and values as text, for JSON and forms."""
 
     TEXT = "text"
     """UTF-8."""
@@ -129,7 +130,7 @@ class Encoding(Enum):
 
 
 def encoded(data: bytes) -> tuple[str, Encoding]:
-    """`text` if the bytes are valid UTF-8, else `base64`."""
+    """Return the text and `text` if the bytes are valid UTF-8, else `base64`."""
     try:
         return data.decode(), Encoding.TEXT
     except UnicodeDecodeError:
@@ -137,7 +138,7 @@ def encoded(data: bytes) -> tuple[str, Encoding]:
 
 
 def decoded(what: str, text: str, encoding: Encoding) -> bytes:
-    """The bytes that `text` stands for. ControlError INVALID, naming the field `what`: it is not written so."""
+    """Return the bytes that `text` encodes. ControlError INVALID, naming the field `what`: the encoding is wrong."""
     try:
         if encoding is Encoding.HEX:
             return bytes.fromhex(text)

@@ -1,4 +1,4 @@
-"""Which logs an operation is about."""
+"""The logs that an operation is about."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..partitions.topics import Topic, Topics
 from ..runtime.errors import ControlError, Kind, did_you_mean
 
 _SHOWN = 249
-"""Characters of what a caller gives; no topic's name is longer."""
+"""Maximum characters of a caller's argument in messages; no topic's name is longer."""
 
 
 def topic_named(topics: Topics, name: str) -> Topic:
-    """The topic of this name. ControlError NOT_FOUND if there is none."""
+    """Return the topic of this name. ControlError NOT_FOUND for an unknown name."""
     found = topics.get(name)
     if found is None:
         hint = did_you_mean(name, (each.name for each in topics))
@@ -24,24 +24,27 @@ def topic_named(topics: Topics, name: str) -> Topic:
 
 
 def logs_of(broker: Broker, topic: str, partitions: Iterable[int] | None = None) -> list[Log]:
-    """The logs of a topic's partitions, all or those given, in the order of their numbers, each once.
+    """Return the logs of a topic's partitions, all or the given ones, in the order of their numbers, each once.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic, or no such partition; CONFLICT: the topic is being deleted; INVALID: not a
+        ControlError: NOT_FOUND: unknown topic or partition; CONFLICT: the topic is being deleted; INVALID: not a
             name, not numbers.
     """
     return logs_among(broker.services.topics, broker.services.logs.logs, topic, partitions)
 
 
 def one_or_all(partition: int | None) -> list[int] | None:
-    """As `logs_of` wants it; None: all."""
+    """Return the `partitions` argument of `logs_of`: one partition, or None for all."""
     return None if partition is None else [partition]
 
 
 def logs_among(
     topics: Topics, logs: Iterable[TopicPartition], topic: str, partitions: Iterable[int] | None = None
 ) -> list[Log]:
-    """`logs_of`, where `topics` are all there are, and `logs` the partitions that have any, on their way out or not."""
+    """Run `logs_of` on all topics in `topics`, and on all partitions with a log in `logs`.
+
+    `logs` includes those that are being deleted.
+    """
     if not isinstance(topic, str):
         raise ControlError(Kind.INVALID, f"topic: expected a name, found {topic!r:.{_SHOWN}}")
     if topics.get(topic) is None and any(tp.topic == topic for tp in logs):

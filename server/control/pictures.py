@@ -1,5 +1,7 @@
-"""Pictures of logs, as they are in memory: cheap enough for each second; and of one partition what is left in a range of its offsets,
-from its files."""
+"""Pictures of logs, taken from memory: cheap enough for each second.
+
+Also the remaining records in a range of one partition, from its files.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,9 @@ from .operation import PartitionId, Range, TopicName, operation
 from .partitions import logs_of, one_or_all
 
 ASKED_BARS_MAX = 10_000
-"""Of each log."""
+"""Maximum number of bars of each log."""
 PICTURES_MAX = 1_000
-"""Of all topics together."""
+"""Maximum number of pictures of all topics together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class TopicPicture:
     partitions: tuple[LogPicture, ...]
 
     def _repr_html_(self) -> str:
-        """For notebooks: the logs, drawn; see `storage.pictures.page`."""
+        """Return a drawing of the logs for notebooks; see `storage.pictures.page`."""
         from ...storage.pictures.page import fragment
 
         return fragment(self.topic, self.partitions)
@@ -87,11 +89,11 @@ async def topic_picture(
 async def pictures(
     broker: Broker, logs: Sequence[Log], time_slice: TimeSlice | None = None, *, bars_max: int = BARS_MAX
 ) -> list[LogPicture]:
-    """The picture of each of these logs, each as of the moment at which it was taken."""
+    """Return the picture of each of these logs, as of the moment at which it was taken."""
     time_slice = time_slice or TimeSlice()
     found: dict[Log, LogPicture] = {}
     states: dict[Log, tuple[object, ...] | None] = {}
-    """Of those whose picture is to be taken anew."""
+    """States of the logs whose pictures must be taken again."""
     async for log, dirty_from in time_slice.each(
         zip(logs, broker.services.cleaning.manager.first_dirty_offsets(logs), strict=True)
     ):
@@ -133,12 +135,13 @@ async def _taken(broker: Broker, log: Log, status: CleanerStatus, time_slice: Ti
 
 
 _TAKEN: WeakKeyDictionary[Log, tuple[tuple[object, ...], LogPicture]] = WeakKeyDictionary()
-"""The last pictures of logs that nobody has in hand, and that time alone changes nothing about, with `_state`: of hundreds of
-partitions that are looked at each second few have changed."""
+"""Cache: the last picture of each log, with its `_state`. Only logs that no operation has and whose picture does not
+change with time alone. Of hundreds of partitions that are displayed each second few have changed.
+"""
 
 
 def _state(broker: Broker, log: Log, dirty_from: int, bars_max: int) -> tuple[object, ...] | None:
-    """All that a picture depends on, as long as it is the same; None where that is not so easily said."""
+    """Return everything that a picture depends on, to detect changes; None if it cannot be determined cheaply."""
     cleaning, tp = broker.services.cleaning, log.topic_partition
     manager, watched, segments = cleaning.manager, cleaning.watched, log.segments
     if manager.is_held(tp) or log.config.min_compaction_lag_ms:
@@ -162,7 +165,7 @@ def _state(broker: Broker, log: Log, dirty_from: int, bars_max: int) -> tuple[ob
 
 
 async def all_pictures(broker: Broker, *, bars_max: int = BARS_MAX, most: int = PICTURES_MAX) -> list[LogPicture]:
-    """Those of clients' topics, by name: compacted ones first, so many at most."""
+    """Return the pictures of clients' topics, by name, at most `most`: compacted ones first."""
     logs = await logs_by_name(broker)
     compacted = [log for log in logs if log.config.is_compact]
     return await pictures(
@@ -171,7 +174,7 @@ async def all_pictures(broker: Broker, *, bars_max: int = BARS_MAX, most: int = 
 
 
 async def logs_by_name(broker: Broker, *, internal: bool = False) -> list[Log]:
-    """All logs by topic and partition: those of clients' topics, or with the broker's own."""
+    """Return all logs by topic and partition: those of clients' topics, optionally with the internal ones."""
     time_slice, logs = TimeSlice(), list[Log]()
     topics = {each.name: each for each in broker.services.topics if internal or not each.is_internal}
     async for name in time_slice.each(await time_slice.sorted(topics)):
@@ -180,20 +183,20 @@ async def logs_by_name(broker: Broker, *, internal: bool = False) -> list[Log]:
 
 
 async def picture_of(broker: Broker, log: Log, *, bars_max: int = BARS_MAX) -> LogPicture:
-    """That of one log."""
+    """Return the picture of one log."""
     (found,) = await pictures(broker, [log], bars_max=bars_max)
     return found
 
 
 async def _ready(log: Log, time_slice: TimeSlice) -> None:
-    """Once after a start what is to be known of a log is read from the disk."""
+    """Read the facts about a log that are on disk, once after a start."""
     if not log.is_surveyed or not log.segments.active.is_ready:
         await in_thread(Work.READ, data_dir_of(log), _survey, log)
         time_slice.begin()
 
 
 def _survey(log: Log) -> None:
-    """What cannot be read is told by who wants to know it."""
+    """Read those facts. Errors are ignored here: the operation that needs the data reports them."""
     log.survey()
     with suppress(Exception):
         log.segments.active.get_ready()
@@ -201,7 +204,7 @@ def _survey(log: Log) -> None:
 
 BUCKETS = 200
 LOOKING_S = 0.05
-"""How long a look has a thread before others get it."""
+"""Duration of one slice of a read in a thread, in seconds; then other work gets the thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +270,7 @@ async def _looked(log: Log, look: RangeLook) -> Contents:
 
 
 def _run_some(steps: Steps[Contents]) -> Contents | None:
-    """Go on for a while; None: it is not at its end."""
+    """Run one slice; None: it has not ended."""
     until_s = perf_counter() + LOOKING_S
     try:
         while perf_counter() < until_s:

@@ -1,7 +1,7 @@
-"""Quotas of clients and addresses: listed, set, removed; and who is throttled at the moment, and why.
+"""Quotas of clients and addresses: list, set and remove them, and list the throttled clients.
 
-Entities are texts: `user=alice`, `client-id=app`, `user=alice,client-id=app`, `ip=10.0.0.1`; `<default>` for a name stands for all that
-have no quota of their own. Names that would be taken for something else are in quotes: `user="<default>"`.
+Entities are texts: `user=alice`, `client-id=app`, `user=alice,client-id=app`, `ip=10.0.0.1`; the name `<default>` means
+all entities without a quota of their own. Names that would be ambiguous are quoted: `user="<default>"`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ThrottledState:
     left_ms: int
     """Remaining delay in milliseconds."""
     sentence: str
-    """The same as a sentence."""
+    """The throttling as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ async def remove_quotas(
 
 
 async def set_all(broker: Broker, quotas: Mapping[str, Mapping[str, float | None]]) -> None:
-    """As `set_quotas`, of several entities: all of them or none."""
+    """Set quotas of several entities as `set_quotas` does: all of them or none."""
     alterations = check_all(quotas)
     changes = broker.services.quota_changes
     try:
@@ -145,7 +145,7 @@ async def set_all(broker: Broker, quotas: Mapping[str, Mapping[str, float | None
 
 
 def check_all(quotas: Mapping[str, Mapping[str, float | None]]) -> list[Alteration]:
-    """What is wished. ControlError INVALID: something of it can be seen to be wrong without a broker."""
+    """Return the requested changes. ControlError INVALID: one can be seen to be wrong without a broker."""
     alterations = {}
     for text, values in quotas.items():
         entity = parsed(text)
@@ -180,7 +180,7 @@ async def list_throttled(broker: Broker) -> ThrottledList:
 
 
 def parsed(text: str) -> Entity:
-    """ControlError INVALID: It is none."""
+    """Parse an entity. ControlError INVALID for an invalid one."""
     try:
         return parse(text)
     except ValueError as error:

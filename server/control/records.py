@@ -1,4 +1,4 @@
-"""Records of a partition, read and appended: for people, and for tests in languages without a Kafka client at hand."""
+"""Records of a partition, read and appended: for people, and for tests in languages without a Kafka client."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from .partitions import logs_of, topic_named
 
 COUNT, COUNT_MAX = 100, 500
 READ_BYTES_MAX = 1 << 20
-"""In one answer, of batches as they lie and of records as they are told: a kilobyte may unpack to megabytes. A first record that is
-larger is given all the same, up to UNPACKED_BYTES_MAX."""
+"""Maximum bytes of one response: of batches as stored, and of records as shown, since a kilobyte may unpack to
+megabytes. The first record is returned even if it is larger, up to UNPACKED_BYTES_MAX.
+"""
 UNPACKED_BYTES_MAX = 16 << 20
-"""Of one batch. What is larger is for a consumer."""
+"""Maximum unpacked bytes of one batch. Larger ones need a consumer."""
 HEADERS_MAX = 100
 
 
@@ -129,7 +130,7 @@ async def read_records(
 
 
 async def _part(log: Log, at: int, end: int, max_bytes: int) -> FileSlice:
-    """Whole batches from `at` on."""
+    """Return whole batches from `at` on."""
     tries = 0
     while True:
         tries += 1
@@ -144,8 +145,10 @@ async def _part(log: Log, at: int, end: int, max_bytes: int) -> FileSlice:
 
 
 def _records(part: FileSlice, at: int, count: int, max_bytes: int) -> tuple[list[RecordState], int, int]:
-    """`count` records at most from offset `at` on, the last of which is the first that exceeds `max_bytes`; from where to read on;
-    and their bytes. For a worker."""
+    """Return at most `count` records from offset `at` on, where to continue, and their bytes.
+
+    The last record is the first that exceeds `max_bytes`. For a worker thread.
+    """
     found: list[RecordState] = []
     told_bytes = 0
     for batch in batches(part.read()):
@@ -184,7 +187,7 @@ def _state(batch: RecordBatch, record: Record) -> RecordState:
 
 
 _MARKERS = {b"\0\0\0\0": "ABORT", b"\0\0\0\1": "COMMIT"}
-"""By the key of a control record: version i16, type i16."""
+"""Names of markers by the key of a control record: version i16, type i16."""
 
 
 def _told(data: bytes | None) -> tuple[str | None, Encoding]:
@@ -222,7 +225,7 @@ async def append_record(
     key_bytes, value_bytes = _bytes("key", key, key_encoding), _bytes("value", value, value_encoding)
     index = partition
     if index is None:
-        # In Python a megabyte takes longer than anybody else should wait.
+        # In Python a megabyte takes longer than other tasks should wait.
         hashed = 0 if key_bytes is None else await in_worker(murmur2, key_bytes)
         index = partition_of_hash(hashed, len(topic_named(broker.services.topics, topic).partitions))
     there = topic_named(broker.services.topics, topic)

@@ -1,4 +1,4 @@
-"""Segments on demand: an active one that is rolled now, and retention that is applied now."""
+"""Segments on demand: roll an active segment now, and apply retention now."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def roll(broker: Broker, topic: TopicName, partitions: Partitions | None =
 
 
 def roll_one(log: Log, now_ms: int) -> PartitionRolled:
-    """`roll`, of one log."""
+    """Run `roll` on one log."""
     before = log.segments.active.base_offset
     try:
         active = log.roll(now_ms)
@@ -161,7 +161,7 @@ async def _retain(broker: Broker, log: Log) -> PartitionRetained:
 
 
 async def _when_free(broker: Broker, log: Log) -> tuple[Deleted, str | None]:
-    """What was deleted, and why no more."""
+    """Apply retention, and return what was deleted, and why no more."""
     cleaning, tp = broker.services.cleaning, log.topic_partition
     while True:
         if cleaning.logs.get(tp) is not log:

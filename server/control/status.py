@@ -1,4 +1,7 @@
-"""A broker on one screen: where it is, its clock, its logs as they look, groups with lag, faults. One answer, taken in turns."""
+"""Status of a broker on one screen: addresses, clock, pictures of logs, groups with lag, faults.
+
+One response, made in time slices.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from .partitions import logs_of
 from .pictures import logs_by_name, pictures
 
 BARS_MAX = 120
-"""Of a log: a line of a terminal has few places more."""
+"""Maximum number of bars of a log: a line of a terminal has hardly more columns."""
 PARTITIONS_MAX = 2_000
 
 

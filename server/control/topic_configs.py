@@ -1,4 +1,4 @@
-"""Options of one topic: what holds, where it comes from, what would be taken; and changed as AlterConfigs changes them."""
+"""Options of one topic: values, sources and bounds; and changes, as by AlterConfigs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics, made and deleted and listed: for tests in languages whose client would need an admin client of its own for it."""
+"""Topics: create, delete and list them, for tests in languages whose Kafka client would need an extra admin client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .operation import Name, Range, TopicName, operation
 from .partitions import topic_named
 
 PARTITIONS_MAX = 10_000
-"""As many as one CreateTopics of a client may ask for."""
+"""Maximum number of partitions, equal to that of one CreateTopics request."""
 _SHOWN = 249
 
 
@@ -135,7 +135,7 @@ async def _state(broker: Broker, topic: Topic, time_slice: TimeSlice) -> TopicSt
     sizes_bytes = await time_slice.map(lambda partition: partition.log.size_bytes, partitions)
     if time_slice.is_over():
         await time_slice.next()
-    entry = broker.services.cluster.catalog.topics.get(topic.name)  # none if it was deleted meanwhile
+    entry = broker.services.cluster.catalog.topics.get(topic.name)  # none if it was deleted since
     return TopicState(
         name=topic.name,
         topic_id=topic.id.hex(),

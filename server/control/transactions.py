@@ -1,4 +1,4 @@
-"""Transactions that are open, and those of which nobody knows the producer any more."""
+"""Open transactions, including hanging ones, whose producer no coordinator knows."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class OpenTransactionState:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactions:
-    """In the order of producer ids."""
+    """Open transactions in the order of producer IDs."""
 
     transactions: tuple[OpenTransactionState, ...]
 
 
 PARTITIONS_MAX = 20
-"""Of one transaction are told."""
+"""Maximum number of listed partitions of one transaction."""
 
 
 @operation("GET", "/v1/transactions", statuses=(503,), only_waits=True)
@@ -59,7 +59,7 @@ async def list_open_transactions(broker: Broker) -> OpenTransactions:
 
 
 def open_in_pieces(broker: Broker) -> Steps[OpenTransactions]:
-    """The same; between two pieces transactions may begin and end."""
+    """Run `list_open_transactions` in steps; transactions may begin and end between two of them."""
     known = yield from _known(broker)
     places: dict[int, list[_Place]] = {producer_id: [] for producer_id in known}
     for log in tuple(broker.services.logs.logs.values()):
@@ -67,8 +67,8 @@ def open_in_pieces(broker: Broker) -> Steps[OpenTransactions]:
         for each in open_transactions(log):
             places.setdefault(each.producer_id, []).append((log, each.first_offset))
     if places.keys() - known.keys():
-        # A coordinator knows of a transaction for longer than a log has it open. So what is open in a log before and after it was
-        # asked again, and it has not heard of, hangs.
+        # A coordinator knows a transaction for longer than a log has it open. So a transaction hangs if a log has it open
+        # before and after this second query, and no coordinator knows it.
         known |= yield from _known(broker)
     found = []
     for producer_id in sorted(places):
@@ -78,7 +78,7 @@ def open_in_pieces(broker: Broker) -> Steps[OpenTransactions]:
             at = [place for place in at if _is_open(broker, producer_id, *place)]
             if not at or _is_any_away(
                 broker
-            ):  # while no node leads a coordinator's partition nobody can tell what hangs
+            ):  # while no node leads a coordinator's partition, hanging transactions cannot be identified
                 continue
         partitions = tuple(_name(log) for log, _ in at[:PARTITIONS_MAX])
         if of is None:
@@ -99,11 +99,11 @@ def open_in_pieces(broker: Broker) -> Steps[OpenTransactions]:
 
 
 _Place: TypeAlias = tuple[Log, int]
-"""Where a transaction is open, and its first offset there."""
+"""Log in which a transaction is open, and its first offset there."""
 
 
 def _known(broker: Broker) -> Steps[dict[int, KnownTransaction]]:
-    """Those of which a coordinator knows, by producer id."""
+    """Return the transactions that a coordinator knows, by producer ID."""
     at_work = broker.services.coordinators.transactions_at_work
     if at_work is None:
         return {}

@@ -1,4 +1,4 @@
-"""`ottla.Broker`: what it has beside `running`, `clock`, `faults` and `kafka_calls`."""
+"""`ottla.Broker`: its methods except those of `running`, `clock`, `faults` and `kafka_calls`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ class Compacting(Running):
         return self._ask(operations.explain.explain_key, topic, found, partition=partition, records_max=records_max)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the logs of clients' topics, drawn; compacted ones first. What does not run is a line."""
+        """Return a drawing for notebooks: the logs of clients' topics, compacted ones first.
+
+        If the broker is not running, return a line of text.
+        """
         from html import escape
 
         if self.state != "serving":

@@ -1,4 +1,4 @@
-"""The clock of an embedded broker, which its user moves."""
+"""Clock of an embedded broker, moved by its user."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class BrokerClock:
 
         try:
             by_ms = duration_ms(by, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
-        except (OverflowError, ValueError) as error:  # not a number, or more than a timedelta can tell
+        except (OverflowError, ValueError) as error:  # not a number, or beyond the range of a timedelta
             raise ControlError(
                 Kind.INVALID, f"advance: expected a duration that ends before the year 10000: {error}"
             ) from None

@@ -1,4 +1,4 @@
-"""Faults, declared from a test: `with broker.fault("Produce", error="NOT_LEADER_OR_FOLLOWER") as fault: ... fault.wait()`."""
+"""Faults in a test: `with broker.fault("Produce", error="NOT_LEADER_OR_FOLLOWER") as fault: ... fault.wait()`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import operations
 from .operation_method import OperationMethod
 from .running import Running
 
-if TYPE_CHECKING:  # Loaded when somebody asks for it: no start shall wait for that.
+if TYPE_CHECKING:  # Loaded when it is first used, to keep it out of the start.
     from ..control.faults import FaultState
     from ..faults.declaration import Declaration, Disconnect, DiskTrouble
 
@@ -128,7 +128,7 @@ class Faulting(Running):
             ControlError: The arguments are invalid.
             RuntimeError: The broker is not running.
         """
-        # In this thread, that the broker's need not wait for it.
+        # In the caller's thread, so that the broker's thread does not have to wait for it.
         from ..control.faults import declare
         from ..faults.declaration import Declaration
 
@@ -179,7 +179,7 @@ class Faulting(Running):
 
 
 def _milliseconds(delay: float | timedelta) -> int:
-    """Rounded up, that no delay is lost."""
+    """Return the delay in milliseconds, rounded up so that no delay becomes zero."""
     if not isinstance(delay, timedelta):
         if isinstance(delay, bool) or not isinstance(delay, int | float) or not math.isfinite(delay):
             raise ControlError(Kind.INVALID, f"delay: expected seconds or a timedelta, found {delay!r}")

@@ -1,4 +1,4 @@
-"""`ottla.open_broker`: a broker in the Trio loop of the caller; and which event loop that is."""
+"""`ottla.open_broker`: a broker in the Trio loop of the caller; and detection of the caller's event loop."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 def event_loop() -> str | None:
-    """Which event loop the caller is in: `trio` or `asyncio`; None outside of both."""
+    """Return the event loop of the caller: `trio` or `asyncio`; None outside of both."""
     if trio.lowlevel.in_trio_task():
         return "trio"
-    asyncio = sys.modules.get("asyncio")  # who has never loaded it is not in it
+    asyncio = sys.modules.get("asyncio")  # a program that has never imported it is not in it
     if asyncio is not None and asyncio._get_running_loop() is not None:
         return "asyncio"
     return None
 
 
 async def beside(work: Callable[[], object]) -> None:
-    """`work()` in a thread, to its end, while the loop goes on.
+    """Run `work()` in a thread to its end, without blocking the loop.
 
-    A cancellation meanwhile is felt when it has ended: what was started is there then, and whoever cancelled finds it so.
+    A cancellation takes effect after `work` has ended: what it started then exists, and the caller can stop it.
 
     Raises:
         RuntimeError: In another event loop than Trio's and asyncio's.
@@ -75,14 +75,14 @@ async def _beside_asyncio(work: Callable[[], object]) -> None:
 
 @contextmanager
 def data_directory(named: str | None) -> Iterator[tuple[str, Files]]:
-    """Where to keep logs, and the files to do it with.
+    """Yield the data directory and the files to use it with.
 
-    A temporary directory is removed at the end. As it never outlives the process, nothing in it is made to survive a
-    power loss, which would be most of a start's time.
+    A temporary directory is removed at the end. As it never outlives the process, nothing in it is synced against power
+    loss, which would take most of a start's time.
 
     Raises:
-        ConfigError: Temporary directories are where a comma is in the path.
-        OSError: None can be made.
+        ConfigError: The path of temporary directories contains a comma.
+        OSError: No temporary directory can be created.
     """
     if named is not None:
         yield named, OsFiles()
@@ -147,7 +147,7 @@ async def open_broker(
 
 @asynccontextmanager
 async def embedded_lives(options: Options) -> AsyncIterator[Lives]:
-    """The lives of a broker with these options, in its directory or a temporary one."""
+    """Run the lives of a broker with these options, in its directory or a temporary one."""
     with data_directory(options.data_dir) as (data_dir, files):
         static = options.static_config(files, data_dir)
         admin = None if options.admin is None else _admin_http(options.admin, options.admin_token)

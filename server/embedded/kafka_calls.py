@@ -1,4 +1,4 @@
-"""Topics, records and groups of `ottla.Broker`, for tests that want no client library."""
+"""Topics, records and groups of `ottla.Broker`, for tests without a client library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from .running import Running
 
-if TYPE_CHECKING:  # a third of all that `ottla.Broker` would load, for those who have a client of their own
+if (
+    TYPE_CHECKING
+):  # a third of everything that `ottla.Broker` would load; callers with a client of their own do not need it
     from ..client.configs import Kind
     from ..client.kafka import ConfigValue, Kafka
     from ..client.reading import Isolation
@@ -18,7 +20,7 @@ if TYPE_CHECKING:  # a third of all that `ottla.Broker` would load, for those wh
 class KafkaCalls(Running):
     """Calls that any Kafka client could make, over the broker's own port: faults, quotas and moved leaders apply to them.
 
-    All methods raise KafkaError for an error response, with Kafka's name of the error; OSError if there is no response;
+    All methods raise KafkaError for an error response, with Kafka's name of the error; OSError without a response;
     RuntimeError if the broker is not running.
     """
 
@@ -30,7 +32,7 @@ class KafkaCalls(Running):
         try:
             super().stop()
         finally:
-            if run is None or not run.is_elsewhere:  # In a fork it may be locked by a thread that is not there.
+            if run is None or not run.is_elsewhere:  # In a fork, a thread that does not exist there may hold its lock.
                 self._close_client()
 
     def create_topic(
@@ -114,7 +116,7 @@ class KafkaCalls(Running):
     def _client(self) -> Kafka:
         from ..client.kafka import Kafka
 
-        bootstrap = self._lives.bootstrap  # not for a forked process: both would read answers of one connection
+        bootstrap = self._lives.bootstrap  # raises in a forked process: both would read responses of one connection
         with self._making:
             if self._kafka is None or self._kafka.bootstrap != bootstrap:
                 if self._kafka is not None:

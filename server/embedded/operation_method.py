@@ -22,7 +22,10 @@ _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class OperationMethod(Generic[Parameters, Result]):
-    """See the module. `find` loads the operation when the method is first looked at; from then on the class has a plain function."""
+    """Method of `ottla.Broker`; see the module.
+
+    `find` loads the operation at the first access; then a plain function replaces this.
+    """
 
     def __init__(self, find: Callable[[], Callable[Concatenate[Inner, Parameters], Awaitable[Result]]]) -> None:
         self._find = find
@@ -49,7 +52,7 @@ class OperationMethod(Generic[Parameters, Result]):
         def method(self: Running, /, *args: Parameters.args, **options: Parameters.kwargs) -> Result:
             try:
                 signature.bind(self, *args, **options)
-            except TypeError as error:  # the caller's, not one of the broker's thread
+            except TypeError as error:  # the caller's, not one in the broker's thread
                 raise TypeError(f"{name}: {error}") from None
             return self._ask(operation, *args, **options)
 

@@ -1,6 +1,6 @@
-"""Modules of `..control`, each loaded when something of it is first asked for: no start waits for that."""
+"""Modules of `..control`, each loaded at its first use, to keep them out of the start."""
 
-# ruff: noqa: PLC0414 -- a name that is to be seen from outside is imported so
+# ruff: noqa: PLC0414 -- imported under the same name to re-export it
 from __future__ import annotations
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""What an embedded broker is asked for: the arguments of `ottla.Broker` and `ottla.open_broker`, checked."""
+"""Arguments of `ottla.Broker` and `ottla.open_broker`, checked."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from .tls import Tls
 
 Quotas = Mapping[str, Mapping[str, float]]
-"""By entity, as `client-id=app`, and key, as `producer_byte_rate`."""
+"""Quotas by entity, e.g. `client-id=app`, and key, e.g. `producer_byte_rate`."""
 
 SeedSource = str | os.PathLike[str] | Mapping[str, Any]
-"""The path of a YAML or JSON file, or what would be in it; see `control.seed.seed`."""
+"""The path of a YAML or JSON file, or its content; see `control.seed.seed`."""
 
 TelemetryReceiver = str | os.PathLike[str] | Callable[[Any], object]
 """A directory for reports of clients' metrics, or a function of a `telemetry.receivers.ClientMetrics`."""
@@ -46,7 +46,7 @@ LISTENER = "127.0.0.1:0"
 
 
 class BrokerArguments(TypedDict, total=False):
-    """Of `ottla.Broker` and `ottla.open_broker` beside `data_dir`."""
+    """Arguments of `ottla.Broker` and `ottla.open_broker` in addition to `data_dir`."""
 
     nodes: int
     profile: str
@@ -96,14 +96,14 @@ _TYPES: Mapping[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Checked one by one; whether they go together a start tells."""
+    """Arguments, checked one by one; a start checks whether they go together."""
 
     data_dir: str | None
-    """Absolute; None for a temporary one."""
+    """Absolute path; None for a temporary directory."""
     nodes: int
     profile: str
     overrides: Mapping[str, str] = field(repr=False)
-    """Passwords may be among them."""
+    """Broker options, which may include passwords."""
     features: Mapping[str, int]
     listener: str
     clock: Clock | None
@@ -114,26 +114,26 @@ class Options:
     telemetry: str | Callable[[Any], object] | None
     seed: Seed | None
     tls: Tls | None
-    """What its clients want, where it speaks TLS."""
+    """Client settings for TLS; None without TLS."""
     secured: Mapping[str, str] = field(repr=False)
-    """Broker options of its listeners that come with that."""
+    """Broker options of TLS for its listeners."""
     vouching: Vouching | None
-    """Who vouches for its clients, where they log in by tokens."""
+    """Token issuer for OAUTHBEARER; None without OAUTHBEARER."""
     users: tuple[User, ...]
-    """Who may log in; none: nobody has to."""
+    """Users that may log in; empty: no SASL, unless OAUTHBEARER is enabled."""
     acls: tuple[str, ...] | None
-    """Entries that are added at each start; None: whether there is an authorizer, `overrides` alone say."""
+    """ACLs that are added at each start; None: only `overrides` decide whether an authorizer is set."""
     quotas: Quotas
-    """That are set at each start, by entity and key."""
+    """Quotas that are set at each start, by entity and key."""
 
     @property
     def security_protocol(self) -> str:
-        """Of its listeners."""
+        """Security protocol of the listeners."""
         plain = "PLAINTEXT" if self.tls is None else "SSL"
         return f"SASL_{plain}" if self.users or self.vouching is not None else plain
 
     def static_config(self, files: Files, data_dir: str) -> StaticConfig:
-        """What a start in `data_dir` is told. ConfigError: One of them is refused."""
+        """Return the static configuration of a start in `data_dir`. ConfigError: an option is refused."""
         host, _, port = self.listener.rpartition(":")
         static = static_config_with_stored_id(
             files,
@@ -170,17 +170,17 @@ def takes_arguments(function: Function) -> Function:
         )
         for name, default in _DEFAULTS.items()
     ]
-    function.__signature__ = shown.replace(parameters=named)  # type: ignore[attr-defined]  # what `inspect` asks for first
+    function.__signature__ = shown.replace(parameters=named)  # type: ignore[attr-defined]  # the attribute that `inspect` looks at first
     return function
 
 
 def checked(callee: str, data_dir: str | os.PathLike[str] | None, arguments: BrokerArguments) -> Options:
-    """The options that the arguments of `callee` mean.
+    """Check the arguments of `callee`, and return its options.
 
     Raises:
-        TypeError: An argument that there is not, or of another type; one line that says which, and what was expected.
-        ConfigError: A name that no option has, or a directory that cannot be meant.
-        ControlError: A seed that cannot be read, or says what no seed may.
+        TypeError: An unknown argument, or one of a wrong type; one line that names it and the expected type.
+        ConfigError: An unknown option name, or an invalid directory.
+        ControlError: A seed that cannot be read or is invalid.
     """
     _refuse_unknown(callee, arguments)
     given = {**_DEFAULTS, **arguments}
@@ -235,7 +235,7 @@ def checked(callee: str, data_dir: str | os.PathLike[str] | None, arguments: Bro
 
 
 def _quotas(quotas: Quotas) -> Quotas:
-    from ..control.quotas import check_all  # only who has some waits for it
+    from ..control.quotas import check_all  # imported here, since only quotas need it
     from ..runtime.errors import ControlError
 
     for entity, values in quotas.items():
@@ -249,7 +249,7 @@ def _quotas(quotas: Quotas) -> Quotas:
 
 
 def _acls(lines: Iterable[str]) -> tuple[str, ...]:
-    from ..security.acls.acl import parse  # only who has some waits for it
+    from ..security.acls.acl import parse  # imported here, since only ACLs need it
 
     if isinstance(lines, str):
         _refuse("acls", lines, (list,))
@@ -265,7 +265,7 @@ def _acls(lines: Iterable[str]) -> tuple[str, ...]:
 
 def _user(name: object, password: object, mechanism: str | None) -> User:
     _expect("users: a name", name, str)
-    if not isinstance(password, str):  # which is not shown
+    if not isinstance(password, str):  # its value is not shown
         raise TypeError(f"users: the password of {name} must be a str, found {type(password).__name__}")
     from ..config.sasl.users import user_of
 
@@ -273,25 +273,25 @@ def _user(name: object, password: object, mechanism: str | None) -> User:
 
 
 def _vouching() -> Vouching:
-    from .sasl import Vouching  # only who wants it waits for it
+    from .sasl import Vouching  # imported here, since only OAUTHBEARER needs it
 
     return Vouching()
 
 
 def _throw_away() -> tuple[Mapping[str, str], Tls]:
-    from .tls import throw_away  # only who wants it waits for it
+    from .tls import throw_away  # imported here, since only TLS needs it
 
     return throw_away(Clock().now_ms())
 
 
 def _seed(source: SeedSource) -> Seed:
-    from ..control.seed.seed import seed_from  # only who has one waits for it
+    from ..control.seed.seed import seed_from  # imported here, since only a seed needs it
 
     return seed_from(source)
 
 
 def _refuse_unknown(callee: str, given: Iterable[str]) -> None:
-    """TypeError for the first keyword that there is not, with what may be meant, as later Pythons say it themselves."""
+    """Raise TypeError for the first unknown keyword, with the nearest known one, as later Pythons do themselves."""
     for name in given:
         if name in _DEFAULTS:
             continue
@@ -318,7 +318,7 @@ def _directory(given: str | os.PathLike[str] | None) -> str | None:
 
 
 def _absolute(path: str) -> str:
-    """As a shell would have it: whoever writes `~` means a home, and no folder of that name."""
+    """Return the absolute path, with `~` expanded as in a shell."""
     found = os.path.expanduser(path)
     if found.startswith("~"):
         raise ConfigError(f"Invalid value {path} for data_dir: home directory not found")
@@ -341,14 +341,14 @@ def _option_name(name: object) -> str:
 
 
 def _broker_name(option: str) -> str:
-    """The broker option that gives topics their default, where `option` is one of topics."""
+    """Return the broker option that sets the topic default, if `option` is a topic option."""
     if find_option(option) is None and TOPIC_OPTIONS[option].synonyms:
         return TOPIC_OPTIONS[option].synonyms[0].name
     return option
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches  # No start shall wait for it.
+    from difflib import get_close_matches  # imported here to keep it out of the start
 
     found = get_close_matches(name, list(known), n=1)
     return f"; did you mean {found[0]}?" if found else ""

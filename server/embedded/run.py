@@ -1,4 +1,4 @@
-"""A Trio loop in a thread, for the lives of one broker: from a start, whatever becomes of it, to the end of the thread."""
+"""One Trio loop in a thread, for the lives of one broker: from a start, successful or not, to the end of the thread."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .options import Options
 THREAD_NAME = "ottla-broker"
 
 _left: set[Run] = set()
-"""Those that have begun and not ended."""
+"""Runs that have begun and not ended."""
 
 
 class Run:
-    """See the module.
+    """One run of a broker in a thread; see the module.
 
-    Whoever starts or stops it may be interrupted between any two steps. So what is to happen is written down before it
-    is done, and `stop` does all that is left, however often it is called and from however many threads.
+    A caller of start or stop may be interrupted between any two steps. So each step is recorded before it is done, and
+    `stop` does everything that remains, however often it is called and from however many threads.
     """
 
     def __init__(self, options: Options) -> None:
         self.before: Run | None = None
-        """One that was interrupted; it holds the data directory until it has ended."""
+        """An interrupted earlier run; it holds the data directory until it has ended."""
         self.is_stopping = False
         self.failure: BaseException | None = None
         self.token: trio.lowlevel.TrioToken | None = None
@@ -40,21 +40,21 @@ class Run:
         self._beginning = threading.Lock()
         self._has_begun = False
         self.is_serving = False
-        """Whether it has started; `lives` are there from then on."""
+        """Whether it has started; `lives` exists from then on."""
         self.has_ended = False
         self._decided = Latch()
-        """It serves, or never will."""
+        """Opened when the broker serves, or never will."""
         self._over = Latch()
         self._stop = trio.Event()
         self._scope = trio.CancelScope()
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether this process is a fork, which has neither its thread nor a right to its directory."""
+        """Whether this process is a fork, which has neither the run's thread nor a right to its directory."""
         return os.getpid() != self._process_id
 
     def start(self) -> None:
-        """Return once it serves; raises what kept it from that."""
+        """Start the thread, and return once the broker serves; raise the error that prevented that."""
         if self.before is not None:
             self.before.stop()
         self._runner.start()
@@ -65,7 +65,10 @@ class Run:
             raise RuntimeError("the broker was stopped during its start")
 
     def stop(self) -> None:
-        """Return when nothing of it is left. Raises RuntimeError in its own thread, where it would wait for itself."""
+        """Stop, and return when nothing of the run is left.
+
+        RuntimeError in the run's own thread, which would wait for itself.
+        """
         if self.is_elsewhere:
             return
         if threading.get_ident() == self._thread:
@@ -75,12 +78,12 @@ class Run:
             self.before.stop()
         with self._beginning:
             if not self._has_begun:
-                return  # And never will, should its thread still come.
+                return  # It never will, even if its thread still starts.
         if self.token is not None:
             with suppress(trio.RunFinishedError):
                 self.token.run_sync_soon(self._end)
         self._over.wait()
-        self._runner.join()  # It has only to return.
+        self._runner.join()  # The thread only has to return.
 
     def _end(self) -> None:
         self._stop.set()
@@ -101,13 +104,13 @@ class Run:
         finally:
             _left.discard(self)
             self.has_ended = True
-            self._thread = 0  # Its number goes to another one.
+            self._thread = 0  # The thread's ID may be assigned to another thread.
             self._decided.open()
             self._over.open()
 
     async def _main(self) -> None:
         self.token = trio.lowlevel.current_trio_token()
-        if self.is_stopping:  # Whoever stops it writes this down before looking for the token.
+        if self.is_stopping:  # The stopping thread sets this before it reads the token.
             return
         with self._scope:
             async with embedded_lives(self._options) as self.lives:
@@ -117,9 +120,10 @@ class Run:
 
 
 class Latch:
-    """Opened for good by one thread, waited for by any.
+    """Latch that one thread opens once, and any thread waits for.
 
-    A wait may be interrupted at any moment: a threading.Event could then keep its lock, and who opens it would hang.
+    A wait may be interrupted at any moment: a threading.Event could then keep its lock, and the opening thread would
+    hang.
     """
 
     def __init__(self) -> None:
@@ -133,12 +137,12 @@ class Latch:
             self._closed.release()
 
     def wait(self) -> None:
-        with self._closed:  # The next one gets it from us.
+        with self._closed:  # Released at once for the next waiting thread.
             assert self._is_open
 
 
 @atexit.register
 def _stop_all() -> None:
-    """A program may forget to stop its brokers, and ends all the same: cleanly, and without their temporary directories."""
+    """Stop all brokers that a program has not stopped at its exit: cleanly, and without leaving their temporary directories."""
     for run in list(_left):
         run.stop()

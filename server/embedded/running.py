@@ -1,4 +1,4 @@
-"""Starting, stopping and reaching a broker in a thread of this process: what all groups of methods stand on."""
+"""Start, stop and use of a broker in a thread of this process: the base of all groups of methods."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Running:
         data_dir: str | os.PathLike[str] | None = None,
         **arguments: Unpack[BrokerArguments],
     ) -> None:
-        """As `ottla.open_broker`. Nothing starts yet.
+        """Create a broker with the arguments of `ottla.open_broker`. Nothing starts yet.
 
         Raises:
-            TypeError: An argument that there is not, or of another type.
-            ConfigError: An override that is no broker option, or a directory that cannot be meant.
+            TypeError: An unknown argument, or one of a wrong type.
+            ConfigError: An override that is not a broker option, or an invalid directory.
         """
         self._options = checked("ottla.Broker", data_dir, arguments)
         self._run: Run | None = None
@@ -56,7 +56,7 @@ class Running:
         self._changing = threading.Lock()
 
     def __enter__(self) -> Self:
-        """`start`, unless it runs already. The end of the block stops it in any case."""
+        """Start the broker unless it is running already. The end of the block stops it in any case."""
         return self if self._runs_here() else self.start()
 
     def __exit__(
@@ -65,14 +65,14 @@ class Running:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        """As `with`, in Trio and asyncio, whose loop continues while the broker starts."""
+        """Start the broker like `with`, in Trio and asyncio, without blocking the loop."""
         if self._runs_here():
             return self
         try:
             await beside(self.start)
         except Exception:
             raise
-        except BaseException:  # cancelled: nobody will call `__aexit__`
+        except BaseException:  # cancelled: `__aexit__` will not be called
             await beside(self.stop)
             raise
         return self
@@ -99,9 +99,9 @@ class Running:
                 self._run = run
                 self._was_started = True
             run.start()
-            return self  # Whatever interrupts us before our caller has it ends the broker.
+            return self  # An interruption before the caller has the return value ends the broker.
         except BaseException:
-            run.is_stopping = True  # Even if this is interrupted, too.
+            run.is_stopping = True  # Set even if this is interrupted as well.
             self._end(run)
             raise
 
@@ -236,7 +236,7 @@ class Running:
 
     @property
     def security(self) -> Security:
-        """How Ottla's own client speaks with it: as the first of `users`, if there are any."""
+        """Settings by which Ottla's own client connects: as the first of `users`, if there are any."""
         from ..client.security import PLAIN
 
         if self._options.users or self._options.vouching is not None:
@@ -271,14 +271,14 @@ class Running:
 
     @property
     def inner(self) -> Inner:
-        """The broker of the present life, which belongs to its own thread: use it inside of what `run` runs."""
+        """The broker of the present run, which belongs to its own thread: use it only in functions that `run` runs."""
         return self._lives.broker
 
     def run(self, function: Callable[[*Arguments], Awaitable[Result]], *args: *Arguments) -> Result:
-        """Run an async function on the broker's thread and return what it returns.
+        """Run an async function on the broker's thread and return its result.
 
         Raises:
-            RuntimeError: It does not run, or was stopped meanwhile.
+            RuntimeError: The broker is not running, or was stopped during the call.
         """
         try:
             return trio.from_thread.run(function, *args, trio_token=self._present.token)
@@ -292,7 +292,7 @@ class Running:
         *args: Parameters.args,
         **options: Parameters.kwargs,
     ) -> Result:
-        """What `operation(broker, …)` returns, in the present life. LifeOverError if that ends first."""
+        """Return the result of `operation(broker, …)` in the present run. LifeOverError if the run ends first."""
 
         async def ask() -> Result:
             return await self._lives.call(operation, *args, **options)
@@ -300,7 +300,7 @@ class Running:
         try:
             return self.run(ask)
         except ControlError as refusal:
-            # A failing test is to show its own lines and the sentence, not what lies between in the broker's thread.
+            # A failing test should show its own lines and the message, not the frames of the broker's thread.
             raise refusal.with_traceback(None) from None
 
     def _call(self, function: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
@@ -315,7 +315,7 @@ class Running:
 
     @property
     def _known(self) -> Run:
-        """The present run, which may be that of the process that this one was forked from."""
+        """The present run, or that of the process that this one was forked from."""
         run = self._run
         if run is None or not run.is_serving or run.has_ended:
             raise RuntimeError(self._why_not())
@@ -329,7 +329,7 @@ class Running:
         return run
 
     def _runs_here(self) -> bool:
-        """RuntimeError: It runs in the process that this one was forked from."""
+        """Return whether it runs in this process. RuntimeError: it runs in the process that this one was forked from."""
         run = self._run
         if run is None or run.is_stopping or run.has_ended or not run.is_serving:
             return False

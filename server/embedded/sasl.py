@@ -1,13 +1,13 @@
-"""`broker.sasl`: what clients want in order to log in at a broker of `ottla.Broker(users={"alice": "secret"})`.
+"""`broker.sasl`: SASL settings for clients of a broker from `ottla.Broker(users={"alice": "secret"})`.
 
     with ottla.Broker(users={"alice": "secret"}) as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap, **broker.sasl("alice").kafka_python())
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", **broker.sasl().confluent_kafka()})
 
-Where the broker speaks TLS, too, what that wants is among it.
+If the broker uses TLS, they include the TLS settings.
 
-With `mechanism="OAUTHBEARER"` there are no passwords: an issuer of tokens is made for this one broker, and vouches for whomever
-`broker.sasl` or `broker.token` names, by the broker's clock.
+`mechanism="OAUTHBEARER"` has no passwords: the broker gets a token issuer of its own, which issues tokens for any user
+that `broker.sasl` or `broker.token` names, by the broker's clock.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ KAFKA_PYTHON_MODULES = ("kafka.net.sasl.oauth", "kafka.sasl.oauth", "kafka.oauth
 OAUTH_LOGIN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 LIFETIME_S = 3600.0
 RENEWED_S = 5.0
-"""What librdkafka is told of a token: it goes by its own clock, and would keep one that is over when the broker's has been moved."""
+"""Lifetime of a token that librdkafka is given. It uses its own clock, and would keep an expired token after the
+broker's clock has been moved.
+"""
 
 ISSUER = "ottla"
 _KEY_ID = "1"
 
 
 class Issuer:
-    """Who vouches for clients of OAUTHBEARER in tests: a key pair, and tokens that it has signed; forgotten with its broker.
+    """Token issuer for OAUTHBEARER in tests: a key pair, and tokens that it has signed. It ends with its broker.
 
     Raises:
         ConfigError: What makes signatures is not installed.
@@ -61,10 +63,10 @@ class Issuer:
         self._numbers = itertools.count(1)
         row = jwt.algorithms.ECAlgorithm.to_jwk(self._key.public_key(), as_dict=True)
         self.jwks = json.dumps({"keys": [{**row, "kid": _KEY_ID, "use": "sig"}]})
-        """The public key, as `sasl.oauthbearer.jwks.endpoint.url` wants it."""
+        """The public key, in the form of `sasl.oauthbearer.jwks.endpoint.url`."""
 
     def token(self, user: str, now_ms: int, lifetime_s: float, scope: str) -> str:
-        """One that names this user, from now on and for so long; less than nothing: it has expired."""
+        """Return a token for this user, valid from now on for this lifetime; with a negative lifetime it has expired."""
         now_s = now_ms / 1000
         claims = {
             "iss": ISSUER,
@@ -137,19 +139,19 @@ class Sasl:
 
     @property
     def security(self) -> Security:
-        """For Ottla's own client."""
+        """Settings for Ottla's own client."""
         login = Credentials(self.mechanism, self.user.name, self.user.password)
         return Security(None if self.tls is None else self.tls.ssl_context(with_certificate=False), login)
 
 
 @dataclass(frozen=True, slots=True)
 class Bearer(Sasl):
-    """The same, by tokens of OAUTHBEARER. Each time a client wants one it gets a new one."""
+    """SASL settings for OAUTHBEARER. A client gets a new token each time it asks for one."""
 
     token: Callable[[], str]
-    """A new one."""
+    """Returns a new token."""
     written: Callable[[str], str]
-    """The path of a file with this text, which goes with the broker."""
+    """Writes a text to a file, which is deleted with the broker, and returns the file's path."""
 
     def _plain_options(self) -> dict[str, Any]:
         return {
@@ -159,7 +161,10 @@ class Bearer(Sasl):
         }
 
     def aiokafka(self) -> dict[str, Any]:
-        """As `Sasl`. aiokafka has to be installed: it takes providers of its own class alone, as kafka-python does."""
+        """Return the arguments of `Sasl.aiokafka`.
+
+        aiokafka must be installed: like kafka-python, it accepts only providers of its own class.
+        """
 
         async def token() -> str:
             return self.token()
@@ -167,7 +172,10 @@ class Bearer(Sasl):
         return super(Bearer, self).aiokafka() | {"sasl_oauth_token_provider": _provider(("aiokafka.abc",), token)}
 
     def confluent_kafka(self) -> dict[str, Any]:
-        """As `Sasl`; for Python, as a function is among it. librdkafka asks for a token when something is polled."""
+        """Return the properties of `Sasl.confluent_kafka`; for Python only, since one is a function.
+
+        librdkafka asks for a token during a poll.
+        """
         tls = {} if self.tls is None else self.tls.confluent_kafka(with_certificate=False)
         return tls | {
             "security.protocol": self.security_protocol,
@@ -176,7 +184,10 @@ class Bearer(Sasl):
         }
 
     def java(self) -> dict[str, str]:
-        """As `Sasl`, with a token in a file: Java wants `-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls` to name its URL."""
+        """Return the properties of `Sasl.java`, with a token in a file.
+
+        Java needs `-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls` with the file's URL.
+        """
         tls = {} if self.tls is None else self.tls.java(with_certificate=False)
         return tls | {
             "security.protocol": self.security_protocol,
@@ -188,13 +199,13 @@ class Bearer(Sasl):
 
     @property
     def security(self) -> Security:
-        """As `Sasl`."""
+        """Settings for Ottla's own client."""
         login = Credentials(self.mechanism, renew=self.token)
         return Security(None if self.tls is None else self.tls.ssl_context(with_certificate=False), login)
 
 
 def _provider(modules: Sequence[str], token: Callable[[], Any]) -> Any:
-    """Of the class that a client's library has in one of these modules, which differs from release to release."""
+    """Return a provider of the class that a client library has in one of these modules, which differ between releases."""
     base: Any = object
     for name in modules:
         with suppress(ImportError, AttributeError):
@@ -205,7 +216,7 @@ def _provider(modules: Sequence[str], token: Callable[[], Any]) -> Any:
 
 
 def sasl_for(users: Sequence[User], tls: Tls | None, name: str | None, mechanism: str | None) -> Sasl:
-    """What `Running.sasl` gives; raises as that."""
+    """Return the result of `Running.sasl`, with its errors."""
     if not users:
         raise RuntimeError('SASL is not enabled; use ottla.Broker(users={"alice": "secret"})')
     user = users[0] if name is None else next((user for user in users if user.name == name), None)
@@ -218,7 +229,7 @@ def sasl_for(users: Sequence[User], tls: Tls | None, name: str | None, mechanism
 
 
 class Vouching:
-    """The issuer of one broker, and the files that its clients and the broker read.
+    """Token issuer of one broker, and the files that its clients and the broker read.
 
     Raises:
         ConfigError: What makes signatures is not installed.
@@ -231,7 +242,7 @@ class Vouching:
 
     @property
     def options(self) -> dict[str, str]:
-        """Broker options of its listeners. Its clock is the issuer's, so nothing is allowed for a difference."""
+        """Broker options of its listeners. Broker and issuer have the same clock, so no clock skew is allowed."""
         return {
             "sasl.enabled.mechanisms": OAUTHBEARER,
             "sasl.oauthbearer.jwks.endpoint.url": f"file:{quote(self._files.written('keys.json', self._issuer.jwks))}",
@@ -240,7 +251,7 @@ class Vouching:
         }
 
     def token(self, user: str, now_ms: int, lifetime_s: float, scope: str) -> str:
-        """As `Running.token`."""
+        """Return the result of `Running.token`."""
         if not user.strip():
             raise ValueError("user name of a token is empty")
         if not abs(lifetime_s) < 1e9:
@@ -248,7 +259,7 @@ class Vouching:
         return self._issuer.token(user, now_ms, lifetime_s, scope)
 
     def sasl(self, user: str, tls: Tls | None, now_ms: Callable[[], int]) -> Sasl:
-        """As `Running.sasl`."""
+        """Return the result of `Running.sasl`."""
 
         def token() -> str:
             return self.token(user, now_ms(), LIFETIME_S, "")

@@ -1,12 +1,13 @@
-"""`broker.tls`: what clients want in order to speak TLS with a broker of `ottla.Broker(tls=True)`.
+"""`broker.tls`: TLS settings for clients of a broker from `ottla.Broker(tls=True)`.
 
     with ottla.Broker(tls=True) as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap, **broker.tls.kafka_python())
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", **broker.tls.confluent_kafka()})
 
-A certificate authority that is made for this one broker has signed all of it. Private keys of users are written to files, for
-that is what clients take; those files go when the program ends, or when nobody knows `broker.tls` any more. The key of the
-authority and that of the broker are never written. `commands.throw_away_tls` keeps them otherwise, for `ottla dev --tls`.
+A certificate authority that is made for this one broker has signed all certificates. Private keys of users are written
+to files, since clients need files; these are deleted when the program ends, or when nothing refers to `broker.tls` any
+more. The keys of the authority and of the broker are never written. `commands.throw_away_tls`, for `ottla dev --tls`,
+keeps the authority.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from ..security.tls.throw_away import Authority, Identity
 HOSTS = ("localhost", "127.0.0.1", "::1")
 USER_NAME = "client"
 PASSWORD = "throw-away"
-"""Of PKCS#12 files: Java wants one."""
+"""Password of PKCS#12 files: Java requires one."""
 
 
 class PemFiles:
-    """A directory that is made when the first file is wanted."""
+    """A directory that is created with its first file."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._path: str | None = None
 
     def written(self, name: str, content: str | bytes) -> str:
-        """The path of a file with this content, which only we may read."""
+        """Write a file that only its owner may read, and return its path."""
         if self._path is None:
             self._path = tempfile.mkdtemp(prefix=self._prefix)
             weakref.finalize(self, _remove, self._path, os.getpid())
@@ -51,7 +52,7 @@ class PemFiles:
 
 
 def _remove(path: str, process_id: int) -> None:
-    if os.getpid() == process_id:  # else a fork ends, whose parent goes on with them
+    if os.getpid() == process_id:  # else a fork has ended, whose parent still uses them
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -64,7 +65,7 @@ class Tls:
         self._identity = identity
         self._file_name = f"user-{number}" if number else USER_NAME
         self.name = name
-        """What the certificate is made out to."""
+        """Common name of the certificate."""
         self._users: dict[str, Tls] = {name: self}
 
     def user(self, name: str) -> Tls:
@@ -130,7 +131,7 @@ class Tls:
     def pkcs12_password(self) -> str:
         return PASSWORD
 
-    # For clients. Without `with_certificate` they show none, which `ssl.client.auth=required` refuses.
+    # For clients. Without `with_certificate` they send none, which `ssl.client.auth=required` refuses.
 
     def ssl_context(self, *, with_certificate: bool = True) -> ssl.SSLContext:
         """Return an `ssl.SSLContext` for clients that accept one."""
@@ -170,12 +171,12 @@ class Tls:
 
     @property
     def security(self) -> Security:
-        """For Ottla's own client."""
+        """Settings for Ottla's own client."""
         return Security(self.ssl_context())
 
 
 def throw_away(now_ms: int) -> tuple[Mapping[str, str], Tls]:
-    """Broker options of a listener, and its clients' side.
+    """Make a new authority; return the broker options of a listener, and the client settings.
 
     Raises:
         ConfigError: `cryptography` is not installed.
@@ -186,7 +187,10 @@ def throw_away(now_ms: int) -> tuple[Mapping[str, str], Tls]:
 
 
 def listener_options(authority: Authority, hosts: Iterable[str]) -> dict[str, str]:
-    """Broker options of listeners at `hosts`, with a certificate that the authority signs; clients may show theirs."""
+    """Return the broker options of listeners at `hosts`, with a certificate signed by the authority.
+
+    Client certificates are optional.
+    """
     server = authority.issue("localhost", hosts)
     return {
         "ssl.keystore.type": "PEM",

@@ -1,7 +1,7 @@
-"""Faults that somebody has declared, for tests of clients: errors, delays, lost answers and connections, failing disks.
+"""Injected faults, for tests of clients: errors, delays, lost responses and connections, failing disks.
 
-Read in this order: `declaration` (what may be said), `table` (which are in force, what they have met), `places` (what a
-request of each API names, and where its answer has room for an error), `answers` (requests without the rows that an error
-answers, and answers with them), `disk` (a full, slow or failed disk). `handlers.faulted` stands between connections and
-handlers while there are any.
+Read in this order: `declaration` (arguments of a fault), `table` (present faults and their hits), `places` (the names
+in a request of each API, and the error fields in its response), `answers` (requests without the refused rows, and
+responses with their errors), `disk` (a full, slow or failed disk). While faults exist, `handlers.faulted` runs between
+connections and handlers.
 """

@@ -1,7 +1,7 @@
-"""Requests without the rows that an error answers, and answers with them.
+"""Requests without the rows that a fault refuses, and responses with their errors.
 
-Driven by `places`; the classes and their fields come from the messages' schemas. Nothing is changed in place. Each function
-goes through what it is given once; what is long belongs into a worker thread.
+Driven by `places`; the classes and their fields come from the messages' schemas. Nothing is changed in place. Each
+function reads its arguments once; long ones belong in a worker thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...protocol.wire import as_array
 from .places import ERROR_PLACES, NameKind, Rows, has_code_on_top, rows_in
 
 Wanted = Mapping[NameKind, str | int]
-"""What has to be named, by kind; nothing stands for whatever there is."""
+"""Names that a request must contain, by kind; an empty mapping matches every request."""
 
 _SAYS_NOTHING = {
     "base_offset": -1,
@@ -34,18 +34,18 @@ _SAYS_NOTHING = {
     "aborted_transactions": None,
     "records": b"",
 }
-"""Values that Kafka's brokers give beside an error, where the default is another."""
+"""Values that Kafka's brokers send with an error, if they differ from the field's default."""
 _RESOURCES = {2: NameKind.TOPIC, 32: NameKind.GROUP}
 _KEYS = {0: NameKind.GROUP, 1: NameKind.TRANSACTIONAL_ID}
 
 
 class SplitRequest(NamedTuple):
-    """A request, parted by a fault."""
+    """A request that a fault has split."""
 
     rest: Any
-    """The body without the rows that are refused; None if nothing is left to carry out."""
+    """The body without the refused rows; None if no row is left to execute."""
     told: Any
-    """The answer to those, or to all of it."""
+    """The response for the refused rows, or for the whole request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +53,22 @@ class RequestView:
     """A request as faults see it.
 
     Args:
-        topic_name: The name of the topic with an id; None if there is none.
-        there_is: Whether a topic is there, and a partition of it.
+        topic_name: Returns the name of the topic with an ID; None if it does not exist.
+        there_is: Returns whether a topic exists, optionally a partition of it.
     """
 
     request: Request
     topic_name: Callable[[bytes], str | None]
     there_is: Callable[[str, int | None], bool]
     body: Any = field(default=None)
-    """What it asks for; None for the request's own body, from which that of a Fetch in a session differs."""
+    """The effective body, which differs from the request's own for a Fetch in a session; None: the request's own body."""
 
     @property
     def asks(self) -> Any:
         return self.request.body if self.body is None else self.body
 
     def names(self, wanted: Wanted) -> bool:
-        """Whether one and the same row of the request names all that is `wanted`. A request for all there is does."""
+        """Return whether one row of the request contains all names in `wanted`. A request for everything does."""
         left = self._left(wanted)
         if left is None or not left:
             return left is not None
@@ -81,7 +81,7 @@ class RequestView:
         return any(self._row_names(rows, row, left) for row in asked)
 
     def has_place_for(self, wanted: Wanted, code: ErrorCode) -> bool:
-        """Whether the answer has one for an error of what `wanted` names; a request for nothing has none."""
+        """Return whether the response has a place for an error of what `wanted` names; that of an empty request has none."""
         if self.request.body is None or self.is_on_top(wanted, code):
             return True
         rows = rows_in(self.request.api.key, self.request.version)
@@ -89,7 +89,7 @@ class RequestView:
         return not rows.asked or bool(getattr(self.asks, rows.asked)) or self._asks_for_all(rows)
 
     def is_on_top(self, wanted: Wanted, code: ErrorCode) -> bool:
-        """Whether the error stands for the request as a whole."""
+        """Return whether the error is for the request as a whole."""
         key, version = self.request.api.key, self.request.version
         rows = rows_in(key, version)
         if rows is None:
@@ -104,7 +104,7 @@ class RequestView:
         if not ERROR_PLACES[self.request.api.key].is_overlaid:
             return False
         body, version = self.asks, self.request.version
-        # Up to Metadata 0 nothing stands for everything, and so it does in DescribeTopicPartitions.
+        # In Metadata 0, and in DescribeTopicPartitions, an empty list means everything.
         by_nothing = self.request.api.name == "DescribeTopicPartitions" or (
             self.request.api.name == "Metadata" and version == 0
         )
@@ -116,7 +116,7 @@ class RequestView:
         return self.there_is(topic, partition)
 
     def _left(self, wanted: Wanted) -> dict[NameKind, str | int] | None:
-        """What the request's own fields do not name yet; None if they name something else."""
+        """Return the names that the request's own fields do not contain yet; None if they contain other ones."""
         left = dict(wanted)
         flat = ERROR_PLACES[self.request.api.key].flat
         here = _fields_in(self.request.api.key, self.request.version)
@@ -134,12 +134,12 @@ class RequestView:
         if left is None or not left:
             return left is not None
         if rows.within is None or not rows.within.asked:
-            # Who asks for a topic asks for all its partitions.
+            # A request for a topic is for all its partitions.
             return rows.within is not None and set(left) == {NameKind.PARTITION}
         return any(self._row_names(rows.within, each, left) for each in getattr(row, rows.within.asked) or ())
 
     def _row_left(self, rows: Rows, row: Any, names: Sequence[str], wanted: Wanted) -> Wanted | None:
-        """What is still wanted of the rows within; None if this one is another."""
+        """Return the names that the inner rows must contain; None if this row has other names."""
         if not wanted:
             return wanted
         kind, name = rows.kind, row if not names else getattr(row, names[0])
@@ -156,7 +156,7 @@ class RequestView:
         return {each: value for each, value in wanted.items() if each is not kind}
 
     def split(self, wanted: Wanted, code: ErrorCode, message: str) -> SplitRequest:
-        """The request without the rows that `wanted` names, and an answer that says `code` of those alone."""
+        """Return the request without the rows that `wanted` names, and a response that has `code` for only those rows."""
         api, version = self.request.api, self.request.version
         if self.is_on_top(wanted, code):
             return SplitRequest(None, self._on_top(code, message))
@@ -173,7 +173,7 @@ class RequestView:
         return SplitRequest(replace(self.asks, **{rows.asked: as_array(rest)}) if rest else None, answer)
 
     def merged(self, carried_out: Any, told: Any) -> Any:
-        """The answer to the rest of the request, with the rows of `told` that it lacks."""
+        """Return the response to the executed rest of the request, merged with that to the refused rows."""
         rows = rows_in(self.request.api.key, self.request.version)
         assert rows is not None
         making = _Making(self, self.request.version, ErrorCode.NONE, "")
@@ -181,7 +181,7 @@ class RequestView:
         return replace(carried_out, **{rows.told: as_array(both)})
 
     def overlaid(self, answer: Any, wanted: Wanted, code: ErrorCode, message: str) -> Any:
-        """The answer to the whole request, with `code` in the place of what `wanted` names in it."""
+        """Return the response to the whole request, with `code` for the rows that `wanted` names."""
         api, version = self.request.api, self.request.version
         if self.is_on_top(wanted, code):
             return self._on_top(code, message)
@@ -198,7 +198,7 @@ class RequestView:
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """Rows of an answer that say one code."""
+    """Maker of response rows that have one error code."""
 
     asked: RequestView
     version: int
@@ -206,7 +206,10 @@ class _Making:
     message: str
 
     def split(self, rows: Rows, parent: Any, items: Sequence[Any], wanted: Wanted) -> tuple[list[Any], list[Any]]:
-        """The rows that are not refused, and the answers to those that are. `parent`: the message in which they are."""
+        """Return the rows that are not refused, and the responses to those that are.
+
+        `parent`: the message that contains them.
+        """
         cls: Any = _class_of(parent, rows.told)
         rest: list[Any] = []
         told: list[Any] = []
@@ -231,7 +234,7 @@ class _Making:
         return rest, told
 
     def overlaid(self, rows: Rows, items: Sequence[Any], wanted: Wanted) -> list[Any]:
-        """The rows of an answer, with refusals in the places of those that `wanted` names."""
+        """Return the rows of a response, with errors in place of those that `wanted` names."""
         made = []
         for item in items:
             left = self.asked._row_left(rows, item, rows.told_name, wanted)
@@ -247,7 +250,7 @@ class _Making:
         return made
 
     def merged(self, rows: Rows, items: Sequence[Any], more: Sequence[Any]) -> list[Any]:
-        """Both; of a row that both have, the rows within."""
+        """Merge rows; of a row that is in both, merge the inner rows."""
         made = list(items)
         at = {tuple(getattr(item, name) for name in rows.told_name): n for n, item in enumerate(made)}
         for item in more:
@@ -266,7 +269,7 @@ class _Making:
 def _refusal(
     cls: type[Any], version: int, code_field: str, code: ErrorCode, message: str, known: Mapping[str, Any]
 ) -> Any:
-    """A message that says nothing but the code, and what is `known`."""
+    """Return a message with the error code, the fields in `known`, and no other values."""
     here = {each.name: each for each in fields_of(cls)}
     nothing: dict[str, Any] = {name: value for name, value in _SAYS_NOTHING.items() if name in here}
     if "error_message" in here and here["error_message"].is_nullable_in(version):
@@ -276,7 +279,7 @@ def _refusal(
 
 @cache
 def _class_of(parent: type[Any], array: str) -> type[Any]:
-    """Of the rows of an array of structs."""
+    """Return the class of the rows of an array of structs."""
     (found,) = (each for each in fields_of(parent) if each.name == array)
     assert found.type.item is not None and found.type.item.struct is not None
     return found.type.item.struct

@@ -1,8 +1,8 @@
-"""What may be declared, and what is wrong with a declaration that may not.
+"""Arguments of a fault, and their validation.
 
-A fault says which requests it is for (`api` … `version`, all that is given has to fit) and what becomes of them: one of
-`error`, `disconnect`, `drop_response` and `corrupt_batch`, with or without `delay_ms`, or a delay alone. A fault of the disk
-says `disk` instead. Wrong names are refused with the nearest right one.
+A fault has conditions on requests (`api` … `version`, which must all match) and an effect: one of `error`,
+`disconnect`, `drop_response` and `corrupt_batch`, with or without `delay_ms`, or only a delay. A disk fault has `disk`
+instead. Errors for wrong names suggest the nearest valid one.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class Declaration:
 
     @property
     def wanted(self) -> dict[NameKind, str | int]:
-        """What a request has to name."""
+        """Names that a request must contain."""
         return {kind: value for name, kind in _BY_NAME.items() if (value := getattr(self, name)) is not None}
 
     @property
     def error_code(self) -> ErrorCode:
-        """That of `error`."""
+        """The error code of `error`."""
         return ErrorCode[self.error] if self.error is not None else ErrorCode.NONE
 
     @property
@@ -93,10 +93,10 @@ class Declaration:
 
 
 def check(declaration: Declaration) -> None:
-    """Whether it may be declared.
+    """Raise unless the declaration is valid.
 
     Raises:
-        ControlError: INVALID: It may not.
+        ControlError: INVALID: it is not.
     """
     for name, default in _SAYS.items():
         value, wanted = getattr(declaration, name), _TYPES.get(name, str)

@@ -1,14 +1,14 @@
-"""A disk that is full, slow or failed because somebody has said so.
+"""Disk faults: a disk that is full, slow or failed because of a declared fault.
 
-`DiskFiles` are the operating system's files. Each data directory has a class for its open files, which adds nothing to theirs
-while all is well, so nothing is asked and nothing is slower; while there is trouble the class has methods
-that refuse or wait, and so have the files that are open already.
+`DiskFiles` are the operating system's files. Each data directory has a class for its open files, which is empty without
+faults, so no operation is slower. With a fault, the class gets methods that refuse or wait, also for files that are
+open already.
 
-    full     what needs room is refused (ENOSPC): appends, new files, reserved space
-    slow     what waits for the disk waits longer: syncs, and reads of what is not in memory. Nothing is, at first; what has
-             been waited for once is. Trio's thread never waits.
-    failed   everything is refused (EIO). The broker takes the data directory out of use when a log meets that, until it is
-             restarted, whether or not the trouble has ended meanwhile. An answer on its way ends with its connection.
+    full     operations that need space are refused (ENOSPC): appends, new files, reserved space
+    slow     operations that wait for the disk wait longer: syncs, and reads of data that is not in memory. At first none
+             is; data that was waited for once is. Trio's thread never waits.
+    failed   every operation is refused (EIO). The broker takes the data directory offline at the first error of a log,
+             until the next start, even if the fault ends before. A response in progress ends with its connection.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ from ...storage.disk.os_files import OsFile, OsFiles, UnsyncedFiles, open_descri
 from .table import DeclaredFault, Faults
 
 WARM_MAX = 10_000
-"""Reads of a slow disk that are remembered; then it has forgotten all."""
+"""Maximum number of remembered reads of a slow disk; beyond it all are forgotten."""
 
 Methods = dict[str, Callable[..., Any]]
 
 
 class Disk:
-    """One data directory. Trouble comes and goes on Trio's thread, and is met on any."""
+    """One data directory. Faults start and end on Trio's thread, and take effect on any thread."""
 
     def __init__(self, files: OsFiles) -> None:
         self.sound = files.file_type
-        """What files are while all is well."""
+        """The class of files without faults."""
         self.file_class: type[OsFile] = type("DiskFile", (self.sound,), {"__slots__": ()})
         self.troubles: dict[str, DeclaredFault] = {}
-        """By what is wrong."""
+        """Faults by kind."""
         self._is_quick = threading.Event()
         self._warm: set[tuple[int, int]] = set()
         self._trio_thread = 0
         self._token: trio.lowlevel.TrioToken | None = None
 
     def take(self, faults: Sequence[DeclaredFault]) -> None:
-        """Have these in force, and no others."""
+        """Put these faults into effect, and end all others."""
         for name in _FULL.keys() | _SLOW.keys() | _FAILED.keys():
             if name in vars(self.file_class):
                 delattr(self.file_class, name)
         self._warm.clear()
         self.troubles = {fault.declaration.disk: fault for fault in reversed(faults) if fault.declaration.disk}
-        # In this order: who finds the new event finds the new troubles, too, and else is woken.
+        # In this order: a thread that finds the new event finds the new faults also; other threads are woken.
         before, self._is_quick = self._is_quick, threading.Event()
         before.set()
         if self.troubles:
             self._trio_thread = threading.get_ident()
             self._token = trio.lowlevel.current_trio_token()
-        # Of several the gravest counts.
+        # Of several faults the most severe applies.
         for trouble, methods in (("slow", _SLOW), ("full", _FULL), ("failed", _FAILED)):
             if trouble in self.troubles:
                 for name, method in methods.items():
                     setattr(self.file_class, name, _bound(method, self))
 
     def refuse(self, trouble: str, error: type[OSError] = OSError) -> NoReturn:
-        """Raise what a full or a failed disk does."""
+        """Raise the error of a full or a failed disk."""
         self._hit(trouble)
         number = errno.ENOSPC if trouble == "full" else errno.EIO
         raise error(number, os.strerror(number))
@@ -82,7 +82,7 @@ class Disk:
             self.refuse("full")
 
     def wait(self) -> None:
-        """As long as a slow disk does longer, unless that would hold up everybody, or it is not slow any more."""
+        """Wait for the extra time of a slow disk; return early once it is no longer slow. Trio's thread does not wait."""
         is_quick = self._is_quick
         fault = self.troubles.get("slow")
         if fault is None or threading.get_ident() == self._trio_thread:
@@ -94,7 +94,7 @@ class Disk:
         return (file.fileno(), position) not in self._warm
 
     def warm(self, file: OsFile, position: int) -> None:
-        """Wait, and have these bytes in memory."""
+        """Wait, and count these bytes as in memory from now on."""
         self.wait()
         if len(self._warm) >= WARM_MAX:
             self._warm.clear()
@@ -219,16 +219,16 @@ _FAILED: Methods = {
 
 
 def with_faults(files: Files, data_dirs: Sequence[str]) -> Files:
-    """`files` whose disks may have declared troubles, if they are the operating system's; else `files`."""
+    """Return `files` with support for disk faults if they are the operating system's, else `files` unchanged."""
     return DiskFiles(files, data_dirs) if type(files) in (OsFiles, UnsyncedFiles) else files  # type: ignore[arg-type]
 
 
 class DiskFiles(OsFiles):
-    """Files whose disks may have declared troubles.
+    """Files with support for disk faults.
 
     Args:
-        files: What they are while all is well.
-        data_dirs: Each has a disk of its own; files elsewhere have none.
+        files: The files without faults.
+        data_dirs: Each has a disk of its own; other paths have no faults.
     """
 
     def __init__(self, files: OsFiles, data_dirs: Sequence[str]) -> None:
@@ -237,7 +237,7 @@ class DiskFiles(OsFiles):
         self._disks = {os.path.join(directory, ""): Disk(files) for directory in data_dirs}
 
     def take_faults(self, faults: Faults) -> None:
-        """Have the declared troubles in force, and no others."""
+        """Put the declared disk faults into effect, and end all others."""
         active = [fault for fault in faults.active() if fault.declaration.disk is not None]
         for directory, disk in zip(self.data_dirs, self._disks.values(), strict=True):
             its = [fault for fault in active if fault.declaration.data_dir in (None, directory)]
@@ -245,7 +245,7 @@ class DiskFiles(OsFiles):
                 disk.take(its)
 
     def _disk(self, path: str) -> Disk | None:
-        """That of a path, if it is in trouble."""
+        """Return the disk of a path, if it has a fault."""
         for directory, disk in self._disks.items():
             if disk.troubles and (path.startswith(directory) or path == directory[:-1]):
                 return disk

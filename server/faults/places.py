@@ -1,8 +1,8 @@
-"""What a request of each API names, and where its answer has room for an error.
+"""Names in the requests of each API, and places for errors in its responses.
 
-An answer has room in one or both of two places: for the request as a whole (`error_code` of the answer itself), and for each
-row of an array that answers an array of the request. Which place a code belongs to is a matter of Kafka's brokers where both
-are there: `on_top` says which of them stand for the whole.
+A response has one or both of two places: the request as a whole (`error_code` of the response itself), and each row of
+an array that corresponds to an array of the request. If both exist, `on_top` lists the codes for the whole, as in
+Kafka's brokers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...protocol.schema import fields_of
 
 
 class NameKind(Enum):
-    """What a name is that of."""
+    """Kind of a name in a request."""
 
     TOPIC = "topic"
     PARTITION = "partition"
@@ -31,47 +31,49 @@ class NameKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """An array of a request whose rows an answer speaks of one by one."""
+    """An array of a request whose rows have one row each in the response."""
 
     kind: NameKind | None
     asked: str
-    """The array in the request; "" where there is none, and the answer speaks of what is there."""
+    """The array in the request; "" if the request has none, and the response lists everything."""
     name: tuple[str, ...]
-    """Which fields name a row; none where the elements are names themselves."""
+    """The fields that name a row; empty if the elements are names themselves."""
     told: str
-    """The array in the answer."""
+    """The array in the response."""
     told_name: tuple[str, ...]
-    """Its fields for the same; none where rows are told apart by their places alone."""
+    """The fields of the response that contain these names; empty if rows correspond by position only."""
     within: Rows | None = None
-    """Rows in each of them."""
+    """Inner rows of each row."""
     code: str = "error_code"
-    """The field for the error; "" where only the rows within have one."""
+    """The field for the error; "" if only the inner rows have one."""
     deeper: Container[ErrorCode] = frozenset()
-    """Codes that stand in the rows within all the same."""
+    """Codes that belong in the inner rows even if the outer rows have an error field."""
     kept: tuple[str, ...] = ()
-    """Fields of a row in an answer that stay as they are beside an error."""
+    """Fields of a response row that keep their values next to an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Of one API."""
+    """Names and error places of one API."""
 
     rows: tuple[Rows, ...] = ()
-    """That one counts whose array the version has."""
+    """Alternatives by version: the one whose array the version has applies."""
     flat: Mapping[NameKind, str] = field(default_factory=dict)
-    """Names that stand in the request itself."""
+    """Fields of the request itself that contain names, by kind."""
     on_top: Container[ErrorCode] = frozenset()
-    """Codes for the whole, where there are rows."""
+    """Codes for the request as a whole, if it has rows."""
     is_overlaid: bool = False
-    """The request changes nothing and may ask for everything there is: it is carried out, and what it found replaced."""
+    """Whether the request changes nothing and may ask for everything: it is executed, and then rows of the response are
+    replaced.
+    """
     is_all_or_nothing: bool = False
-    """Where one row is refused none is carried out: OPERATION_NOT_ATTEMPTED."""
+    """Whether no row is executed if one is refused: OPERATION_NOT_ATTEMPTED."""
     echoed: tuple[str, ...] = ()
-    """Fields of the request that the answer repeats."""
+    """Fields of the request that the response repeats."""
 
 
 class AllBut(frozenset[ErrorCode]):
-    """All codes but these."""
+    """All codes except these."""
 
     def __contains__(self, code: object) -> bool:
         return not super().__contains__(code)
@@ -162,7 +164,7 @@ _BY_API = {
     "AlterClientQuotas": Places((Rows(None, "entries", ("entity",), "entries", ("entity",)),)),
     "AlterConfigs": Places((Rows(NameKind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
     "AlterPartitionReassignments": Places((_topics(_partitions(), told="responses"),), on_top=_OF_CONTROLLERS),
-    # What the request names lies a level deeper than in the answer: `handlers/faulted` has all of its rows say the error.
+    # The request's names are one level deeper than the response's rows: `handlers/faulted` puts the error into all of them.
     "AlterReplicaLogDirs": Places(
         (_topics(_partitions(""), "", told="results", told_name=("topic_name",)),), is_overlaid=True
     ),
@@ -343,7 +345,7 @@ _BY_API = {
 }
 
 ERROR_PLACES: Mapping[int, Places] = {api.key: _BY_API[api.name] for api in APIS.values() if api.name in _BY_API}
-"""By API key: all that are served."""
+"""Names and error places of all served APIs, by API key."""
 
 _MEANS = {
     NameKind.COORDINATOR_KEY: {NameKind.GROUP, NameKind.TRANSACTIONAL_ID},
@@ -354,14 +356,14 @@ _MEANS = {
 
 @cache
 def names(key: int) -> frozenset[NameKind]:
-    """What requests of an API name, in one version or another."""
+    """Return the kinds of names in requests of an API, in any version."""
     places = ERROR_PLACES[key]
     kinds = {*places.flat, *(each.kind for rows in places.rows for each in down(rows))}
     return frozenset(meant for kind in kinds for meant in _MEANS.get(kind, {kind}) if meant is not None)
 
 
 def down(rows: Rows) -> Iterator[Rows]:
-    """These, and those within."""
+    """Yield these rows, and the inner ones."""
     here: Rows | None = rows
     while here is not None:
         yield here
@@ -370,12 +372,12 @@ def down(rows: Rows) -> Iterator[Rows]:
 
 @cache
 def rows_in(key: int, version: int) -> Rows | None:
-    """Those of an API in one version."""
+    """Return the rows of an API in one version."""
     here = {each.name for each in fields_of(APIS[key].request) if each.exists_in(version)}
     return next((rows for rows in ERROR_PLACES[key].rows if not rows.asked or rows.asked in here), None)
 
 
 @cache
 def has_code_on_top(key: int, version: int) -> bool:
-    """Whether the answer has a place for an error of the request as a whole."""
+    """Return whether the response has an error field for the request as a whole."""
     return any(each.name == "error_code" and each.exists_in(version) for each in fields_of(APIS[key].response))

@@ -1,7 +1,7 @@
-"""The table of declared faults: which are in force, what they have met, and who waits for them to meet something.
+"""Table of the declared faults, their hits, and the callers that wait for hits.
 
-All on Trio's thread. Requests are asked about only while a fault is in force that may be for their API: those who have them
-handled (`watched_by`) are told which APIs that are, and leave all others as they are.
+All on Trio's thread. Only requests of APIs that a present fault may match are checked: `watched_by` notifies its
+callers which APIs those are, and they leave all others alone.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ if TYPE_CHECKING:
     from .declaration import Declaration
 
 FAULTS_MAX = 1_000
-"""Those that are spent count, as they are listed, until they are removed."""
+"""Maximum number of faults. Used-up faults count until they are removed, since they are listed."""
 
 Watcher = Callable[["Faults"], None]
 
 
 class DeclaredFault:
-    """A declared fault and what became of it."""
+    """A declared fault and its state."""
 
     def __init__(self, table: Faults, fault_id: int, declaration: Declaration) -> None:
         self.id = fault_id
         self.declaration = declaration
         self.hits = 0
-        """What it has met: a request when the fault begins to act on it, where that is carried out first, then afterwards; of a
-        disk an operation."""
+        """Number of hits. A request is counted when the fault fires, or after its execution if it is executed first;
+        for a disk fault, operations are counted.
+        """
         self.removed = trio.Event()
         self._table = table
         self.left = declaration.count
-        """How many more it is for; None: all."""
+        """Number of requests that it will still hit; None: all."""
         self._skip = declaration.skip
         self._hit = trio.Event()
 
     @property
     def is_active(self) -> bool:
-        """Whether it may meet more."""
+        """Whether it can still hit requests."""
         return not self.removed.is_set() and self.left != 0
 
     def take(self) -> bool:
-        """A request fits: whether the fault is for it, and not for a later or an earlier one."""
+        """Decide whether the fault applies to a matching request, by its `skip` and `count`, and count that request."""
         if not self.is_active:
             return False
         if self._skip:
@@ -59,30 +60,32 @@ class DeclaredFault:
         return True
 
     def hit(self) -> None:
-        """It acts."""
+        """Count a hit, and wake waiting callers."""
         self.hits += 1
         self._hit.set()
         self._hit = trio.Event()
 
     def end(self) -> None:
-        """It is removed: for the table."""
+        """Mark as removed; for the table."""
         self.removed.set()
         self._hit.set()
 
     async def wait(self, hits: int = 1) -> None:
-        """Return once it has met so many, at once if it has, or when it is removed."""
+        """Return once the fault has this many hits, or when it is removed."""
         while self.hits < hits and not self.removed.is_set():
             hit = self._hit
             await hit.wait()
 
     def remove(self) -> None:
-        """End it: requests that it keeps waiting are carried out, connections that it has silenced are closed. May be called
-        again."""
+        """Remove the fault: requests that it delays are executed, connections that it silenced are closed.
+
+        May be called again.
+        """
         self._table.remove(self)
 
 
 class Faults:
-    """All of a broker, over all its lives. Free while there are none."""
+    """All faults of a broker, across its restarts. Costs nothing without faults."""
 
     def __init__(self) -> None:
         self._faults: dict[int, DeclaredFault] = {}
@@ -90,7 +93,7 @@ class Faults:
         self._watchers: list[Watcher] = []
 
     def __iter__(self) -> Iterator[DeclaredFault]:
-        """In the order in which they were declared."""
+        """Iterate in the order of declaration."""
         return iter(tuple(self._faults.values()))
 
     def __len__(self) -> int:
@@ -100,12 +103,12 @@ class Faults:
         return self._faults.get(fault_id)
 
     def declare(self, declaration: Declaration) -> DeclaredFault:
-        """Have it in force from now on.
+        """Add a fault, in effect at once.
 
         Raises:
-            ControlError: INVALID: It may not be declared, or there is no room for one more. Nothing has changed.
+            ControlError: INVALID: the declaration is invalid, or too many faults exist. Nothing has changed.
         """
-        from .declaration import check  # It knows all APIs, and no broker without faults shall wait for that.
+        from .declaration import check  # It imports all APIs, which a broker without faults does not need.
 
         check(declaration)
         if len(self._faults) >= FAULTS_MAX:
@@ -116,13 +119,13 @@ class Faults:
         return fault
 
     def remove(self, fault: DeclaredFault) -> None:
-        """As `Fault.remove`."""
+        """Remove a fault; see `DeclaredFault.remove`."""
         if self._faults.pop(fault.id, None) is not None:
             fault.end()
             self.changed()
 
     def clear(self) -> int:
-        """Remove all; returns how many there were."""
+        """Remove all faults; return how many there were."""
         faults = tuple(self)
         self._faults.clear()
         for fault in faults:
@@ -131,12 +134,12 @@ class Faults:
         return len(faults)
 
     def active(self) -> list[DeclaredFault]:
-        """Those that may meet more, in the order in which they were declared."""
+        """Return the faults that can still hit requests, in the order of declaration."""
         return [fault for fault in self._faults.values() if fault.is_active]
 
     @contextmanager
     def watched_by(self, watcher: Watcher) -> Iterator[None]:
-        """Have `watcher` called now, and whenever other faults are in force."""
+        """Call `watcher` now, and whenever the set of active faults changes."""
         self._watchers.append(watcher)
         watcher(self)
         try:
@@ -145,6 +148,6 @@ class Faults:
             self._watchers.remove(watcher)
 
     def changed(self) -> None:
-        """Others are in force."""
+        """Notify watchers of a changed set of active faults."""
         for watcher in tuple(self._watchers):
             watcher(self)

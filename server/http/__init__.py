@@ -1,6 +1,6 @@
-"""The admin listener: what is asked over HTTP.
+"""The admin listener: the broker's HTTP API.
 
-`call` says what a call is, `table` has them all, `calls` a module a subject. A request comes by `listener`, `conversation`
-(HTTP/1.1) and `access` (who may ask) to `answering`, which reads it with `json_values`, calls, and writes the answer;
-`fields` is what that, and the OpenAPI document, know of dataclasses.
+`call` declares a call, `table` lists all of them, `calls` has those that return text. A request passes `listener`,
+`conversation` (HTTP/1.1) and `access` (authentication) to `answering`, which parses it with `json_values`, calls, and
+writes the response. `fields` describes dataclasses for that, and for the OpenAPI document.
 """

@@ -1,14 +1,15 @@
-"""Who may ask: whoever is on this machine, or whoever knows the token.
+"""Access to the admin listener: by clients of this machine, or by clients with the token.
 
-Without a token the listener is on a loopback address only, and no web page in somebody's browser can use it but its own status
-page: requests that another page has sent, as `Origin` and `Sec-Fetch-Site` tell, or with a `Host` that is no name of this
-machine (to which a page's own name may have been made to lead, "DNS rebinding"), are refused. With a token it may be anywhere,
-under any name, and every call needs `Authorization: Bearer TOKEN`.
+Without a token the listener is on a loopback address only, and no web page except its own status page can use it from a
+browser. It refuses requests of other pages, detected by `Origin` and `Sec-Fetch-Site`, and requests with a `Host` that
+is not a name of this machine: the name of a foreign page may resolve to this machine ("DNS rebinding"). With a token it
+may have any address and name, and every call needs `Authorization: Bearer TOKEN`.
 
-The status page has a token of its own, drawn for each listener: requests with an `Origin` need it even where nothing else needs one,
-so that who cannot read the page cannot change anything by a browser. Where the listener has a token, who shows it once is given a
-cookie, with which pages may be read, and calls need more. But pages have the token of their calls in them: a cookie is as good as
-the token to who takes it from a browser, as servers on other ports of this host can, to which browsers send it.
+The status page has a token of its own, drawn for each listener. Requests with an `Origin` need it even if other
+requests need none, so a page that cannot read the status page cannot change anything through the browser. If the
+listener has a token, a browser that sends it once gets a cookie, which is sufficient for reading pages, but not for
+calls. But pages contain the token of their calls, so the cookie is as powerful as the token for a program that obtains
+it. Servers on other ports of this host can, since browsers send it to them.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from ...storage.topics.options import ConfigError
 TOKEN_CHARACTERS_MAX = 4096
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _HOST = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\]|(?P<name>[0-9A-Za-z.-]+))(?::[0-9]{0,5})?")
-"""`Host` (RFC 9110, section 7.2), of the names and addresses that this machine may have."""
+"""`Host` (RFC 9110, section 7.2), for the names and addresses that this machine may have."""
 
 
 class HttpRefusal(Exception):
-    """A request that is not carried out, with the HTTP status.
+    """A refused request, with its HTTP status.
 
     Args:
-        sentence: What is wrong; a function where that takes long to find out, called only for a client that may read it.
-        headers: Of the answer.
+        sentence: The problem; a function if it takes long to determine, called only for a client that may read it.
+        headers: Headers of the response.
     """
 
     def __init__(self, status: int, sentence: str | Callable[[], str], *headers: tuple[str, str]) -> None:
@@ -47,10 +48,10 @@ class HttpRefusal(Exception):
 
 
 def checked_token(token: str, where: str) -> str:
-    """A token as it may come in a header; `where` it comes from is named instead of it.
+    """Return a token if it can be sent in a header; errors name `where` it comes from instead of the token.
 
     Raises:
-        ConfigError: It could not be sent.
+        ConfigError: It cannot be sent.
     """
     if not _TOKEN.fullmatch(token) or len(token) > TOKEN_CHARACTERS_MAX:
         raise ConfigError(f"{where}: must be 1 to {TOKEN_CHARACTERS_MAX} visible ASCII characters without spaces")
@@ -58,10 +59,10 @@ def checked_token(token: str, where: str) -> str:
 
 
 def parse_address(text: str, *, has_token: bool = False) -> tuple[str, int]:
-    """`[HOST:]PORT` of the admin listener; localhost unless given, which is both loopback addresses.
+    """Parse `[HOST:]PORT` of the admin listener. The default host is localhost, which means both loopback addresses.
 
     Raises:
-        ConfigError: Malformed, or without a token not an address of this machine alone.
+        ConfigError: Malformed, or without a token not a loopback address.
     """
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "localhost"
@@ -83,11 +84,11 @@ def _is_loopback(host: str) -> bool:
 
 
 class Access:
-    """What is asked of every request before anything else of it is looked at.
+    """Access checks, made before anything else of a request is looked at.
 
     Args:
-        token: What every call has to know, if anything.
-        page_token: What the status page's calls have to know: visible ASCII, drawn for this listener.
+        token: The token that every call needs; None: no token.
+        page_token: The token that the status page's calls need: visible ASCII, drawn for this listener.
     """
 
     def __init__(self, token: str | None, page_token: str) -> None:
@@ -98,18 +99,18 @@ class Access:
         self._session = hmac.new(page_token.encode(), b"who has shown the token", hashlib.sha256).hexdigest()
 
     def check_page(self, headers: Mapping[str, str]) -> None:
-        """Refuse what another web page than ours may have sent. Raises HttpRefusal 403."""
+        """Refuse requests that another web page may have sent. Raises HttpRefusal 403."""
         host = headers.get("host")
-        # A browser tells whose page has it ask: "none" is a person, by the address bar.
+        # A browser sends whose page makes the request: "none" is a user, by the address bar.
         is_other = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         if is_other or ("origin" in headers and not _is_of(headers["origin"], host)):
             raise HttpRefusal(403, "cross-site requests are not allowed")
-        # HTTP/1.0 needs none, and no browser speaks it. A page that was led here knows no token.
+        # HTTP/1.0 needs no Host, and no browser speaks it. A rebound page knows no token.
         if not self.has_token and host is not None and not _names_loopback(host):
             raise HttpRefusal(403, f"Host: expected localhost or a loopback address, found {host[:100]!r}")
 
     def check_token(self, headers: Mapping[str, str]) -> None:
-        """Refuse who does not know the token. Takes as long whatever is wrong with it. Raises HttpRefusal 401."""
+        """Refuse clients without the token. Takes the same time for any wrong token. Raises HttpRefusal 401."""
         if not self.has_token and "origin" not in headers:
             return
         if not self._is_shown(headers):
@@ -118,16 +119,19 @@ class Access:
             )
 
     def may_read(self, headers: Mapping[str, str]) -> bool:
-        """Whether pages are for the sender: changes need more than this."""
+        """Return whether the client may read pages; changes need more than this."""
         if not self.has_token or self._is_shown(headers):
             return True
-        # Not by `http.cookies`: that reads no further than the first cookie of another server of this host that is odd.
+        # Not `http.cookies`: it stops at the first malformed cookie of another server of this host.
         pairs = (each.strip().partition("=") for each in headers.get("cookie", "").split(";"))
         name, session = self._cookie_name(headers), _digest(self._session)
         return any(hmac.compare_digest(_digest(value), session) for found, _, value in pairs if found == name)
 
     def cookie(self, headers: Mapping[str, str]) -> str:
-        """`Set-Cookie` for who has shown the token: for this browser's session, and never sent for another page's sake."""
+        """Return `Set-Cookie` for a client that has sent the token.
+
+        The cookie lasts for the browser's session, and is never sent with requests from other sites.
+        """
         return f"{self._cookie_name(headers)}={self._session}; Path=/; HttpOnly; SameSite=Strict"
 
     def _is_shown(self, headers: Mapping[str, str]) -> bool:
@@ -138,13 +142,13 @@ class Access:
 
     @staticmethod
     def _cookie_name(headers: Mapping[str, str]) -> str:
-        # Cookies of one machine are the same for all ports: two brokers must not take each other's.
+        # Cookies of a host are shared by all its ports: two brokers must not overwrite each other's.
         port = headers.get("host", "").rpartition(":")[2]
         return f"ottla-{port if port.isascii() and port.isdigit() else 'page'}"
 
 
 def _is_of(origin: str, host: str | None) -> bool:
-    """Whether `Origin` is of a page that came from `Host`."""
+    """Return whether `Origin` is that of a page from `Host`."""
     try:
         return host is not None and urlsplit(origin).scheme in ("http", "https") and urlsplit(origin).netloc == host
     except ValueError:
@@ -152,11 +156,11 @@ def _is_of(origin: str, host: str | None) -> bool:
 
 
 def _digest(token: str) -> bytes:
-    """Of equal length for all, so that a comparison tells nothing of the token."""
+    """Return a digest, which has the same length for all tokens, so that the time of a comparison reveals nothing."""
     return hashlib.sha256(token.encode("latin-1", "replace")).digest()
 
 
 def _names_loopback(host: str) -> bool:
-    """Whether the whole of a `Host` header names this machine."""
+    """Return whether the whole `Host` header is a name of this machine."""
     found = _HOST.fullmatch(host)
     return found is not None and _is_loopback(found["name"] or found["ipv6"])

@@ -1,4 +1,4 @@
-"""From a request to its answer: which call it means, whether it fits, what it comes to."""
+"""From a request to its response: find the call, check the request, run the call."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from .table import AnyCall, CallTable, Route
 log = logging.getLogger("ottla.admin")
 
 READ_AT_ONCE_BYTES = 64 << 10
-"""Of JSON; a millisecond or two."""
+"""Maximum bytes of JSON that are parsed on Trio's thread: a millisecond or two."""
 QUERY_FIELDS_MAX = 100
 
 
 class Reply(NamedTuple):
-    """What goes back."""
+    """An HTTP response."""
 
     status: int
     body: bytes
@@ -38,25 +38,25 @@ class Reply(NamedTuple):
 
 
 def refusal(status: int, sentence: str, *headers: tuple[str, str]) -> Reply:
-    """`{"error": sentence}`, in one line whatever names are in it."""
+    """Return `{"error": sentence}`, in one line whatever names it contains."""
     return Reply(status, encoded({"error": " ".join(sentence.split())}), headers=headers)
 
 
 class Answering:
-    """Answers requests for one broker, through all of its lives."""
+    """Answers requests for one broker, across its restarts."""
 
     def __init__(self, lives: Lives, table: CallTable) -> None:
         self.table = table
         self._lives = lives
 
     async def answer(self, route: Route, body: bytes) -> Reply:
-        """What a call comes to: 200, or what was wrong with it."""
+        """Run a call and return its response: 200, or an error."""
         call = route.call
         try:
             request = await self._request(route, body)
             answer = await self._called(call, request)
             if isinstance(answer, Text):
-                # A directory may have a name that is no UTF-8.
+                # A directory may have a name that is not UTF-8.
                 return Reply(200, answer.text.encode(errors="replace"), call.content_type)
             return Reply(200, await in_worker(encoded, answer))
         except HttpRefusal as error:
@@ -87,7 +87,7 @@ class Answering:
         return await in_worker(lambda found: decoded(call.request, found), given)
 
     async def _called(self, call: AnyCall, request: Any) -> object:
-        """Its answer. ControlError where the broker ends meanwhile."""
+        """Run the call and return its result. ControlError if the broker's run ends before."""
         lives = self._lives
         if call.any_time:
             return await call.function(lives, request)
@@ -111,7 +111,7 @@ class Answering:
 
 
 def query_fields(text: str) -> list[tuple[str, str]]:
-    """Names and texts of a query. HttpRefusal 400: too many, or not UTF-8."""
+    """Parse the names and texts of a query. HttpRefusal 400: too many, or not UTF-8."""
     try:
         return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
     except ValueError as error:
@@ -119,7 +119,7 @@ def query_fields(text: str) -> list[tuple[str, str]]:
 
 
 class _Patient(json.JSONDecoder):
-    """Reads as slowly as Python does: the decoder in C lets no other thread run before it has come to the end."""
+    """Decoder in Python, which is slower: the decoder in C lets no other thread run before it ends."""
 
     def __init__(self) -> None:
         super().__init__(parse_constant=_no_number)
@@ -131,7 +131,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The JSON object that a body is; HttpRefusal 400 if it is none."""
+    """Parse a body that is a JSON object; HttpRefusal 400 if it is not."""
     decoder = json.JSONDecoder(parse_constant=_no_number) if len(body) <= READ_AT_ONCE_BYTES else _Patient()
     try:
         found = decoder.decode(body.decode(json.detect_encoding(body), "surrogatepass"))

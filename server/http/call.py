@@ -1,5 +1,6 @@
-"""A call of the admin listener: one row of the table, from which requests are routed and read, answers are written, and the
-OpenAPI document is made.
+"""A call of the admin listener: one row of the table.
+
+The table routes and parses requests, writes responses, and makes the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -22,37 +23,38 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An answer that is written already: `Call.content_type` says as what."""
+    """A response that is a text of the type `Call.content_type`."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Request, Answer]):
-    """One row."""
+    """One call."""
 
     method: Method
     path: str
     """A template: `{name}` is a segment, percent-decoded, that becomes the field of that name."""
     doc: str
-    """One line, for those who ask."""
+    """Description in one line, for users."""
     request: type[Request]
     """A dataclass. Its fields come from the path, from the query of GET and DELETE, from the JSON object of POST and PUT."""
     answer: type[Answer]
     """A dataclass, which becomes a JSON object; or `Text`."""
     function: Callable[[Lives, Request], Awaitable[Answer]]
-    """Does it, on Trio's thread, which it holds for no longer than its turns. Raises `ControlError` where it refuses."""
+    """Runs the call, on Trio's thread, yielding at the end of each time slice. Raises `ControlError` if it refuses."""
     statuses: tuple[int, ...] = ()
-    """Those of refusals, beside the ones that every call may get."""
+    """HTTP statuses of its errors, in addition to those of every call."""
     only_waits: bool = False
-    """It changes nothing: it is given up when its client leaves."""
+    """Whether it changes nothing, so that it is cancelled when its client disconnects."""
     any_time: bool = False
-    """It is answered between lives, too, and goes on when one ends: what ends one, for instance. All others wait for the next
-    life, and end with theirs."""
+    """Whether it is answered between two runs of the broker, and continues when a run ends; e.g. a call that ends one.
+    All others wait for the next run, and end with theirs.
+    """
     without_token: bool = False
-    """Anybody may ask it."""
+    """Whether it needs no token."""
     content_type: str = JSON_TYPE
-    """Of answers."""
+    """Content type of responses."""
 
     @property
     def has_body(self) -> bool:
@@ -60,7 +62,9 @@ class Call(Generic[Request, Answer]):
 
 
 def call_of(operation: Operation) -> Call[Any, Any]:
-    """The row of an operation: its parameters, but the broker, are the fields of the request; or its one parameter is the request.
+    """Return the call of an operation.
+
+    Its parameters, except the broker, are the fields of the request; or its only parameter is the request.
 
     An operation on the lives of a broker, not on the present one, is answered at any time.
     """

@@ -1,4 +1,4 @@
-"""Calls that answer with a text: whether it lives, whether it serves, its metrics, its seed. All others are operations of `..control`."""
+"""Calls that return a text: liveness, readiness, metrics, and the seed. All others are operations of `..control`."""
 
 from __future__ import annotations
 
@@ -94,15 +94,17 @@ _ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def exposition(samples: Iterable[Sample]) -> str:
-    """The metrics in Prometheus' text format 0.0.4, named as the usual rules of the JMX exporter name Apache Kafka's.
+    """Return the metrics in Prometheus' text format 0.0.4.
 
-        kafka.log:type=Log,name=Size,topic=t,partition=0                  kafka_log_log_size{topic="t",partition="0"}       gauge
-        kafka.server:type=BrokerTopicMetrics,name=XPerSec  Count          kafka_server_brokertopicmetrics_x_total           counter
-        kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs  Count    kafka_log_logflushstats_logflushrateandtimems_count   counter
-          another attribute, e.g. Max                                     …_logflushrateandtimems_max                       gauge
+    Their names are those that common rules of the JMX exporter give Apache Kafka's metrics:
 
-    For a worker thread: of ten thousand partitions it has 40 000 lines.
-    Reference: https://prometheus.io/docs/instrumenting/exposition_formats, the exporter's example configuration for Kafka.
+            kafka.log:type=Log,name=Size,topic=t,partition=0                  kafka_log_log_size{topic="t",partition="0"}       gauge
+            kafka.server:type=BrokerTopicMetrics,name=XPerSec  Count          kafka_server_brokertopicmetrics_x_total           counter
+            kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs  Count    kafka_log_logflushstats_logflushrateandtimems_count   counter
+              another attribute, e.g. Max                                     …_logflushrateandtimems_max                       gauge
+
+    For a worker thread: ten thousand partitions have 40 000 lines. Reference:
+    https://prometheus.io/docs/instrumenting/exposition_formats, the exporter's example configuration for Kafka.
     """
     families: dict[str, list[str]] = {}
     for sample in samples:

@@ -1,4 +1,4 @@
-"""The requests of one connection, one after the other."""
+"""Requests of one connection, one after the other."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .table import Route, split
 
 HEAD_BYTES_MAX = 16 << 10
 BODY_BYTES_MAX = 4 << 20
-"""A group of 100 000 segments takes half of it."""
+"""Maximum size of a body. A group of 100 000 segments takes half of it."""
 REQUEST_TIMEOUT_S = 30
-"""For a request to come, and for an answer to be taken."""
+"""Time limit for receiving a request, and for sending a response."""
 STRANGER_TIMEOUT_S = 5
-"""The same, on a listener with a token, for a client that has not shown it."""
+"""Time limit on a listener with a token, until the client has sent it."""
 
 LOGIN = ("POST", "/login")
-"""Whose token is right is given the cookie with which pages may be read."""
+"""A call with the right token gets the cookie for reading pages."""
 
 _READ_BYTES = 64 << 10
 _BUSY = "too many connections; try again later"
@@ -34,14 +34,14 @@ _WITHOUT_BODY = ("GET", "HEAD", "DELETE")
 
 
 class HttpRequest(NamedTuple):
-    """A call."""
+    """A request for a call."""
 
     route: Route
     body: bytes
 
 
 class AskedPage(NamedTuple):
-    """A page of `..page`, or what one loads."""
+    """A request for a page of `..page`, or for a file that a page loads."""
 
     path: str
     query: Mapping[str, str]
@@ -49,7 +49,10 @@ class AskedPage(NamedTuple):
 
     @classmethod
     def of(cls, method: str, target: str, headers: Mapping[str, str]) -> AskedPage | None:
-        """None where it is no page's. HttpRefusal 400: `target` is no path, or has too much of a query."""
+        """Return the request if it is for a page, else None.
+
+        HttpRefusal 400: `target` is not a path, or its query is too long.
+        """
         path, query = split(target)
         if (method, path) == LOGIN or (method in ("GET", "HEAD") and Pages.has(path)):
             fields = dict(query_fields(query))
@@ -64,17 +67,17 @@ class AskedPage(NamedTuple):
 
     @property
     def is_for_all(self) -> bool:
-        """Whether it tells nothing of the broker: how pages look."""
+        """Whether it reveals nothing about the broker: files on the appearance of pages."""
         return self.path.startswith(STATIC)
 
 
 class StandingConnection(NamedTuple):
-    """What a connection waits for, while another one may take its place."""
+    """State of a connection that is waiting, so that another one may take its place."""
 
     for_news: bool
-    """For what happens in the broker; otherwise for its client, which does not ask, or does not take its answer."""
+    """Whether it waits for events in the broker; otherwise for its client, to send a request or to read the response."""
     since_s: float
-    """By Trio's time."""
+    """Start of the wait, by Trio's time."""
 
 
 def _reply(shown: PageReply) -> Reply:
@@ -82,11 +85,11 @@ def _reply(shown: PageReply) -> Reply:
 
 
 class HttpConversation:
-    """See the module.
+    """One connection of a client; see the module.
 
     Args:
-        address: Of its client.
-        for_probes: It answers one request, if that needs no token.
+        address: The client's address.
+        for_probes: The connection answers one request, only if that needs no token.
     """
 
     def __init__(
@@ -110,14 +113,14 @@ class HttpConversation:
         self._timeout_s = STRANGER_TIMEOUT_S if access.has_token else REQUEST_TIMEOUT_S
         self._life = trio.CancelScope()
         self.standing: StandingConnection | None = None
-        """None while a call is carried out, which ends by itself."""
+        """None while a call runs, which ends without the client."""
 
     def give_up(self) -> None:
-        """End it: another one needs its place."""
+        """Close the connection, as another one needs its place."""
         self._life.cancel()
 
     async def run(self) -> None:
-        """Answer until the client leaves, or says what is no HTTP."""
+        """Answer requests until the client disconnects, or sends something that is not HTTP."""
         with self._life:
             await self._run()
 
@@ -150,16 +153,16 @@ class HttpConversation:
             self._http.start_next_cycle()
 
     def _check_token(self, headers: Mapping[str, str]) -> None:
-        """Raises HttpRefusal 401."""
+        """Check the token. Raises HttpRefusal 401."""
         self._access.check_token(headers)
         self._timeout_s = REQUEST_TIMEOUT_S
 
     async def _request(self) -> HttpRequest | AskedPage | None:
-        """The next request: its call or page, and its body; None at the connection's end.
+        """Return the next request: its call or page, and its body; None at the connection's end.
 
         Raises:
-            h11.RemoteProtocolError: What came is no HTTP.
-            HttpRefusal: It is not to be carried out.
+            h11.RemoteProtocolError: The received data is not HTTP.
+            HttpRefusal: The request is refused.
         """
         request = await self._event()
         if not isinstance(request, h11.Request):
@@ -181,7 +184,7 @@ class HttpConversation:
         try:
             route = self._answering.table.route(method, target)
         except HttpRefusal:
-            self._check_token(headers)  # which calls there are is nothing for strangers
+            self._check_token(headers)  # before routing: strangers must not learn which calls exist
             raise
         if not route.call.without_token:
             self._check_token(headers)
@@ -195,7 +198,7 @@ class HttpConversation:
         return None if body is None else HttpRequest(route, body)
 
     async def _body(self) -> bytes | None:
-        """All of the request's body; None at the connection's end. Raises HttpRefusal 413."""
+        """Return the request's whole body; None at the connection's end. Raises HttpRefusal 413."""
         body, time_slice = bytearray(), TimeSlice()
         while isinstance(event := await self._event(), h11.Data):
             if time_slice.is_over():  # a chunk may be one byte
@@ -206,7 +209,7 @@ class HttpConversation:
         return bytes(body) if isinstance(event, h11.EndOfMessage) else None
 
     async def _answer(self, asked: HttpRequest | AskedPage) -> Reply | None:
-        """None if it was given up because the client has left, or has been sent what it watched."""
+        """Return the reply; None if the client has disconnected, or if a watched page was sent."""
         if isinstance(asked, HttpRequest) and not asked.route.call.only_waits:
             return await self._answering.answer(*asked)
         reply = None
@@ -224,7 +227,7 @@ class HttpConversation:
         return reply
 
     async def _page(self, asked: AskedPage) -> Reply | None:
-        """A page, or none where it was watched until its watcher left."""
+        """Return a page; None after a watched page whose client has disconnected."""
         pages, access = self._pages, self._access
         assert pages is not None
         if asked.is_login:
@@ -238,7 +241,10 @@ class HttpConversation:
         return None
 
     async def _watched(self, stream: Stream) -> None:
-        """Send what comes until the client leaves, which cancels this or breaks its connection, or takes nothing for long."""
+        """Send changes until the client disconnects, or reads nothing for too long.
+
+        A disconnection cancels this, or breaks the connection.
+        """
         kind = ("content-type", "text/event-stream; charset=utf-8")
         await self._send(h11.Response(status_code=200, headers=[kind, *stream.headers]))
         async with aclosing(stream.pieces) as pieces:
@@ -256,7 +262,7 @@ class HttpConversation:
             data = await self._stream.receive_some(_READ_BYTES)
         except trio.BrokenResourceError:
             data = b""
-        if data:  # the next request, which has time
+        if data:  # the next request, which can wait
             self._http.receive_data(bytes(data))
         else:
             scope.cancel()
@@ -269,19 +275,19 @@ class HttpConversation:
         return event
 
     async def _respond(self, reply: Reply) -> bool:
-        """Whether the client has taken it, as far as the system has room."""
+        """Send a reply; return whether the system's buffers have accepted all of it."""
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return False
         headers = [("content-type", reply.content_type), ("content-length", str(len(reply.body))), *reply.headers]
         if self._http.their_state is h11.SEND_BODY:
             with suppress(h11.RemoteProtocolError):
-                self._http.next_event()  # the end of a request without a body has come with its head
-        # The rest of what is coming is not read, and the next request may have a place where all calls are answered.
+                self._http.next_event()  # the end of a request without a body was received with its head
+        # The rest of the body is not read, and the next request may get a connection that answers all calls.
         if self._for_probes or self._http.their_state not in (h11.DONE, h11.MUST_CLOSE):
             headers.append(("connection", "close"))
         body = [] if self._wants_no_body else [h11.Data(data=reply.body)]
         with self._client_is_waited_for() as patience:
-            # Together: another connection must not take the place of this one between the head and the body.
+            # In one call: another connection must not take this one's place between head and body.
             await self._send(h11.Response(status_code=reply.status, headers=headers), *body, h11.EndOfMessage())
         return not patience.cancelled_caught
 

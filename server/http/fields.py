@@ -1,12 +1,13 @@
-"""What the fields of requests and answers are: dataclasses whose annotations say all, so that reading, writing and the
-OpenAPI document agree.
+"""Fields of requests and responses: dataclasses with complete annotations.
+
+Parsing, writing and the OpenAPI document use these annotations, so they agree.
 
     topic: TopicName                                        a text with bounds
     lease_ms: Annotated[int, Range(1, LEASE_MS_MAX)]        a number with bounds
     sources: Annotated[tuple[Source, ...], Length(1)]       an array with bounds
-    lease: str | None = None                                may be left out
+    lease: str | None = None                                optional
 
-The docstring below a field is its description. `control.operation` has the bounds.
+The docstring below a field is its description. `control.operation` declares the bounds.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 @dataclass(frozen=True, slots=True)
 class HttpField:
-    """One field of a request or an answer."""
+    """One field of a request or a response."""
 
     name: str
     type: Any
-    """Without its marks."""
+    """The type without `Annotated`."""
     marks: tuple[Any, ...]
     default: Any
-    """MISSING where it has to be given; what a factory made otherwise."""
+    """MISSING if it is required; the product of a default factory."""
 
     @property
     def is_required(self) -> bool:
@@ -39,7 +40,7 @@ class HttpField:
 
 
 def stripped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A type and its marks, of `Annotated` or not."""
+    """Return a type and its annotations, with or without `Annotated`."""
     if get_origin(annotation) is Annotated:
         bare, *marks = get_args(annotation)
         return bare, tuple(marks)
@@ -47,7 +48,7 @@ def stripped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def fields_of(cls: type) -> dict[str, HttpField]:
-    """The fields of a dataclass, or of a named tuple, by name."""
+    """Return the fields of a dataclass, or of a named tuple, by name."""
     return _fields_of(cls)
 
 
@@ -61,18 +62,18 @@ def _read_fields(cls: type) -> dict[str, HttpField]:
 
 
 def is_object(kind: Any) -> bool:
-    """Whether JSON has an object with these fields for it: a dataclass or a named tuple."""
+    """Return whether JSON represents this type by an object: a dataclass or a named tuple."""
     return isinstance(kind, type) and (is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields")))
 
 
 def doc_of(cls: type) -> str:
-    """The docstring, but not the one that `dataclass` makes."""
+    """Return the docstring, unless `dataclass` made it."""
     doc = inspect.getdoc(cls) or ""
     return "" if doc.startswith(f"{cls.__name__}(") else doc
 
 
 def docs_of(cls: type) -> dict[str, str]:
-    """What is said of its fields, by name: the docstrings below them, or what the class was made with."""
+    """Return descriptions of the fields by name: the docstrings below them, or those in the field's metadata."""
     return _docs_of(cls)
 
 
@@ -86,7 +87,7 @@ def _defaults(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 def _docs(cls: type) -> Iterator[tuple[str, str]]:
-    """Name and docstring of fields, as far as the source is at hand: the docstring stands below its field."""
+    """Yield name and docstring of fields, if the source is available: the docstring follows its field."""
     for each in reversed(cls.__mro__):
         if not is_dataclass(each):
             continue

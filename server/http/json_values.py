@@ -1,6 +1,6 @@
-"""From JSON, or the texts of a path and a query, to requests, frozen dataclasses; and from answers, which are such, too, to JSON.
+"""Conversion of JSON, or of texts in a path and a query, to requests, and of responses to JSON. Both are frozen dataclasses.
 
-What does not fit is named in one line.
+An invalid field is named in one line.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _ANY_INT = Range(-INT64_MAX - 1)
 
 
 def decoded(cls: type[Request], found: Mapping[str, Any]) -> Request:
-    """A request from a JSON object.
+    """Return a request from a JSON object.
 
     Raises:
-        ControlError: INVALID, for the first field that does not fit.
+        ControlError: INVALID, for the first invalid field.
     """
     return _object(cls, found, "")  # type: ignore[no-any-return]
 
 
 def from_texts(cls: type, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """What JSON would have in the place of the texts of a path or a query: a repeated name is an array.
+    """Convert the texts of a path or a query to the equivalent JSON values: a repeated name is an array.
 
     Raises:
-        ControlError: INVALID: there is no such field, or it is given twice.
+        ControlError: INVALID: an unknown field, or one that is given twice.
     """
     known = fields_of(cls)
     found: dict[str, Any] = {}
@@ -70,18 +70,18 @@ def _from_text(kind: Any, text: str) -> Any:
 
 
 def _present(kind: Any) -> Any:
-    """X of `X | None`."""
+    """Return X of `X | None`."""
     arms = [each for each in get_args(kind) if each is not types.NoneType] if is_union(kind) else []
     return stripped(arms[0])[0] if len(arms) == 1 else kind
 
 
 def is_union(kind: Any) -> bool:
-    """Whether it is `X | Y`."""
+    """Return whether it is `X | Y`."""
     return get_origin(kind) in (Union, types.UnionType)
 
 
 def _items(kind: Any) -> Any:
-    """What an array has, None for what is none."""
+    """Return the type of an array's items, None if it is not an array."""
     arguments = get_args(kind)
     if get_origin(kind) in (list, Iterable, Sequence) or (get_origin(kind) is tuple and arguments[1:] == (...,)):
         return arguments[0]
@@ -120,7 +120,7 @@ def _value(kind: Any, marks: tuple[Any, ...], found: Any, where: str) -> Any:
 
 
 def spelt(member: Enum) -> str:
-    """How JSON has a member of an enumeration: its value if that is a text, or its name."""
+    """Return a member of an enumeration as in JSON: its value if that is a text, else its name."""
     return member.value if isinstance(member.value, str) else member.name.lower()
 
 
@@ -258,7 +258,7 @@ def _mark(marks: tuple[Any, ...], kind: type, default: Any) -> Any:
 
 
 def _expected(kind: Any, marks: tuple[Any, ...]) -> str:
-    """What a field wants, in words."""
+    """Describe what a field accepts."""
     if is_union(kind):
         arms = [stripped(arm) for arm in get_args(kind)]
         return " or ".join(_expected(arm, marks + arm_marks) for arm, arm_marks in arms)
@@ -281,7 +281,7 @@ def _wrong(where: str, expected: str, found: Any) -> ControlError:
 
 
 def shown(found: object) -> str:
-    """A value as it came, in at most a hundred characters."""
+    """Return a received value in at most a hundred characters."""
     return reprlib.repr(found)[:100]
 
 
@@ -289,13 +289,15 @@ Json = Any
 
 
 def encoded(answer: object) -> bytes:
-    """An answer as JSON, for a worker thread: others run meanwhile, as they would not with the encoder in C."""
+    """Return a response as JSON, for a worker thread. Unlike the encoder in C, this lets other threads run."""
     return "".join(json.JSONEncoder(allow_nan=False).iterencode(plain(answer))).encode() + b"\n"
 
 
 def plain(value: Any) -> Json:
-    """What JSON has for a value: objects for dataclasses and named tuples, texts for enumerations, base64 for bytes, null for
-    what is no finite number. The keys of a mapping are the texts of what they are.
+    """Return the JSON form of a value.
+
+    Dataclasses and named tuples become objects, enumerations texts, bytes base64, and infinite numbers and NaN null.
+    Keys of a mapping are converted to texts.
     """
     kind: Any = type(value)
     if kind in (str, int, bool) or value is None:
@@ -312,7 +314,7 @@ def plain(value: Any) -> Json:
         return {spelt(key) if isinstance(key, Enum) else str(key): plain(each) for key, each in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):
         return [plain(each) for each in value]
-    if isinstance(value, int | float | str):  # of a subclass
+    if isinstance(value, int | float | str):  # an instance of a subclass
         return plain(_base(value)(value))
     raise TypeError(f"type {type(value).__name__} is not supported in responses")
 
@@ -325,5 +327,5 @@ def _base(value: float | str) -> Callable[[Any], Any]:
 def _names(kind: type) -> tuple[str, ...] | None:
     if is_dataclass(kind):
         return tuple(field.name for field in fields(kind))
-    found: tuple[str, ...] | None = getattr(kind, "_fields", None)  # of named tuples
+    found: tuple[str, ...] | None = getattr(kind, "_fields", None)  # fields of named tuples
     return found

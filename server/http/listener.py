@@ -1,13 +1,14 @@
-"""The admin listener: HTTP/1.1 for programs that work beside the broker. Off unless asked for.
+"""The admin listener: HTTP/1.1 for programs that work with the broker. Off by default.
 
-`access` says who may use it, `table` what it can do. h11 parses; what that refuses ends the connection, after an answer that
-says why, and nothing else.
+`access` decides who may use it, `table` lists its calls. h11 parses. Data that it refuses ends the connection after a
+response with the reason.
 
-    requests up to 16 KiB of head, 4 MiB of body; 30 s for one to come and for its answer to be taken, 5 s without the token
+    requests up to 16 KiB of head, 4 MiB of body; 30 s to receive one and to send its response, 5 s without the token
 
-There are 32 connections. Another one takes the place of one that waits for its client: of the address with the most of these the
-one that has waited longest. If there is none, it is so with those that wait for news of the broker. If calls are carried out
-on all of them, which end by themselves, it is one of four more, which answer probes alone, one each.
+At most 32 connections are open. A further one replaces a connection that waits for its client: that of the address with
+most of these, and of those the one that has waited longest. If none waits for its client, one that waits for events of
+the broker is replaced in the same way. If all are running calls, which end without their clients, it becomes one of
+four more connections, which answer only probes, one each.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ BACKLOG = 32
 
 
 class AdminHttp:
-    """The listener of one broker.
+    """The admin listener of one broker.
 
     Args:
         address: `[HOST:]PORT`.
-        token: What a client has to know; without one the address must be a loopback address.
-        page_token: What the status page's calls have to know, which nobody else may guess; drawn unless given.
+        token: The token that clients need; without one the address must be a loopback address.
+        page_token: The token of the status page's calls, which must be unguessable; random by default.
 
     Raises:
-        ConfigError: One of them is no such thing.
+        ConfigError: An argument is invalid.
     """
 
     def __init__(self, address: str, token: str | None = None, page_token: str | None = None) -> None:
@@ -65,19 +66,19 @@ class AdminHttp:
 
     @property
     def has_token(self) -> bool:
-        """Whether a client has to know a token."""
+        """Whether clients need a token."""
         return self._access.has_token
 
     def bind(self) -> None:
-        """Listen. OSError, naming the address, if it cannot be had."""
+        """Start to listen. OSError that names the address if it cannot be bound."""
         self._listener.bind(BACKLOG)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._listener.close()
 
     async def run(self, lives: Lives) -> None:
-        """Answer requests until cancelled, through all lives of a broker."""
+        """Answer requests until cancelled, across the broker's restarts."""
         log.info("admin HTTP listener on %s", self.address)
         listening = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in self._listener.sockets]
         answering, pages = Answering(lives, CallTable()), Pages(lives, self._access.page_token)
@@ -96,7 +97,7 @@ class AdminHttp:
                     places.add(conversation)
                     await conversation.run()
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the client has gone, maybe while it was watched whether it has: what a nursery raises is a group
+            pass  # the client has disconnected, maybe while that was being watched, in which case a nursery raises a group
         except* Exception:
             log.exception("an admin connection failed")
         finally:
@@ -104,7 +105,7 @@ class AdminHttp:
 
 
 def _has_room(places: set[HttpConversation], most: int) -> bool:
-    """Whether there is room for one more, if need be where another one only waits."""
+    """Return whether one more connection may be open; if necessary, close one that only waits."""
     if len(places) < most:
         return True
     waiting = [(each.standing, each) for each in places if each.standing is not None]
@@ -123,7 +124,7 @@ def _has_room(places: set[HttpConversation], most: int) -> bool:
 
 
 def _address_of(stream: trio.abc.Stream) -> str:
-    """Of its client; "" where that has gone already."""
+    """Return the address of the client; "" if it has disconnected already."""
     try:
         return plain_address(stream.socket.getpeername()[0]) if isinstance(stream, trio.SocketStream) else ""
     except OSError:

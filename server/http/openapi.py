@@ -1,4 +1,7 @@
-"""The OpenAPI 3.1 document of the calls: what a client of any language can be made from; with JSON Schema (2020-12) of what they take."""
+"""OpenAPI 3.1 document of the calls, from which clients in any language can be generated.
+
+It has JSON Schemas (2020-12) of requests and responses.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ EVERY_CALL = {
     403: "Request from a web page, or to a host name other than this machine's.",
     422: "A field is invalid; the message contains its name, the bound and the value found.",
 }
-"""Statuses of refusals that any call may get, and why."""
+"""Statuses of errors that any call may return, with their reasons."""
 WITH_BODY = {413: "The body is too large.", 415: "The content type of the body is not JSON."}
 WITH_TOKEN = {401: "The listener requires a token, and the request has none or another one."}
 OF_A_LIFE = {503: "The broker is starting, stopping, or was stopped during the call."}
@@ -58,10 +61,12 @@ _SCALARS: dict[Any, Schema] = {
 
 
 class Schemas:
-    """The schemas of dataclasses, from their annotations alone, each once under its name: `components` fills as others ask for it.
+    """Schemas of dataclasses, made from their annotations alone, each once under its name.
+
+    `components` grows with each new type.
 
     Args:
-        of_answers: They always have all fields. In requests those with a default may be left out.
+        of_answers: Schemas of responses, which always have all fields. In requests, fields with a default are optional.
     """
 
     def __init__(self, *, of_answers: bool) -> None:
@@ -70,12 +75,12 @@ class Schemas:
         self._classes: dict[str, type] = {}
 
     def of(self, kind: Any, marks: tuple[Any, ...] = ()) -> Schema:
-        """The schema of a type; of a dataclass a reference to its component."""
+        """Return the schema of a type; for a dataclass, a reference to its component."""
         kind, inner = stripped(kind)
         return self._of(kind) | _bounds(marks + inner, kind)
 
     def field(self, cls: type, field: HttpField) -> Schema:
-        """The schema of a field, with its description and default."""
+        """Return the schema of a field, with its description and default."""
         found = self.of(field.type, field.marks)
         if doc := docs_of(cls).get(field.name):
             found["description"] = doc
@@ -86,7 +91,7 @@ class Schemas:
     def _of(self, kind: Any) -> Schema:
         origin, arguments = get_origin(kind), get_args(kind)
         if kind is float and self._of_answers:
-            return {"type": ["number", "null"]}  # what is no finite number
+            return {"type": ["number", "null"]}  # infinite numbers and NaN are null
         if kind in _SCALARS:
             return dict(_SCALARS[kind])
         if is_object(kind):
@@ -126,7 +131,7 @@ class Schemas:
 
 
 def _any_of(arms: list[Schema]) -> Schema:
-    """One of several; where each is but a type, a list of types."""
+    """Return the schema of a union; if all arms are bare types, a list of types."""
     if all(arm.keys() <= {"type"} and arm for arm in arms):
         kinds = [arm["type"] if isinstance(arm["type"], list) else [arm["type"]] for arm in arms]
         return {"type": list(dict.fromkeys(kind for each in kinds for kind in each))}
@@ -149,10 +154,10 @@ def _bounds(marks: tuple[Any, ...], kind: Any) -> Schema:
 
 
 def document(calls: Iterable[AnyCall]) -> dict[str, Any]:
-    """The document, ready for JSON. Reads source files: for a worker thread.
+    """Return the document, ready for JSON. Reads source files: for a worker thread.
 
     Raises:
-        TypeError: Two dataclasses have one name, or there is a type that JSON has nothing for.
+        TypeError: Two dataclasses have one name, or a type has no JSON form.
     """
     requests, answers = Schemas(of_answers=False), Schemas(of_answers=True)
     paths: dict[str, dict[str, Any]] = {}
@@ -176,7 +181,7 @@ def document(calls: Iterable[AnyCall]) -> dict[str, Any]:
 
 
 def refusals(call: AnyCall) -> dict[int, str]:
-    """Every status of a refusal of this call, and why."""
+    """Return every error status of this call, with its reason."""
     found = dict(EVERY_CALL)
     found |= WITH_BODY if call.has_body else {}
     found |= {} if call.without_token else WITH_TOKEN
@@ -213,13 +218,13 @@ def _operation(call: AnyCall, requests: Schemas, answers: Schemas) -> dict[str, 
 
 
 def subject(call: AnyCall) -> str:
-    """What the call is about, in a word."""
+    """Return the subject of the call, in one word."""
     found = call.path.split("/")[2].removesuffix(".json") if call.path.startswith("/v1/") else "probes"
     return "lives" if found in ENDS_OF_LIVES else found
 
 
 def operation_id(call: AnyCall) -> str:
-    """A name for the call: its method and the words of its path."""
+    """Return a name for the call: its method and the words of its path."""
     words = re.findall(r"\w+", call.path.removeprefix("/v1"))
     return "_".join([call.method.lower(), *words])
 

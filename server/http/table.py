@@ -1,4 +1,4 @@
-"""All calls, and which of them a request means."""
+"""Table of all calls, and routing of requests."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ CALLS: tuple[AnyCall, ...] = (
 )
 
 SHOWN = 100
-"""Characters of a path that are looked at, or told."""
+"""Maximum characters of a path that are compared, or shown in an error."""
 
 
 class Route(NamedTuple):
-    """A call, and what stands in the request's target for it."""
+    """The call of a request, with the values in the request's target."""
 
     call: AnyCall
     from_path: list[tuple[str, str]]
@@ -101,14 +101,14 @@ class CallTable:
 
     def __init__(self, calls: Sequence[AnyCall] = CALLS) -> None:
         self.calls = calls
-        # What stands there literally comes before what may be anything.
+        # Literal segments come before variable ones.
         self._rows = sorted(((call.path.split("/"), call) for call in calls), key=_most_literal)
 
     def route(self, method: str, target: str) -> Route:
-        """The call that `method` of `target`, path and query, means; HEAD means GET.
+        """Return the call for `method` and `target` (path and query); HEAD means GET.
 
         Raises:
-            HttpRefusal: 400: `target` is no path; 404, 405: there is no such call.
+            HttpRefusal: 400: `target` is not a path; 404, 405: no such call.
         """
         path, query = split(target)
         segments = path.split("/")
@@ -128,7 +128,7 @@ class CallTable:
     def _nearest(self, method: str, path: str) -> str:
         segments = path[:SHOWN].split("/")
         calls = [call for call in self.calls if call.method == method] or self.calls
-        # What may be anything is what is there.
+        # Variable segments take the value in the path.
         filled = {_filled(call.path.split("/"), segments): call for call in reversed(calls)}
         (near,) = difflib.get_close_matches(path[:SHOWN], filled, n=1, cutoff=0)
         return f"{filled[near].method} {filled[near].path}"
@@ -147,7 +147,7 @@ def _most_literal(row: tuple[list[str], AnyCall]) -> list[bool]:
 
 
 def split(target: str) -> tuple[str, str]:
-    """Path and query. HttpRefusal 400: `target` is no path."""
+    """Return path and query. HttpRefusal 400: `target` is not a path."""
     try:
         found = urlsplit(target)
     except ValueError as error:
@@ -156,7 +156,7 @@ def split(target: str) -> tuple[str, str]:
 
 
 def _matched(template: list[str], segments: list[str]) -> list[tuple[str, str]] | None:
-    """The fields of `segments`; None if they are another path."""
+    """Return the fields in `segments`; None if the path does not match."""
     if len(template) != len(segments):
         return None
     found = []

@@ -1,6 +1,6 @@
-"""The status page: what `..control` knows of the broker, for people with a browser.
+"""The status page: what `..control` knows about the broker, for people with a browser.
 
-Read `pages` (which there are), `section` (what one is made of), `rendering` (how that becomes HTML, and
-what of it has changed while somebody looks). Everything that changes something is a call of the admin listener, which the page's one script
-makes; nothing here does.
+Read `pages` (the list of pages), `section` (the parts of a page), `rendering` (from parts to HTML, and which of them
+have changed during a watch). Everything that changes something is a call of the admin listener, made by the page's one
+script; nothing here changes anything.
 """

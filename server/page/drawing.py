@@ -1,4 +1,4 @@
-"""The pictures of logs on pages: what `storage.pictures` draws, as filters of the templates. All of it is markup."""
+"""Drawings of logs on pages: `storage.pictures` as filters of the templates. All of it is markup."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...storage.pictures.text import state
 
 
 def small(picture: LogPicture) -> str:
-    """Bars alone, for a row of a table."""
+    """Draw only the bars, for a row of a table."""
     return log_svg(picture, is_small=True)
 
 
@@ -42,9 +42,9 @@ SENTENCES: dict[str, Callable[..., str]] = {
 """Filters whose result is text."""
 
 DEFINITIONS = svg.definitions()
-"""What all drawings of a page refer to."""
+"""Definitions that all drawings of a page refer to."""
 
 
 def style() -> bytes:
-    """`/static/picture.css`."""
+    """Return the content of `/static/picture.css`."""
     return page.style().encode()

@@ -1,4 +1,4 @@
-"""The last lines that Ottla has logged in this process, for who looks at them in a browser."""
+"""The last lines that Ottla has logged in this process, for display in a browser."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ LINE_CHARACTERS_MAX = 2_000
 
 
 class Line(NamedTuple):
-    """One of them."""
+    """One line of the log."""
 
     number: int
-    """From 0 on."""
+    """Number of the line, from 0 on."""
     at_ms: int
-    """By the machine's clock, which no test moves."""
+    """Time by the machine's clock, which no test moves."""
     level: int
-    """As `logging` numbers them."""
+    """Level, as numbered by `logging`."""
     source: str
-    """The logger."""
+    """Name of the logger."""
     text: str
 
 
 class _Tail(logging.Handler):
-    """Keeps what passes the levels that are set anyway; nobody else sees a line more or less."""
+    """Handler that keeps lines which pass the configured levels; it changes no other logging."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _Tail(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text = self.format(record)[:LINE_CHARACTERS_MAX]
-        except Exception:  # noqa: BLE001 -- words that do not fit: whoever has logged them goes on, as with all handlers
+        except Exception:  # noqa: BLE001 -- malformed arguments: the logging caller must continue, as with all handlers
             self.handleError(record)
             return
         self.lines.append(Line(self.count, int(record.created * 1000), record.levelno, record.name, text))
@@ -53,7 +53,7 @@ _TAIL = _Tail()
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Lines are kept while anybody is in here, of all brokers of the process."""
+    """Keep lines, of all brokers of the process, while any caller is in this block."""
     logger = logging.getLogger("ottla")
     if not _TAIL.listeners:
         logger.addHandler(_TAIL)
@@ -68,5 +68,5 @@ def kept() -> Iterator[None]:
 
 
 def last_lines(level: int) -> list[Line]:
-    """Those of `level` and above, the newest first."""
+    """Return the lines of `level` and above, the newest first."""
     return [line for line in reversed(tuple(_TAIL.lines)) if line.level >= level]

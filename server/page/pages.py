@@ -1,4 +1,4 @@
-"""Which pages there are, and what a request for one comes to."""
+"""Table of the pages, and responses to requests for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from .views import access, connections, faults, groups, keys, overview, partitio
 log = logging.getLogger("ottla.page")
 
 View = Callable[[Broker, Mapping[str, str]], Awaitable[Page]]
-"""What a page shows, taken on Trio's thread in turns: fields of the path and of the query. Raises `ControlError`: it is shown instead."""
+"""Function that makes a page, on Trio's thread in time slices, from the fields of path and query. A `ControlError` is
+shown instead.
+"""
 
 VIEWS: dict[str, View] = {
     "/": overview.view,
@@ -45,7 +47,7 @@ VIEWS: dict[str, View] = {
     "/faults": faults.view,
     "/log": connections.log,
 }
-"""By path; `{name}` is a segment, percent-decoded, that becomes the field of that name."""
+"""Pages by path; `{name}` is a segment, percent-decoded, that becomes the field of that name."""
 
 NAVIGATION = (
     ("/", "Overview"),
@@ -58,7 +60,7 @@ NAVIGATION = (
     ("/faults", "Faults and clock"),
     ("/log", "Log"),
 )
-"""Paths and names of the pages that all others lead to."""
+"""Paths and names of the pages in the navigation."""
 
 STATIC = "/static/"
 HTML = "text/html; charset=utf-8"
@@ -80,17 +82,19 @@ HEADERS = (
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
 )
-"""Of all that the page answers: nothing from elsewhere is loaded, and nobody else has it."""
+"""Headers of all responses of the page: it loads nothing from other servers, and no other page can embed it."""
 EVERY_S = 1.0
-"""What is watched is looked at so often. Where nobody watches, nothing is."""
+"""Interval at which a watched page is made again. Pages that are not watched are not made."""
 SHARE, RARELY_S = 0.015, 15.0
-"""Of a core so much goes into looks at most: a page of thousands of rows is looked at less often, but no less than so."""
+"""Maximum share of a core that making pages takes, and the longest interval: a page of thousands of rows is made less
+often, but no less than this.
+"""
 STREAMS_MAX = 16
-"""Pages that are watched at a time, each by a connection of its own; others stay as they were loaded."""
+"""Maximum number of pages that are watched at a time, each by a connection of its own; others stay as they were loaded."""
 
 
 class PageReply(NamedTuple):
-    """What goes back."""
+    """Response with a whole page."""
 
     status: int
     body: bytes
@@ -99,7 +103,7 @@ class PageReply(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """What goes back bit by bit, until the client leaves: `text/event-stream`."""
+    """Response that is sent in pieces until the client disconnects: `text/event-stream`."""
 
     pieces: AsyncGenerator[bytes]
     headers: tuple[tuple[str, str], ...] = HEADERS
@@ -109,8 +113,8 @@ class Pages:
     """The pages of one listener.
 
     Args:
-        lives: Of the broker that is shown.
-        token: What the page's calls have to know.
+        lives: The lives of the broker that is shown.
+        token: The token of the page's calls.
     """
 
     def __init__(self, lives: Lives, token: str) -> None:
@@ -120,11 +124,11 @@ class Pages:
 
     @staticmethod
     def has(path: str) -> bool:
-        """Whether `path` is one of a page, or of what pages load."""
+        """Return whether `path` is that of a page, or of a file that pages load."""
         return path.startswith(STATIC) or _matched(path) is not None
 
     async def answer(self, path: str, query: Mapping[str, str]) -> PageReply | Stream:
-        """The page at `path`, which `has` knows; with the field `events` its changes, as they come."""
+        """Return the page at `path`, for which `has` is true; with the field `events` its changes, as they happen."""
         if path.startswith(STATIC):
             return await self._static(path.removeprefix(STATIC))
         found = _matched(path)
@@ -159,7 +163,7 @@ class Pages:
         return PageReply(error.kind.value, await in_worker(partial(_html, look=self._look), page))
 
     async def ask_for_token(self) -> PageReply:
-        """The page before all others, where the listener has a token of its own."""
+        """Return the page that asks for the token, if the listener has one."""
         return PageReply(401, (await in_worker(rendering.plain, "login.html")).encode())
 
     async def _taken(self, view: View, fields: Mapping[str, str]) -> Page:
@@ -170,16 +174,17 @@ class Pages:
         drawn: Drawn | None = None
         try:
             while True:
-                # The thread's own time: what waits for a busy machine costs nothing. What others do on it meanwhile counts, too.
+                # The thread's own time, so that waits on a busy machine do not count. Work of other tasks on it during the
+                # wait does count.
                 began_s, took_s = time.thread_time(), 0.0
                 try:
                     page = await self._taken(view, fields)
                 except ControlError as error:
-                    # Between two lives there is nothing to show; what is gone stays as it was seen last.
+                    # Between two runs of the broker nothing can be shown; the page keeps its last state.
                     yield event("gone", [json.dumps(str(error))])
                 else:
                     took_s = time.thread_time() - began_s
-                    is_first = drawn is None  # which draws all there is
+                    is_first = drawn is None  # the first time, everything is drawn
                     lines, drawn, drew_s = await in_worker(partial(_changes, last=drawn), page)
                     took_s = 0.0 if is_first else took_s + drew_s
                     yield event("changes", lines)
@@ -189,24 +194,27 @@ class Pages:
 
 
 def _html(page: Page, look: Viewer) -> bytes:
-    # A directory may have a name that is no UTF-8.
+    # A directory may have a name that is not UTF-8.
     return rendering.whole(page, look).encode(errors="backslashreplace")
 
 
 def _changes(page: Page, last: Drawn | None) -> tuple[list[str], Drawn, float]:
-    """`rendering.changes`, and the seconds of a core that it took."""
+    """Return `rendering.changes`, and the seconds of CPU time that it took."""
     began_s = time.thread_time()
     lines, drawn = rendering.changes(page, last)
     return lines, drawn, time.thread_time() - began_s
 
 
 def pause_s(took_s: float) -> float:
-    """From a look that took so many seconds of a core to the next."""
+    """Return the pause after making a page that took this many seconds of CPU time."""
     return max(EVERY_S, min(RARELY_S, took_s / SHARE))
 
 
 def event(kind: str, lines: list[str]) -> bytes:
-    """As `text/event-stream` has it; without lines a comment, which shows whether the client is still there."""
+    """Return an event in the format of `text/event-stream`.
+
+    Without lines it is a comment, which shows whether the client is still connected.
+    """
     if not lines:
         return b":\n\n"
     data = "".join(f"data: {line}\n" for line in lines)

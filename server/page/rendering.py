@@ -1,4 +1,4 @@
-"""From a `Page` to HTML. Runs in a worker: Jinja2 is loaded here, at the first look of anybody."""
+"""From a `Page` to HTML. Runs in a worker: Jinja2 is loaded here, with the first page."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
 
 
 class Viewer(NamedTuple):
-    """Who looks, and at what."""
+    """Facts about the client and the navigation that pages show."""
 
     token: str
-    """What the page's calls have to know."""
+    """Token of the page's calls."""
     version: str
     navigation: tuple[tuple[str, str], ...]
-    """Paths and names of the pages that all others lead to."""
+    """Paths and names of the pages in the navigation."""
 
 
 class Drawn(NamedTuple):
-    """A page and its rows as they were drawn last, so that only what has changed is drawn again."""
+    """A page and its rows as they were last drawn, so that only changes are drawn again."""
 
     page: Page
     rows: dict[str, tuple[Row, str]]
-    """By id."""
+    """Rows and their HTML by ID."""
 
     def row(self, row: Row) -> str | None:
-        """How it was drawn; None if it looked otherwise then, or was not there."""
+        """Return the row's HTML; None if its state was different, or it was not on the page."""
         known = self.rows.get(row.id)
         return known[1] if known is not None and known[0] == row else None
 
 
 def whole(page: Page, look: Viewer) -> str:
-    """The HTML document."""
+    """Return the HTML document."""
     drawn = Drawn(page, {})
     sections = [_section(section, drawn, drawn) for section in page.sections]
     template = _environment().get_template("page.html")
@@ -46,8 +46,10 @@ def whole(page: Page, look: Viewer) -> str:
 
 
 def changes(page: Page, last: Drawn | None) -> tuple[list[str], Drawn]:
-    """What has changed since `last`, or all of it: lines of JSON, `{"id": …, "html": …}` each, to be put in place of what has
-    that id; or `{"reload": true}` where sections have come or gone.
+    """Return what has changed since `last`, or everything, as lines of JSON.
+
+    `{"id": …, "html": …}` replaces the element with that ID; `{"reload": true}` means that sections were added or
+    removed.
     """
     drawn = Drawn(page, {})
     if last is None:
@@ -67,7 +69,7 @@ def changes(page: Page, last: Drawn | None) -> tuple[list[str], Drawn]:
 
 
 def _changed(section: Section, before: Section | None, last: Drawn, drawn: Drawn) -> Iterator[tuple[str, str]]:
-    """Ids and HTML of the section, or of those of its rows that look otherwise than before."""
+    """Yield IDs and HTML of the section, or of those of its rows that have changed."""
     if before is None or before.state != section.state or _ids(before) != _ids(section):
         yield section.id, _section(section, last, drawn)
         return
@@ -98,7 +100,7 @@ def _row(section: Section, row: Row) -> str:
 
 
 def plain(template: str, **fields: object) -> str:
-    """A page without sections: the one that asks for the token, say."""
+    """Return a page without sections, e.g. the one that asks for the token."""
     return _environment().get_template(template).render(**fields)
 
 
@@ -122,19 +124,19 @@ def _environment() -> Environment:
 
 
 KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-"""Of files that pages load: all from `static/`."""
+"""Content types of files that pages load: all from `static/`."""
 
 
 def static(name: str) -> bytes | None:
-    """A file that pages load; None if there is none of that name."""
-    return _files().get(name)  # kept are those that there are: anybody may ask for any name
+    """Return a file that pages load; None for an unknown name."""
+    return _files().get(name)  # only existing files are cached: clients may ask for any name
 
 
 @cache
 def _files() -> dict[str, bytes]:
     from .drawing import style
 
-    # No name of ours has a slash, so none leads elsewhere.
+    # No name of ours has a slash, so no name leads outside the folder.
     folder = resources.files(__package__).joinpath("static")
-    # Drawings outside of pages have the last one, too.
+    # Drawings outside of pages use picture.css also.
     return {each.name: each.read_bytes() for each in folder.iterdir()} | {"picture.css": style()}

@@ -1,6 +1,7 @@
-"""What a page is made of: sections, which are drawn anew, one by one, only when what they show has changed.
+"""Parts of a page: sections, each of which is drawn again only when what it shows has changed.
 
-And how numbers and times are written for people, the filters of the templates; and numbers out of addresses and forms.
+Also formats of numbers and times for people, which are the filters of the templates, and numbers from addresses and
+forms.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 EVENTS = "events"
-"""The field of a page that is watched: what takes a look at files is drawn with the page alone (`Section.is_still`)."""
+"""Query field of a watched page. Sections that read files are drawn only with the whole page (`Section.is_still`)."""
 ROWS_MAX = 500
-"""Of what may be more than anybody reads; how many there are is told."""
+"""Maximum number of rows of long lists; pages show the total number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One of many within a section: of a table, for the most part."""
+    """A row within a section, mostly of a table."""
 
     id: str
     """Unique on the page."""
     state: object
-    """What the template of rows shows, as `row`. Equal states look equal: it is what decides whether anything is drawn."""
+    """The template's variable `row`. Rows with equal states look equal: a row is drawn only if its state has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +38,28 @@ class Section:
     """A part of a page."""
 
     id: str
-    """Unique on the page; a template of that name, `sections/<template>.html`, draws it."""
+    """Unique on the page."""
     template: str
     state: object
-    """What the template shows, as `state`; see `Row.state`."""
+    """The template's variable `state`; see `Row.state`."""
     rows: tuple[Row, ...] = ()
-    """Drawn by `rows/<template>.html`, each by itself; the section's template places them, as `rows`, and knows how many they are, as `shown`."""
+    """Rows, each drawn by `rows/<template>.html`. The section's template places them, as `rows`, and knows their
+    number, as `shown`.
+    """
     is_still: bool = False
-    """Whether it is drawn with the page alone, and stays as it was then while the page is watched."""
+    """Whether it is drawn only with the whole page, and does not change while the page is watched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What one view comes to at one moment."""
+    """The content of one page at one moment."""
 
     title: str
     here: str
-    """Which entry of the navigation this is: its path."""
+    """Its entry in the navigation: a path."""
     sections: tuple[Section, ...]
     trail: tuple[tuple[str, str], ...] = ()
-    """Above this page: names and paths."""
+    """The pages above this one: names and paths."""
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -64,7 +67,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def size(count_bytes: int) -> str:
-    """`1.5 MiB`."""
+    """Format a size: `1.5 MiB`."""
     count = float(count_bytes)
     for unit in _UNITS:
         if abs(count) < 1024 or unit == _UNITS[-1]:
@@ -74,12 +77,12 @@ def size(count_bytes: int) -> str:
 
 
 def number(count: int) -> str:
-    """Thousands apart by thin spaces, which no reader takes for a point or a comma."""
+    """Format a number with thin spaces between thousands, which cannot be mistaken for a decimal point or comma."""
     return f"{count:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def moment(at_ms: int | None) -> str:
-    """`2026-01-31 12:00:00.000` in UTC; `–` for none, the milliseconds themselves for what no calendar has."""
+    """Format a time: `2026-01-31 12:00:00.000` in UTC; `–` for None; the number of milliseconds if it has no calendar date."""
     if at_ms is None or at_ms < 0:
         return "–"
     try:
@@ -89,7 +92,7 @@ def moment(at_ms: int | None) -> str:
 
 
 def duration(span_ms: float) -> str:
-    """The two largest units: `3 d 4 h`."""
+    """Format a duration by its two largest units: `3 d 4 h`."""
     if abs(span_ms) < 1000:
         return f"{span_ms:.0f} ms"
     left = round(abs(span_ms) / 1000)
@@ -102,13 +105,13 @@ def duration(span_ms: float) -> str:
 
 
 def segment(text: object) -> str:
-    """As one segment of a path."""
+    """Quote a text as one segment of a path."""
     return quote(str(text), safe="")
 
 
 def breakable(name: str) -> Markup:
-    """The name of an option, which goes on in the next line behind a point."""
-    from markupsafe import Markup, escape  # at the first look of anybody
+    """Return the name of an option, with line breaks allowed after points."""
+    from markupsafe import Markup, escape  # imported with the first page
 
     return Markup(".<wbr>").join(escape(name).split("."))
 
@@ -126,7 +129,10 @@ OFFSET_DIGITS = 19
 
 
 def number_in(name: str, text: str, digits_max: int = OFFSET_DIGITS) -> int | None:
-    """The number in a field; None where there is none. ControlError INVALID, naming the field: it is no whole number, or too long."""
+    """Parse the number in a field; None if the field is empty.
+
+    ControlError INVALID that names the field: not a whole number, or too long.
+    """
     text = text.strip()
     if not text:
         return None

@@ -1,5 +1,5 @@
-"""Who a client is, and what it may do. Tables and values: knows no sockets and no requests.
+"""Authentication and authorization of clients. Tables and values, without sockets and requests.
 
-`principal` (who it is), `tokens` (secrets that log in in somebody's stead), `tls` (what certificates prove), `sasl` (what
-passwords and tokens prove), `acls` (what a principal may do), `taken_over` (all that from Apache Kafka).
+`principal` (the identity of a client), `tokens` (delegation tokens), `tls` (identity from certificates), `sasl`
+(identity from passwords and tokens), `acls` (what a principal may do), `taken_over` (all of these from Apache Kafka).
 """

@@ -1,4 +1,4 @@
-"""Who a client is, as access control and quotas see it."""
+"""Identity of a client, for access control and quotas."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ USER = "User"
 
 
 class UnprovenError(Exception):
-    """A client has not proved who it is, and is to be sent away.
+    """Authentication of a client failed; the broker must close the connection.
 
     Args:
-        is_told: The client reads why. Else the reason is for us alone: it would tell who has an account, or what is wrong with a
-            password.
+        is_told: The client receives the reason. Otherwise only the log has it: it would reveal which users exist, or what is
+            wrong with a password.
     """
 
     def __init__(self, why: str, *, is_told: bool = False) -> None:
@@ -28,10 +28,12 @@ class Principal:
     type: str
     name: str
     is_by_token: bool = False
-    """Whether it logged in with a delegation token, which may neither make nor renew others (KIP-48). Not part of its text."""
+    """Whether the client logged in with a delegation token. Such a client may neither create nor renew tokens (KIP-48).
+    Not part of the text.
+    """
 
     def is_same(self, other: Principal) -> bool:
-        """Whether both are one user, however each has logged in: what KafkaPrincipal's equality means."""
+        """Return whether both are the same user, regardless of how each has logged in: the equality of KafkaPrincipal."""
         return (self.type, self.name) == (other.type, other.name)
 
     def __str__(self) -> str:
@@ -39,10 +41,10 @@ class Principal:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`TYPE:NAME`; the name may have colons.
+        """Parse `TYPE:NAME`; the name may contain colons.
 
         Raises:
-            ValueError: There is no colon, or nothing before it.
+            ValueError: No colon, or nothing before it.
         """
         kind, colon, name = text.partition(":")
         if not colon or not kind:
@@ -51,4 +53,4 @@ class Principal:
 
 
 ANONYMOUS = Principal(USER, "ANONYMOUS")
-"""Who has proved nothing: on plain listeners everybody."""
+"""Principal of a client that is not authenticated: every client of a plain listener."""

@@ -1,4 +1,4 @@
-"""Entries of the catalog of what Apache Kafka's metadata log says of clients: who may do what, and who logs in by what."""
+"""Catalog entries from the client records of Apache Kafka's metadata log: access control entries, credentials and tokens."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from .tokens import Token
 
 
 def sections_of(records: ClientRecords) -> Sections:
-    """By section; none of them is empty.
+    """Return the entries by section; no section is empty.
 
     Raises:
-        ValueError: A kind, mechanism or principal that this version does not know. An entry that was left out might be one
-            that denies.
+        ValueError: A kind, mechanism or principal that this version does not know. A skipped entry might be one that denies.
     """
     users: dict[str, Facts] = {}
     for (user, code), each in records.credentials.items():

@@ -1,7 +1,8 @@
-"""Delegation tokens: secrets of limited life that log in in their owner's stead (KIP-48, KIP-373).
+"""Delegation tokens: secrets with a limited lifetime by which a client logs in as their owner (KIP-48, KIP-373).
 
-Clients log in with the token's id as user, and its HMAC, in base64, as password. An HMAC is made of the id with
-`delegation.token.secret.key` (HMAC-SHA-512), and kept nowhere on disk: under another key all tokens have other passwords.
+Clients log in with the token's ID as user, and its HMAC, in base64, as password. An HMAC is made from the ID with
+`delegation.token.secret.key` (HMAC-SHA-512), and is never stored on disk: a change of the key changes the passwords of
+all tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .principal import Principal
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token: whose it is, who asked for it, who may put off its expiry. It has no secret: that is made of its id."""
+    """One token: its owner, its requester, its renewers and its times. It contains no secret: that is made from its ID."""
 
     token_id: str
     owner: Principal
@@ -26,20 +27,20 @@ class Token:
     renewers: tuple[Principal, ...]
     issued_ms: int
     expires_ms: int
-    """It is good at this time still."""
+    """The last time at which the token is valid."""
     max_ms: int
-    """No expiry is put off beyond it."""
+    """Limit up to which its expiry can be extended."""
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it has expired."""
+        """Return whether the token has expired."""
         return self.max_ms < now_ms or self.expires_ms < now_ms
 
     def is_of(self, principal: Principal) -> bool:
-        """Whether it is its owner's, or he may put off its expiry."""
+        """Return whether the principal is its owner or one of its renewers."""
         return principal == self.owner or principal in self.renewers
 
     def facts(self) -> dict[str, Any]:
-        """As the catalog keeps it, by its id."""
+        """Return the token as the catalog stores it under its ID."""
         return {
             "owner": _pair(self.owner),
             "requester": _pair(self.requester),
@@ -51,7 +52,7 @@ class Token:
 
     @classmethod
     def from_facts(cls, token_id: str, facts: Mapping[str, Any]) -> Self:
-        """What `facts` are of. ValueError if they are of none."""
+        """Return the token of `facts`. ValueError if they are not those of a token."""
         try:
             times = [facts[name] for name in ("issued_ms", "expires_ms", "max_ms")]
             if not all(isinstance(time, int) for time in times):
@@ -70,7 +71,7 @@ class Token:
 
 
 def _pair(principal: Principal) -> list[str]:
-    return [principal.type, principal.name]  # Clients may name types that are empty, or have colons.
+    return [principal.type, principal.name]  # As a pair: clients may name types that are empty, or contain colons.
 
 
 def _principal(pair: Any) -> Principal:
@@ -82,29 +83,29 @@ def _principal(pair: Any) -> Principal:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogin:
-    """What a client must prove to log in with a token (SCRAM with the extension `tokenauth=true`), and who it is then."""
+    """Credential that a client needs to log in with a token (SCRAM with the extension `tokenauth=true`), and its principal."""
 
     principal: Principal
     """The owner, marked as logged in by a token."""
     password: str = field(repr=False)
     expires_ms: int
-    """By the broker's clock: the login is good until then (KIP-368)."""
+    """When the login expires, by the broker's clock (KIP-368)."""
 
 
 class Tokens:
-    """The tokens there are. For one thread; `cluster.token_changes` changes them."""
+    """All tokens. For one thread; `cluster.token_changes` changes them."""
 
     def __init__(self, secret_key: str) -> None:
         self._secret_key = secret_key.encode()
         self._by_id: dict[str, Token] = {}
         self._ids: dict[bytes, str] = {}
-        """By HMAC."""
+        """Token IDs by HMAC."""
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def load(self, entries: Mapping[str, Mapping[str, object]]) -> list[str]:
-        """Take over what the catalog has; returns a line on each entry that this version does not take."""
+        """Load the entries of the catalog; return a line for each that this version refuses."""
         problems = []
         for token_id, facts in entries.items():
             try:
@@ -116,20 +117,20 @@ class Tokens:
         return problems
 
     def all(self) -> list[Token]:
-        """Those there are now, expired ones that nobody has taken away yet among them."""
+        """Return all tokens, including expired ones that are not deleted yet."""
         return list(self._by_id.values())
 
     def by_hmac(self, hmac_bytes: bytes) -> Token | None:
-        """The token with this HMAC."""
+        """Return the token with this HMAC; None if unknown."""
         token_id = self._ids.get(bytes(hmac_bytes))
         return None if token_id is None else self._by_id[token_id]
 
     def hmac_of(self, token_id: str) -> bytes:
-        """The secret of a token with this id."""
+        """Return the secret of a token with this ID."""
         return hmac.digest(self._secret_key, token_id.encode(), hashlib.sha512)
 
     def login(self, token_id: str, now_ms: int) -> TokenLogin | None:
-        """What logs in with a token; None if there is none of this id, or it has expired."""
+        """Return the login with a token; None if the ID is unknown or the token has expired."""
         token = self._by_id.get(token_id)
         if token is None or token.is_over(now_ms):
             return None
@@ -137,11 +138,11 @@ class Tokens:
         return TokenLogin(replace(token.owner, is_by_token=True), password, min(token.expires_ms, token.max_ms))
 
     def put(self, token: Token) -> None:
-        """Have this token, in the place of the one with its id."""
+        """Add or replace a token."""
         self._by_id[token.token_id] = token
         self._ids[self.hmac_of(token.token_id)] = token.token_id
 
     def remove(self, token: Token) -> None:
-        """Have this token no more."""
+        """Delete a token."""
         del self._by_id[token.token_id]
         del self._ids[self.hmac_of(token.token_id)]

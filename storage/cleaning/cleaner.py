@@ -73,7 +73,7 @@ class Cleaner:
 
     @property
     def keeps_memory(self) -> bool:
-        """Whether there is anything for `release_memory`."""
+        """Whether `release_memory` would free anything."""
         return self._table_memory.size_bytes > 0
 
     def release_memory(self) -> None:
@@ -124,7 +124,7 @@ class Cleaner:
         ).run()
 
     def new_map(self, to_clean: LogToClean, secret: bytes) -> OffsetMap:
-        """An empty map for a pass; it takes the memory of the one before."""
+        """Return an empty map for a pass, in the memory of the one before."""
         return OffsetMap(
             to_clean.first_dirty_offset,
             to_clean.upper_offset,
@@ -177,8 +177,8 @@ class CleanPass:
             progress.bytes_written += size_bytes
             checkpoint(size_bytes)
 
-        # Nothing here may refer back to the pass: its buffers and its files are to go with it, in its thread, and not when
-        # the garbage collector next runs, which is in the owner's thread and holds that until they are gone.
+        # Nothing here may refer back to the pass: its buffers and files must be freed with it, in its thread. The garbage
+        # collector would free them later, in the owner's thread, and block that thread.
         self._on_mapped, self._on_read, self._on_written = on_mapped, on_read, on_written
         segments = to_clean.segments
         self._ends = {segment.base_offset: following.base_offset for segment, following in pairwise(segments)}
@@ -207,10 +207,10 @@ class CleanPass:
         return dirty.end_offset, stats
 
     def _prepare(self) -> None:
-        """All that has to be on disk, or off it, before a record may go."""
+        """Sync and delete what must be on disk, or must not be, before a record may be removed."""
         discard_cleaned(self._log.files, self._log.directory)  # what an earlier pass could not remove
-        # An old value must not go for a newer one that a power loss could still take, be it with the marker that commits
-        # it, which may lie in the active segment.
+        # An old value must not be removed for a newer one that a power loss could still destroy, or whose commit marker it
+        # could destroy: the marker may be in the active segment.
         if unsynced := self._log.begin_flush():
             unsynced.sync()
         self._split_overflowing()
@@ -228,7 +228,7 @@ class CleanPass:
         )
 
     def _overflowing(self) -> list[LogSegment]:
-        """Segments whose offsets no new segment of their base could hold."""
+        """Return the segments whose offsets do not fit into a new segment with the same base."""
         return [each for each in self._to_clean.segments if overflows(each, self._ends[each.base_offset])]
 
     def _split_overflowing(self) -> None:
@@ -320,11 +320,11 @@ class CleanPass:
 
 
 def group_segments(segments: Sequence[LogSegment], upper_offset: int, config: LogConfig) -> list[list[LogSegment]]:
-    """Put neighbours together, as many as fit into one segment before cleaning.
+    """Group neighbouring segments, as many as fit into one segment before cleaning.
 
     A group keeps to `segment.bytes`, its offset index and its time index each to `segment.index.bytes`, and its last
-    offset to 31 bits above its base, where the next segment's base (for the last one `upper_offset`) stands for
-    the end of a segment that is not empty. A segment that breaks a limit by itself is a group by itself.
+    offset to 31 bits above its base. The next segment's base (for the last one `upper_offset`) is taken as the end of a
+    segment that is not empty. A segment that exceeds a limit by itself is a group by itself.
     """
     ends = [segment.base_offset for segment in segments[1:]] + [upper_offset]
     groups: list[list[LogSegment]] = []

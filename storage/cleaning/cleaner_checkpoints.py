@@ -17,12 +17,12 @@ from ..logs.log import Log
 
 
 def data_dir_of(log: Log) -> str:
-    """The data directory that a log's directory lies in."""
+    """Return the data directory that contains a log's directory."""
     return log.data_dir
 
 
 class CleanerCheckpoints:
-    """The files of all data directories. What writes waits for the disk, and may run in any thread."""
+    """The checkpoint files of all data directories. Methods that write wait for the disk, and may run in any thread."""
 
     def __init__(self, files: Files, logs: Mapping[TopicPartition, Log], note: Callable[[str], None]) -> None:
         self._files = files
@@ -32,9 +32,11 @@ class CleanerCheckpoints:
         self._damaged: set[str] = set()
         """Data directories whose file cannot be parsed, and for which that was reported."""
         self._dropped: set[tuple[str, TopicPartition]] = set()
-        """Entries that no longer hold, and that the disk would not let go: a new partition of the name is all dirty."""
+        """Entries that are no longer valid, but that the disk refused to delete: a new partition of the name is all dirty."""
         self._parsed: dict[str, tuple[str, Mapping[TopicPartition, int]]] = {}
-        """The file's last text and what it said: choosing a log asks often, and ten thousand entries take 20 ms."""
+        """Last text of each file and its parsed entries: selecting a log needs them often, and parsing ten thousand
+        entries takes 20 ms.
+        """
 
     def of(self, logs: Iterable[Log]) -> tuple[dict[TopicPartition, int], set[str]]:
         """Read the entries of these logs from the disk, and return the directories that could not be read.
@@ -58,19 +60,21 @@ class CleanerCheckpoints:
         return found, unread
 
     def drop_strays(self, data_dir: str) -> None:
-        """Drop the entries of partitions that are not here: their names are free, and who gets one is all dirty.
+        """Delete the entries of partitions that are not here.
+
+        Their names are free, and a new partition of the name is all dirty.
 
         Raises:
-            OSError: The disk refused; the file is as before. If it could be read they do not count any more all the same.
+            OSError: The disk refused; the file is unchanged. If it could be read, the entries are ignored all the same.
         """
         with self._guard:
             self._drop(data_dir, lambda tp: not self._is_here(data_dir, tp))
 
     def drop(self, data_dir: str, tps: Iterable[TopicPartition]) -> None:
-        """Drop the entries of these partitions, and of all that are gone. Nothing is written where there are none.
+        """Delete the entries of these partitions, and of all that no longer exist. Writes nothing if there are none.
 
         Raises:
-            OSError: The disk refused; the file is as before. The entries do not count any more all the same.
+            OSError: The disk refused; the file is unchanged. The entries are ignored all the same.
         """
         gone = set(tps)
         with self._guard:
@@ -87,10 +91,10 @@ class CleanerCheckpoints:
             self._dropped = {each for each in self._dropped if each[0] != data_dir}
 
     def set(self, log: Log, offset: int) -> None:
-        """Set a log's entry; entries of partitions that are gone go with it, and this one is not set if its log is.
+        """Set a log's entry. Entries of deleted partitions are removed, and this one is not set if its log was deleted.
 
         Raises:
-            OSError: The disk refused; the file is as before.
+            OSError: The disk refused; the file is unchanged.
         """
         data_dir = data_dir_of(log)
         with self._guard:

@@ -1,8 +1,9 @@
-"""Which log the cleaner takes next, and what it has found about the logs so far.
+"""Selection of the next log to clean, and what the cleaner knows about the logs.
 
-One a broker, on the broker's own thread; cleaning itself runs elsewhere. What writes a checkpoint waits for the disk:
-those methods say so, and may run in another thread. Keeps `cleaner-offset-checkpoint`, the partitions that cannot be
-cleaned for the time being, and who has which partition (`cleaning_states`).
+One per broker, on the broker's own thread; cleaning itself runs elsewhere. Methods that write a checkpoint wait for the
+disk: they say so, and may run in another thread. Keeps `cleaner-offset-checkpoint`, the partitions that cannot be
+cleaned for the time being, and which operation has which partition (`cleaning_states`).
+
 Source: Apache Kafka's LogCleanerManager; KIP-346 (uncleanable partitions).
 """
 
@@ -37,11 +38,11 @@ class UncleanableMark(NamedTuple):
 
     reason: str
     log_start_offset: int
-    """Where its log began then: when it begins elsewhere, the damage may be gone."""
+    """Log start offset at the time of the mark: if it changes, the damage may have been deleted."""
 
 
 class CleanerManager(CleaningStates):
-    """See the module."""
+    """Selects logs, and keeps their checkpoints and marks; see the module."""
 
     def __init__(
         self, files: Files, logs: Mapping[TopicPartition, Log], note: Callable[[str], None] = lambda _: None
@@ -53,7 +54,7 @@ class CleanerManager(CleaningStates):
         """
         super().__init__()
         self.uncleanable: dict[TopicPartition, UncleanableMark] = {}
-        """Partitions that are left alone; see `mark_uncleanable`."""
+        """Partitions that are skipped; see `mark_uncleanable`."""
         self._put_off: set[TopicPartition] = set()
         self._corrections: dict[TopicPartition, tuple[Log, int]] = {}
         """Corrected checkpoints that `write_corrections` has yet to write."""
@@ -66,12 +67,14 @@ class CleanerManager(CleaningStates):
         self._checkpoints = CleanerCheckpoints(files, logs, note)
 
     def correct_checkpoints(self, data_dirs: Iterable[str]) -> None:
-        """Once, before anything is appended: forget the checkpoints of logs that were longer when they were written.
+        """Delete the checkpoints of logs that were longer when they were written; once, before anything is appended.
 
-        The offsets between are given again, and nothing there is clean. Apache Kafka notices only while the log is still
-        too short. Those of partitions that are gone are forgotten too: a process that dies in a deletion leaves them, and
-        they would pass a new partition of the name off as clean, whose tombstones then go before what they delete.
-        Waits for the disk; a log of which it cannot be read or corrected is offline afterwards.
+        The offsets between will be assigned again, and nothing there is clean. Apache Kafka notices only while the log
+        is still too short. Checkpoints of partitions that no longer exist are deleted also: a process that dies in a
+        deletion leaves them. They would declare a new partition of the name clean, and its tombstones would be removed
+        before the records that they delete.
+
+        Waits for the disk; a log whose checkpoint cannot be read or corrected is offline afterwards.
         """
         for data_dir in data_dirs:
             try:
@@ -120,7 +123,7 @@ class CleanerManager(CleaningStates):
         if not due:
             self._put_off.clear()
             return None
-        # One that waited too long is due, but does not come before a dirtier one (KIP-354).
+        # A log that has waited too long is due, but does not come before a dirtier one (KIP-354).
         heapify(due)
         while due:
             _, at = heappop(due)
@@ -187,13 +190,13 @@ class CleanerManager(CleaningStates):
         return found.is_due and found.log.topic_partition not in self._put_off
 
     def is_available(self, log: Log) -> bool:
-        """Whether a pass over the log may begin: nobody has it, and it is neither marked, nor offline, nor gone."""
+        """Return whether a pass over the log may begin: no operation has it, and it is not marked, offline or deleted."""
         tp = log.topic_partition
         is_free = not self.is_held(tp) and tp not in self.uncleanable and log.failure is None
         return is_free and self._logs.get(tp) is log
 
     def _is_as_measured(self, found: LogToClean) -> bool:
-        """Whether what was measured, a long log in several pieces, is so in this one."""
+        """Return whether a log that was measured in several steps still matches the measurement in this step."""
         log = found.log
         checkpoints, unread = self._checkpoints.of([log])
         dirty_from, _ = first_dirty_offset(log, checkpoints.get(log.topic_partition))
@@ -207,7 +210,7 @@ class CleanerManager(CleaningStates):
         )
 
     def _measure(self, log: Log, checkpoint: int | None, now_ms: int, *, is_forced: bool) -> Steps[LogToClean | None]:
-        """None if the system refuses what this takes: the log is out of this round, or for good."""
+        """Measure a log; None if the system refuses: the log is skipped in this round, or for good."""
         tp = log.topic_partition
         try:
             dirty_from, is_wrong = first_dirty_offset(log, checkpoint)
@@ -233,7 +236,7 @@ class CleanerManager(CleaningStates):
 
     @property
     def dirs_to_correct(self) -> set[str]:
-        """The data directories that there is something for `write_corrections` in."""
+        """The data directories with corrections for `write_corrections`."""
         return {data_dir_of(log) for log, _ in self._corrections.values()}
 
     def write_corrections(self, data_dir: str) -> None:
@@ -244,14 +247,14 @@ class CleanerManager(CleaningStates):
                 self._write_correction(log, dirty_from)
 
     def _note_wrong(self, log: Log, checkpoint: int | None, dirty_from: int) -> None:
-        # Where retention deletes, a checkpoint below the log start is normal.
+        # If retention deletes, a checkpoint below the log start is normal.
         if not (log.config.is_delete and dirty_from > (checkpoint or 0)):
             self._note(
                 f"{log.topic_partition} is cleaned from offset {dirty_from}: its checkpoint {checkpoint} is invalid"
             )
 
     def _correct(self, log: Log, checkpoint: int | None, dirty_from: int) -> bool:
-        """Write a checkpoint that can be right, if the disk lets us."""
+        """Write a valid checkpoint, if the disk allows it."""
         self._note_wrong(log, checkpoint, dirty_from)
         return self._write_correction(log, dirty_from)
 
@@ -264,9 +267,9 @@ class CleanerManager(CleaningStates):
         return True
 
     def put_off(self, tp: TopicPartition) -> None:
-        """A pass over this partition failed for want of room, memory and the like, which has nothing to do with the log.
+        """Delay a partition whose pass failed for lack of disk space, memory and the like, which is not the log's fault.
 
-        It is tried again, after all others that are due.
+        It is tried again after all others that are due.
         """
         self._put_off.add(tp)
 
@@ -285,7 +288,7 @@ class CleanerManager(CleaningStates):
             yield first_dirty_offset(log, checkpoints.get(log.topic_partition))[0]
 
     def eligibility(self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None) -> Iterator[Eligibility]:
-        """`assessments`, each in one go."""
+        """Yield the assessments of `assessments`, each made in one step."""
         return map(to_the_end, self.assessments(logs, now_ms, cleaner_off=cleaner_off))
 
     def assessments(
@@ -307,7 +310,7 @@ class CleanerManager(CleaningStates):
             held_until_ms: When a held partition is released at the latest, in ms since 1970, if that is known.
             with_ways, aborted_at_ms: Passed on to `assess_in_pieces`.
         """
-        from .eligibility import assess_in_pieces  # No start shall wait for it.
+        from .eligibility import assess_in_pieces  # imported here to keep it out of the start
 
         for at, log in enumerate(logs):
             if at % CHECKPOINTS_AT_ONCE == 0:
@@ -361,7 +364,7 @@ class CleanerManager(CleaningStates):
             self._checkpoints.set(cleaned.log, end_offset)
 
     def done_cleaning(self, cleaned: LogToClean) -> None:
-        """A pass is over, however it ended: free the partition, or hand it to those who asked for it.
+        """End a pass, whatever its result: free the partition, or give it to the operations that have asked for it.
 
         Raises:
             RuntimeError: The partition is not being cleaned.
@@ -369,7 +372,7 @@ class CleanerManager(CleaningStates):
         self.leave(cleaned.log.topic_partition)
 
     def done_deleting(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Retention is through with these. RuntimeError if one was not in progress."""
+        """End retention of these partitions. RuntimeError if one was not in progress."""
         for tp in topic_partitions:
             self.leave(tp)
 
@@ -385,7 +388,7 @@ class CleanerManager(CleaningStates):
             self.uncleanable[tp] = UncleanableMark(reason, log.log_start_offset)
 
     def retry(self, tp: TopicPartition) -> None:
-        """Take the mark away, if there is one: the next pass finds out whether it was right."""
+        """Remove the mark, if any: the next pass finds out whether it was right."""
         self.uncleanable.pop(tp, None)
 
     def review_marks(self) -> None:
@@ -399,11 +402,11 @@ class CleanerManager(CleaningStates):
                 del self.uncleanable[tp]
 
     def uncleanable_partitions(self, data_dir: str) -> list[TopicPartition]:
-        """The marked partitions of a data directory."""
+        """Return the marked partitions of a data directory."""
         return [log.topic_partition for log in self._marked_logs(data_dir)]
 
     def uncleanable_bytes(self, data_dir: str, now_ms: int) -> int:
-        """Bytes that could be cleaned if they could be read; those of the marked partitions of a data directory."""
+        """Return the bytes in the marked partitions of a data directory that could be cleaned if they could be read."""
         return sum(each.cleanable_bytes for each in self.eligibility(self._marked_logs(data_dir), now_ms))
 
     def _marked_logs(self, data_dir: str) -> list[Log]:
@@ -411,12 +414,12 @@ class CleanerManager(CleaningStates):
         return [log for log in logs if data_dir_of(log) == data_dir]
 
     def forget(self, data_dir: str, tps: Collection[TopicPartition]) -> None:
-        """Partitions of a data directory were deleted: drop their marks and checkpoints.
+        """Delete the marks and checkpoints of deleted partitions of a data directory.
 
         Waits for the disk; may run in any thread.
 
         Raises:
-            OSError: The checkpoint cannot be read or written. What it says of them does not count any more all the same.
+            OSError: The checkpoint cannot be read or written. Its entries of these partitions are ignored all the same.
         """
         for tp in tps:
             self.retry(tp)
@@ -459,7 +462,9 @@ class CleanerManager(CleaningStates):
             self._note(f"cannot move the cleaner checkpoint of {log.topic_partition}: {error}")
 
     def truncated(self, log: Log) -> None:
-        """A log was cut: its clean part may be shorter now, its damage gone. Called while the partition is paused.
+        """Correct the state of a truncated log: its clean part may be shorter now, its damage gone.
+
+        Called while the partition is paused.
 
         Raises:
             OSError: The checkpoint cannot be written.

@@ -52,15 +52,15 @@ class CleaningStates:
         """Called for a partition that has become free."""
 
     def is_held(self, tp: TopicPartition) -> bool:
-        """Whether a pass, a deletion or a pause has this partition."""
+        """Return whether a pass, a deletion or a pause has this partition."""
         return tp in self._states
 
     def begin(self, tp: TopicPartition) -> None:
-        """A pass or a deletion of this free partition begins."""
+        """Begin a pass or a deletion of this free partition."""
         self._states[tp] = _InProgress()
 
     def leave(self, tp: TopicPartition) -> None:
-        """The pass or deletion is over, however it ended. RuntimeError if there was none."""
+        """End the pass or deletion, whatever its result. RuntimeError if there was none."""
         state = self._states.get(tp)
         if isinstance(state, _InProgress):
             del self._states[tp]
@@ -72,15 +72,15 @@ class CleaningStates:
             raise RuntimeError(f"{tp} is {_name(state)}, so its cleaning cannot end")  # noqa: TRY004 - a state, no type
 
     def is_aborting(self, tp: TopicPartition) -> bool:
-        """Whether the pass over this partition is to stop; its checkpoints ask. Safe from any thread."""
+        """Return whether the pass over this partition must stop; its checkpoints call this. Safe from any thread."""
         return isinstance(self._states.get(tp), _AbortingPass)
 
     def is_busy(self, tp: TopicPartition) -> bool:
-        """Whether a pass or a deletion is running, if only to its next checkpoint."""
+        """Return whether a pass or a deletion is running, even if only to its next checkpoint."""
         return isinstance(self._states.get(tp), _InProgress | _AbortingPass)
 
     def state_name(self, tp: TopicPartition) -> str:
-        """For people: none, in progress, aborting or paused."""
+        """Return the state for people: none, in progress, aborting or paused."""
         return _name(self._states.get(tp))
 
     def abort_and_pause(self, tp: TopicPartition, on_paused: Callable[[], None]) -> bool:
@@ -108,7 +108,7 @@ class CleaningStates:
         return True
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Take one pause back from each. RuntimeError if one was not paused."""
+        """End one pause of each partition. RuntimeError if one was not paused."""
         for tp in topic_partitions:
             state = self._states.get(tp)
             if not isinstance(state, _Paused):

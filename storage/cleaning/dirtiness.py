@@ -4,9 +4,10 @@
     |  clean     |  dirty                      |  not to be cleaned yet        |
     | [segment] [segment] [seg|ment] [segment] | [young or undecided] [active] |
 
-Asked by the cleaner manager about every compacted log of the broker in each round, on the thread that owns the logs. A log may
-have tens of thousands of segments, so each question can be asked in pieces: the log may change between two of them, and what
-comes out is then as of the first one.
+The cleaner manager measures every compacted log of the broker in each round, on the thread that owns the logs. A log
+may have tens of thousands of segments, so each measurement can be made in steps. If the log changes between two steps,
+the result is that of the first one.
+
 Source: Apache Kafka's LogCleanerManager; KIP-58 (min lag), KIP-354 (max lag).
 """
 
@@ -59,7 +60,7 @@ def _size_bytes(segments: Sequence[LogSegment]) -> Steps[int]:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Dirtiness:
-    """One log as it was when it was measured."""
+    """Measurement of one log."""
 
     first_dirty_offset: int
     upper_offset: int
@@ -81,7 +82,7 @@ class Dirtiness:
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     def is_due_under(self, config: LogConfig) -> bool:
-        """Whether a pass is worth it: too dirty (strictly, so a ratio of 1.0 never is), or dirty for too long."""
+        """Return whether a pass is worthwhile: too dirty (strictly, so a ratio of 1.0 never is), or dirty for too long."""
         return self.cleanable_bytes > 0 and (
             self.max_lag_overdue_ms > 0 or self.dirty_ratio > config.min_cleanable_dirty_ratio
         )
@@ -112,7 +113,7 @@ class LogToClean(Dirtiness):
 
 
 def first_dirty_offset(log: Measurable, checkpoint: int | None) -> tuple[int, bool]:
-    """Where the dirty part begins, and whether the checkpoint is wrong and must be replaced by that.
+    """Return where the dirty part begins, and whether the checkpoint is wrong and must be replaced by that.
 
     A checkpoint below the log start lags behind retention or DeleteRecords. One above the LEO is left over from a
     longer log: then nothing is known to be clean.
@@ -136,10 +137,10 @@ class BoundBy(StrEnum):
 
 
 class Bound(NamedTuple):
-    """The end of what may be cleaned, and why it is there."""
+    """The end of the cleanable part, and the reason."""
 
     offset: int
-    """The first that must stay as it is."""
+    """The first offset that must stay as it is."""
     by: BoundBy
 
 
@@ -176,7 +177,7 @@ def measure(log: Log, dirty_from: int, now_ms: int) -> LogToClean:
 
 
 def measure_in_pieces(log: Log, dirty_from: int, now_ms: int, bound: Bound | None = None) -> Steps[LogToClean]:
-    """`measure`. `bound` is that of `find_bound_in_pieces`, if it is known."""
+    """Run `measure` in steps. `bound` is that of `find_bound_in_pieces`, if it is known."""
     found = yield from dirtiness_in_pieces(log, dirty_from, now_ms, bound)
     return LogToClean(
         log=log,
@@ -190,7 +191,7 @@ def measure_in_pieces(log: Log, dirty_from: int, now_ms: int, bound: Bound | Non
 
 
 def measure_forced_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[LogToClean]:
-    """Measure a log for a forced pass: young segments count, the active one and undecided transactions do not."""
+    """Measure a log for a forced pass: it includes young segments, but not the active one and undecided transactions."""
     bound = yield from find_bound_in_pieces(log, dirty_from, now_ms, young_too=True)
     return (yield from measure_in_pieces(log, dirty_from, now_ms, bound))
 
@@ -201,7 +202,7 @@ def dirtiness_of(log: Measurable, dirty_from: int, now_ms: int) -> Dirtiness:
 
 
 def dirtiness_in_pieces(log: Measurable, dirty_from: int, now_ms: int, bound: Bound | None = None) -> Steps[Dirtiness]:
-    """`dirtiness_of`. `bound` is that of `find_bound_in_pieces`, if it is known."""
+    """Run `dirtiness_of` in steps. `bound` is that of `find_bound_in_pieces`, if it is known."""
     if bound is None:
         bound = yield from find_bound_in_pieces(log, dirty_from, now_ms)
     everything, active_base = log.segments, log.segments.active.base_offset
@@ -228,9 +229,9 @@ def dirtiness_in_pieces(log: Measurable, dirty_from: int, now_ms: int, bound: Bo
 
 
 def oldest_dirty_ms_in_pieces(log: Measurable, dirty_from: int) -> Steps[int | None]:
-    """Since when the dirty part waits, or None: an estimate by each of its segments' first batch.
+    """Estimate when the oldest dirty record was written, by the first batch of each dirty segment; None if unknown.
 
-    Segments that may not be cleaned now count too; the active one does not, nor do batches without a time.
+    Segments that may not be cleaned now also count; the active one does not, nor do batches without a time.
     """
     return _oldest_ms(log.segments.between(dirty_from, log.segments.active.base_offset))
 
@@ -248,10 +249,10 @@ def _oldest_ms(segments: Sequence[LogSegment]) -> Steps[int | None]:
 
 
 def is_any_reached(segments: Sequence[LogSegment], now_ms: int, checkpoint: Callable[[], None] = lambda: None) -> bool:
-    """Whether one of these segments has a tombstone or a marker whose delete horizon has been reached. In any thread.
+    """Return whether one of these segments has a tombstone or a marker whose delete horizon has been reached. In any thread.
 
-    The cleaner's rounds do not check this, as in Apache Kafka: a tombstone is removed by the first pass after its horizon, and
-    only dirty records cause one. A forced pass checks it, so that no log is copied for nothing.
+    The cleaner's rounds do not check this, as in Apache Kafka: a tombstone is removed by the first pass after its
+    horizon, and only dirty records cause one. A forced pass checks it, so that no log is copied for nothing.
 
     Args:
         segments: Sealed segments, which must not be replaced or deleted during the call.

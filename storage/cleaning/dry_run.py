@@ -1,6 +1,6 @@
-"""What a pass would take out of a log, found out by the pass itself: with new segments that are only counted.
+"""Dry run of a pass: the pass itself, with new segments that are only counted.
 
-Nothing is written, synced or renamed. The figures are those of the pass that would run now, and the log is read as often.
+Nothing is written, synced or renamed. The figures are those of a pass that would run now, and the log is read as often.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .progress import PassProgress
 
 
 def forced_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[LogToClean]:
-    """What a forced pass would clean after the roll that comes before it: the active segment too, as long as it is now.
+    """Measure what a forced pass would clean after its roll, which adds the present active segment.
 
-    `measure_forced_in_pieces` of a log that has rolled, which this one has not; the last segment may be a stand-in that others
-    do not append to.
+    Equals `measure_forced_in_pieces` of a log that has rolled, which this one has not. The last segment may be a frozen
+    view of the active one, unaffected by appends.
     """
     supposed, active = Supposed(log, is_rolled=True), log.segments.active
     as_it_is = _as_it_is(active, dirty_from)
@@ -60,12 +60,12 @@ def dry_run(
     checkpoint: Checkpoint,
     records_max: int,
 ) -> DryPass:
-    """Run a pass without its outcome; for a worker thread. The log must be kept from being cleaned, cut and deleted.
+    """Run a pass without writing; for a worker thread. The log must not be cleaned, truncated or deleted during the call.
 
     Args:
-        to_clean: What `for_worker` gave.
+        to_clean: The result of `for_worker`.
         secret, checkpoint: As for `Cleaner.clean`.
-        records_max: How many removals are listed; 0: none, which is faster.
+        records_max: Maximum number of listed removals; 0: none, which is faster.
 
     Raises:
         As `Cleaner.clean`.
@@ -142,7 +142,7 @@ class _DryPass(CleanPass):
 
 
 def _as_it_is(active: LogSegment, dirty_from: int) -> LogSegment:
-    """What a pass reads of a segment, with its present end: others go on appending to it."""
+    """Return the part of a segment that a pass reads, with its present end, since appends to the segment continue."""
     position = active.floor_position(dirty_from)
     frozen = SimpleNamespace(
         base_offset=active.base_offset,

@@ -1,8 +1,8 @@
 """Why a log is or is not cleaned next, and when it will be: for people who ask what the cleaner is waiting for.
 
-A pure question about one log; the cleaner manager asks it with what it knows, and nothing is changed. The numbers are
-those that choose (`dirtiness`), so what is said here is what the next round does. In pieces, as there: what is said of a log that
-changes meanwhile may be half of before and half of after.
+A pure function of one log; the cleaner manager calls it with its own knowledge, and nothing is changed. The numbers are
+those of the selection (`dirtiness`), so the answer is what the next round does. It runs in steps, as there: if the log
+changes between them, the answer may be part old, part new.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TRANSACTIONS_SHOWN = 10
 
 
 class Waits(StrEnum):
-    """What a log that is not eligible waits for; of several the first in this order is told."""
+    """Reason why a log is not eligible; of several, the first in this order is reported."""
 
     NOT_COMPACTED = "not_compacted"
     CLEANER_OFF = "cleaner_off"
@@ -52,7 +52,7 @@ _MAY_CHANGE = (
     Waits.MIN_COMPACTION_LAG,
     Waits.BELOW_MIN_RATIO,
 )
-"""What time, or somebody, may put an end to without a word to the cleaner."""
+"""Reasons that may end by time or by another operation, without a change of the cleaner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +84,9 @@ class Eligibility:
     eligible: bool
     """Whether the next round of the cleaner may clean it; of several eligible logs the dirtiest is cleaned first."""
     waits_for: Waits | None
-    """What it is waiting for; None if it is eligible."""
+    """Reason why it is not eligible; None if it is."""
     explanation: str
-    """The same as a sentence."""
+    """Why it is or is not eligible, as a sentence."""
     eligible_at_ms: int | None
     """Time from which it will be eligible without further changes. None if it is eligible now, or if it also needs more data, a
     roll, the end of a transaction or another configuration."""
@@ -119,16 +119,16 @@ def assess_in_pieces(
     with_ways: bool = True,
     aborted_at_ms: Callable[[int], int | None] = lambda _: None,
 ) -> Steps[Eligibility]:
-    """Look at one log.
+    """Assess one log, in steps.
 
     Args:
-        with_ways: Whether to try what would make it eligible, too, which takes ten times as long.
-        aborted_at_ms: Producer id -> when its open transaction has taken too long, in ms since 1970; None if nobody knows.
+        with_ways: Also try what would make it eligible, which takes ten times as long.
+        aborted_at_ms: Producer ID -> when its open transaction exceeds its timeout, in ms since 1970; None if unknown.
         checkpoint: Its entry in `cleaner-offset-checkpoint`, None without one.
-        held: The state that keeps it from being chosen, None if nobody has it.
-        held_until_ms: When it is given back at the latest, in ms since 1970; None if nobody knows.
+        held: The state that keeps it from being selected, None if no operation has it.
+        held_until_ms: When it is released at the latest, in ms since 1970; None if unknown.
         uncleanable: The reason of its mark, None if it has none.
-        cleaner_off: Why no cleaner works at all, None if one does.
+        cleaner_off: Why no cleaner runs at all, None if one does.
 
     A log that cannot be measured is uncleanable, as the next round will find; its bytes are 0 then.
     """
@@ -137,7 +137,7 @@ def assess_in_pieces(
         bound = yield from find_bound_in_pieces(log, dirty_from, now_ms)
         found = yield from measure_in_pieces(log, dirty_from, now_ms, bound)
         rolls = None if log.failure is not None else next_roll(log)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+    except Exception as error:  # noqa: BLE001 - every error is reported
         bound, rolls = Bound(dirty_from, BoundBy.DAMAGE), None
         found = LogToClean(
             log=log,
@@ -215,7 +215,7 @@ def assess_in_pieces(
 
 
 def _what_is_missing(found: LogToClean, bound: Bound, producer_id: int | None) -> tuple[Waits, str]:
-    """Why a log that nobody holds is not due."""
+    """Return why a log that no operation has is not due."""
     log = found.log
     if found.cleanable_bytes > 0:
         ratio, wanted = found.dirty_ratio, log.config.min_cleanable_dirty_ratio

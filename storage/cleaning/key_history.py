@@ -1,7 +1,7 @@
-"""The history of one key in a log: each record of it, what has become of it, and what the next pass makes of it.
+"""The history of one key in a log: each of its records, their states, and what the next pass does with them.
 
-For people who ask why a value is still there, or is not. The log is read from its start, as nothing else finds a key; a search is
-done in pieces, in any threads. The facts about the cleaner are those of the moment at which it was begun.
+For people who ask why a value is still there, or is not. The log is read from its start, since no index finds a key. A
+search runs in steps, in any thread. The facts about the cleaner are those of the moment at which it was begun.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .dirtiness import BoundBy
 
 
 class Fate(StrEnum):
-    """What became of the transaction that a record was written in."""
+    """State of a record's transaction."""
 
     NONE = "none"
     COMMITTED = "committed"
@@ -33,7 +33,7 @@ _COUNTS = (Fate.NONE, Fate.COMMITTED)
 
 
 class Goes(StrEnum):
-    """Why the next pass takes a record out: the counts of `RemovedRecords`."""
+    """Reason why the next pass removes a record: the counts of `RemovedRecords`."""
 
     SUPERSEDED = "superseded"
     TOMBSTONE = "tombstones"
@@ -41,20 +41,22 @@ class Goes(StrEnum):
 
 
 class Stays(StrEnum):
-    """What keeps a record in the next pass."""
+    """Reason why the next pass keeps a record."""
 
     NEWEST = "newest"
-    """It is the value of its key."""
+    """The record is the newest of its key."""
     BOUND = "bound"
-    """It lies beyond what a pass may touch now."""
+    """The record is beyond the end of what a pass may touch now."""
     SUPERSEDED_BEYOND_BOUND = "superseded_beyond_bound"
-    """What takes its place does."""
+    """The newer record is beyond the end of what a pass may touch now."""
     SUPERSEDED_IN_CLEAN_PART = "superseded_in_clean_part"
-    """What takes its place is older than what a pass looks for; a pass over the whole log, without the checkpoint, would do it."""
+    """The newer record is in the clean part, which a pass does not read into its map. A pass without the checkpoint
+    would remove this record.
+    """
     DELETE_HORIZON = "delete_horizon"
-    """A tombstone whose time has not come."""
+    """The record is a tombstone whose delete horizon has not been reached."""
     NO_HORIZON_YET = "no_horizon_yet"
-    """A tombstone that the next pass gives a delete horizon."""
+    """The record is a tombstone that the next pass gives a delete horizon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +111,7 @@ class _Found(NamedTuple):
 
 
 class KeySearch:
-    """A search that is under way; it may be given up between two steps."""
+    """A search in progress; it may be given up between two steps."""
 
     def __init__(
         self,
@@ -122,11 +124,11 @@ class KeySearch:
         bound_by: BoundBy,
         records_max: int,
     ) -> None:
-        """To be made on the thread that owns the log.
+        """Start a search; on the thread that owns the log.
 
         Args:
             upper_offset, bound_by: As they were measured.
-            records_max: So many records are told, the newest.
+            records_max: Maximum number of records in the result, the newest.
         """
         self._log = log
         self._key = key
@@ -141,7 +143,7 @@ class KeySearch:
         self._count = 0
 
     def steps(self) -> Steps[KeyHistory]:
-        """Yields after each batch.
+        """Read the log; yield after each batch.
 
         Raises:
             CorruptRecordError: A batch cannot be read.
@@ -190,7 +192,7 @@ class KeySearch:
 
     def _history(self) -> KeyHistory:
         counting = [each.offset for each in self._found if each.fate in _COUNTS]
-        # The newest that a map of the dirty part would know.
+        # The newest record that a map of the dirty part would have.
         mapped = max((offset for offset in counting if self._dirty_from <= offset < self._upper), default=-1)
         following: int | None = None
         records: list[KeyRecord] = []
@@ -244,7 +246,7 @@ class KeySearch:
 
 
 def _may_hold(batch: RecordBatch, key: bytes) -> bool:
-    """Whether the bytes of the key are anywhere among those of the batch, of which no more than a piece is ever unpacked."""
+    """Return whether the bytes of the key occur in those of the batch, of which only one piece is unpacked at a time."""
     end = b""
     for piece in batch.pieces():
         text = end + bytes(piece)

@@ -1,7 +1,8 @@
-"""What would become of a log that is not eligible, if something happened to it: by which moves it would be, and from when on.
+"""Outlook for a log that is not eligible: the moves that would make it eligible, and from when on.
 
-The moves are tried: a `Supposed` log, which is the real one but for what is supposed, is measured like any other. So what
-is advised is what would choose. Segments of what is only supposed have no files, and are looked at by their offsets alone.
+The moves are tried: a `Supposed` log, which is the real one except for the supposed changes, is measured like any
+other. So the advice uses the same measurement as the selection. Supposed segments have no files; only their offsets are
+used.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from ..topics.options import MAX_LONG
 from .dirtiness import Measurable, dirtiness_in_pieces, oldest_dirty_ms_in_pieces, pieces
 
 TRANSACTIONS_MAX = 1_000
-"""Of the open ones, so many are looked at: half a millisecond."""
+"""Maximum number of open transactions that are checked: half a millisecond."""
 
 
 class Move(StrEnum):
-    """What somebody may do about a log that the cleaner leaves alone; the first is the least."""
+    """Action on a log that the cleaner does not clean, the smallest first."""
 
     ROLL = "roll"
-    """The active segment is ended, by a record or by command."""
+    """Rolls the active segment, by a record or by command."""
     END_TRANSACTIONS = "end_transactions"
-    """Each that is open now."""
+    """Ends each transaction that is open now."""
     NO_MIN_LAG = "no_min_compaction_lag"
-    """`min.compaction.lag.ms=0`."""
+    """Sets `min.compaction.lag.ms=0`."""
     LOWER_RATIO = "lower_min_cleanable_dirty_ratio"
     COMPACT_POLICY = "compact_policy"
-    """`cleanup.policy=compact`."""
+    """Sets `cleanup.policy=compact`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Way:
 
     @property
     def since_ms(self) -> int:
-        """To compare by."""
+        """Sort key: `eligible_at_ms`, with None as the earliest."""
         return self.eligible_at_ms or 0
 
     min_cleanable_dirty_ratio: float | None = None
@@ -66,7 +67,7 @@ class OpenTransaction:
 
 
 class _Unwritten:
-    """The empty segment that a roll would begin."""
+    """The empty segment that a roll would create."""
 
     size_bytes = 0
 
@@ -75,7 +76,7 @@ class _Unwritten:
 
 
 class Supposed:
-    """A log as it would be."""
+    """A log with supposed changes."""
 
     def __init__(
         self,
@@ -95,10 +96,10 @@ class Supposed:
 
 
 def due_at_in_pieces(log: Measurable, dirty_from: int, now_ms: int) -> Steps[int | None]:
-    """The first time, not before `now_ms`, at which a log is due if nothing is written; None if it never is.
+    """Return the first time, not before `now_ms`, at which a log is due if nothing is written; None if it never is.
 
-    Only two things come with time: segments that become old enough for `min.compaction.lag.ms`, and the end of
-    `max.compaction.lag.ms`. What is due stays due, so the first of those moments can be searched by halving.
+    Only two things change with time: segments become old enough for `min.compaction.lag.ms`, and
+    `max.compaction.lag.ms` ends. A due log stays due, so the first such moment can be found by bisection.
     """
     config = log.config
     moments: set[int] = set()
@@ -123,12 +124,12 @@ def due_at_in_pieces(log: Measurable, dirty_from: int, now_ms: int) -> Steps[int
 def due_after_time_outs_in_pieces(
     log: Log, dirty_from: int, now_ms: int, ends: Iterable[tuple[int, int]]
 ) -> Steps[int | None]:
-    """`due_at_in_pieces` of a log whose open transactions are aborted when their time is over.
+    """Run `due_at_in_pieces` on a log whose open transactions are aborted at their timeouts.
 
     Args:
-        ends: (first offset, ms since 1970) of the open transactions of which it is known.
+        ends: (first offset, ms since 1970) of the open transactions whose end is known.
 
-    A marker carries the time at which it is written, and may so end the active segment.
+    A marker has the time at which it is written, and may therefore roll the active segment.
     """
     rolls, known, opened = next_roll(log), dict(ends), open_transactions(log)
     stages: list[tuple[int, Measurable]] = [(now_ms, log)]
@@ -151,15 +152,15 @@ def due_after_time_outs_in_pieces(
 
 
 def open_transactions(log: Log) -> list[OpenTransaction]:
-    """Those without a marker, the oldest first; of very many the oldest `TRANSACTIONS_MAX`."""
+    """Return the transactions without a marker, the oldest first; at most the oldest `TRANSACTIONS_MAX`."""
     found = islice(log.producers.open_transactions(), TRANSACTIONS_MAX)
     return [OpenTransaction(producer_id, first_offset) for first_offset, producer_id in found]
 
 
 def ways_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[tuple[Way, ...]]:
-    """All by which a log would be eligible that is not, the shortest and least first.
+    """Return all ways to make a log eligible that is not, the shortest and least first.
 
-    A longer one is told only where it is faster. A marker that is written now may end the active segment, too.
+    A longer way is included only if it is faster. A marker that is written now may also roll the active segment.
     """
     found: list[Way] = []
     for moves in _combinations(log):
@@ -213,12 +214,12 @@ def _tried(log: Log, dirty_from: int, now_ms: int, moves: tuple[Move, ...]) -> S
         then = yield from dirtiness_in_pieces(supposed, dirty_from, due_ms)
         ratio = _below(then.dirty_ratio)
         if ratio >= log.config.min_cleanable_dirty_ratio:
-            return None  # it is not what is missing
+            return None  # the ratio is not what prevents a pass
     return Way(moves=moves, eligible_at_ms=due_ms if due_ms > now_ms else None, min_cleanable_dirty_ratio=ratio)
 
 
 def _below(ratio: float) -> float:
-    """A round number that is smaller, if only a little; 0 if there is none."""
+    """Return a round number slightly below `ratio`; 0 if there is none."""
     for digits in (10, 100, 1000):
         if 0 < (found := floor(ratio * digits) / digits) < ratio:
             return found

@@ -31,12 +31,12 @@ class GroupAt(NamedTuple):
     """Exclusive."""
     size_bytes: int
     begun_at_bytes: int
-    """`PassProgress.bytes_read` as it began."""
+    """`PassProgress.bytes_read` at the start of the group."""
 
 
 @dataclass(slots=True)
 class PassProgress:
-    """One pass; see the module. Bytes are those of batches."""
+    """Progress of one pass; see the module. Bytes are those of batches."""
 
     phase: Phase = Phase.PREPARING
     map_bytes: int = 0

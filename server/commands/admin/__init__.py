@@ -1,4 +1,4 @@
-"""Commands that ask the admin listener of a broker, over HTTP.
+"""Commands that call the admin listener of a broker, over HTTP.
 
-`asking` speaks HTTP; then a module a command.
+`asking` is the HTTP client; every other module has one command.
 """

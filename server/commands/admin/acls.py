@@ -1,4 +1,4 @@
-"""`ottla acls`: who may do what, listed, added, removed; and which entry decides."""
+"""`ottla acls`: list, add and remove access control entries, and show which one decides."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""How commands ask the admin listener, and show its answers: one call after the other, JSON in and out.
+"""HTTP client of commands for the admin listener, and display of its responses: one call after the other, JSON in and out.
 
-What it refuses comes as one sentence, which is shown as it is. A call is an operation of `server.control`, named by its method and
-path. The arguments of a command have the names of the operation's parameters, so they are its request as they are.
+Errors of the listener are one sentence, which is shown unchanged. A call is an operation of `server.control`, named by
+its method and path. The arguments of a command have the names of the operation's parameters, so they form its request
+without conversion.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TOKEN_BYTES_MAX = 8192
 _OF_ALL = ("admin", "admin_token_file", "json")
 
 NULL = object()
-"""Sent as JSON's null: of a field that has another meaning with null than when it is left out."""
+"""Sent as JSON's null, for a field in which null differs from an omitted value."""
 
 Answer = dict[str, Any]
 
@@ -37,7 +38,7 @@ class Admin:
     """The admin listener that the options of a command name.
 
     Raises:
-        WrongCallError: They name none, or a file of the token that cannot be read.
+        WrongCallError: The address is invalid, or the file of the token cannot be read.
     """
 
     def __init__(self, options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> None:
@@ -47,24 +48,24 @@ class Admin:
 
     @property
     def is_on_this_machine(self) -> bool:
-        """Whether the address is of this machine alone."""
+        """Whether the address is a loopback address."""
         try:
             return ip_address(self._host).is_loopback
         except ValueError:
             return self._host.lower() == "localhost"
 
     def call(self, operation: str, /, **fields: object) -> Answer:
-        """Ask for an operation.
+        """Call an operation.
 
         Args:
-            operation: Method and path, as `POST /v1/topics/{topic}/roll`.
-            fields: Its parameters: those in braces go into the path, the others into the query of GET and DELETE, which repeats the
-                name for each member of a list, or into the JSON object of POST and PUT. What is None or False is not given, and left
-                out: a server of an older release need not know it.
+            operation: Method and path, e.g. `POST /v1/topics/{topic}/roll`.
+            fields: Its parameters. Those in braces go into the path, the others into the query of GET and DELETE, which repeats the
+                name for each member of a list, or into the JSON object of POST and PUT. None and False are omitted, so that a server
+                of an older release need not know the parameter.
 
         Raises:
             CommandError: With the listener's sentence.
-            WrongCallError: Nobody answers there, or no listener of Ottla's does.
+            WrongCallError: The listener does not answer, or is not one of Ottla.
         """
         method, _, template = operation.partition(" ")
         segments = {name: _segment(value) for name, value in fields.items() if f"{{{name}}}" in template}
@@ -87,7 +88,7 @@ class Admin:
         try:
             with closing(http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_TIMEOUT_S)) as connection:
                 connection.connect()
-                connection.sock.settimeout(None)  # a compaction takes as long as it takes
+                connection.sock.settimeout(None)  # a compaction has no time limit
                 connection.request(method, target, body, headers)
                 response = connection.getresponse()
                 status, data = response.status, response.read()
@@ -121,7 +122,7 @@ class Admin:
 
 
 def fields_of(options: argparse.Namespace) -> dict[str, object]:
-    """A command's own arguments: all but those that each command of the admin listener has."""
+    """Return a command's own arguments, without those that all commands of the admin listener have."""
     return {name: value for name, value in vars(options).items() if name not in _OF_ALL}
 
 
@@ -135,11 +136,11 @@ def call_command(
     *,
     shown: str | None = None,
 ) -> Command:
-    """A command that asks for one operation, with its arguments as the parameters.
+    """Make a command that calls one operation, with its arguments as the parameters.
 
     Args:
-        tell: Prints the answer for people.
-        shown: The field of the answer that is the answer; all of it unless given.
+        tell: Prints the response for people.
+        shown: The field of the response to print; by default all of it.
     """
 
     def run(options: argparse.Namespace) -> None:
@@ -150,7 +151,7 @@ def call_command(
 
 
 def with_admin_options(add_options: Callable[[Parser], None] = no_options) -> Callable[[Parser], None]:
-    """The options of a command, and those of all that ask the admin listener."""
+    """Return a function that adds a command's options, and those of all commands of the admin listener."""
 
     def add_all(parser: Parser) -> None:
         add_options(parser)
@@ -161,7 +162,7 @@ def with_admin_options(add_options: Callable[[Parser], None] = no_options) -> Ca
 
 
 def _segment(value: object) -> str:
-    """Quoted. WrongCallError for an empty one, which would be another path."""
+    """Quote a segment. WrongCallError for an empty one, which would make another path."""
     if value == "":
         raise WrongCallError("expected a name, found ''")
     return quote(str(value), safe="")
@@ -177,7 +178,7 @@ def _text(value: object) -> object:
 
 
 def _parsed(address: str) -> tuple[str, int]:
-    host, _, port = address.removeprefix("http://").rstrip("/").rpartition(":")  # as `ottla dev` shows it
+    host, _, port = address.removeprefix("http://").rstrip("/").rpartition(":")  # in the form that `ottla dev` prints
     host = host.removeprefix("[").removesuffix("]") or "localhost"
     if not (port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
         raise WrongCallError(f"Invalid value {address} for --admin: must be [HOST:]PORT, port from 1 to 65535")
@@ -200,11 +201,11 @@ def _token(file: str | None, environment: Mapping[str, str]) -> str | None:
 
 
 SENTENCE = "explanation"
-"""The field that stands below the table, as it is one."""
+"""Field that is printed below the table, since it is a sentence."""
 
 
 def show_answer(options: argparse.Namespace, answer: Any, tell: Callable[[Any], object]) -> None:
-    """Print JSON for programs, where --json asks for it; for people what `tell` prints."""
+    """Print JSON if --json is given, else what `tell` prints for people."""
     (show_json if options.json else tell)(answer)
 
 
@@ -212,7 +213,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | No
     """Print objects of one kind as a table.
 
     Args:
-        columns: Field to header; all fields under their names unless given.
+        columns: Field to header; by default all fields under their names.
     """
     if columns is None:
         columns = {name: words(name).upper() for row in rows for name in row if name != SENTENCE}
@@ -221,12 +222,12 @@ def show_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | No
 
 
 def words(name: str) -> str:
-    """The name of a field as people say it."""
+    """Return the name of a field in words."""
     return name.removeprefix("is_").removeprefix("has_").removesuffix("_ms").replace("_", " ")
 
 
 def told(name: str, value: Any) -> Any:
-    """A value as people say it; `name` tells times and durations from numbers."""
+    """Format a value for people; `name` distinguishes times and durations from numbers."""
     if value is None or isinstance(value, bool | str | float):
         return value
     if isinstance(value, int):
@@ -243,7 +244,7 @@ def told(name: str, value: Any) -> Any:
 
 
 def duration_text(ms: int) -> str:
-    """`250 ms`, `1.5 s`, `25 h`: in the largest unit that says it in at most one place behind the point."""
+    """Format a duration: `250 ms`, `1.5 s`, `25 h`, in the largest unit that needs at most one decimal."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if abs(ms) >= size and ms * 10 % size == 0:
             return f"{ms / size:g} {unit}"

@@ -1,4 +1,4 @@
-"""`ottla cases`: logs that many clients have stumbled over, as topics."""
+"""`ottla cases`: logs that have exposed bugs in many clients, as topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla clock`: the broker's time, moved, stopped and started."""
+"""`ottla clock`: move, stop and start the broker's clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla compact`, `ottla roll`, `ottla retention`: what the broker does by itself in time, now."""
+"""`ottla compact`, `ottla roll`, `ottla retention`: do now what the broker does by itself later."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _tell(answer: dict[str, Any]) -> None:
                 "rolled": each["has_rolled"],
                 "first dirty": each["first_dirty_offset"],
                 "log end": each["log_end_offset"],
-                # Without a pass nobody has counted.
+                # Without a pass no records were counted.
                 "records": f"{each['records_read']}{BECOMES}{each['records_written']}" if each["passes"] else None,
                 "removed": sum(each["records_removed"].values()) if each["passes"] else None,
                 "segments": f"{each['segments_before']}{BECOMES}{each['segments_after']}",
@@ -109,13 +109,13 @@ def _tell_waited(answer: dict[str, Any]) -> None:
 
 
 def _removed(counts: dict[str, int]) -> str:
-    """`removed 5 superseded, 1 markers; `, or nothing."""
+    """Format counts as `removed 5 superseded, 1 markers; `; empty if nothing was removed."""
     told = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
     return f"removed {told}; " if told else ""
 
 
 def _why(partition: dict[str, Any]) -> str:
-    """What the cleaner waits for, and why; without the word where it waits for nothing."""
+    """Return what the cleaner waits for, and why; only the explanation if it waits for nothing."""
     what = waited_for(partition["waits_for"])
     return str(partition["explanation"]) if what is None else f"{what}: {partition['explanation']}"
 

@@ -1,4 +1,4 @@
-"""`ottla explain`: why a topic is compacted or not, and what would make it so; the history of a key; what a pass would do."""
+"""`ottla explain`: why a topic is compacted or not, with remedies; the history of a key; a dry run of a pass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ examples:
 """
 
 COMMANDS = 3
-"""How far they are indented."""
+"""Indentation depth of commands."""
 _PARTITION_MAX = 2**31 - 1
 _RECORDS_MAX = 100_000
 _GOES = {
@@ -40,7 +40,7 @@ _STAYS = {
 
 
 def run(options: argparse.Namespace) -> None:
-    """Ask, and print."""
+    """Run the command: call the listener, and print the response."""
     if options.key is not None and options.dry_run:
         raise WrongCallError("--key and --dry-run cannot be combined")
     for name in ("force", "limit"):
@@ -63,7 +63,7 @@ def _tell(answer: dict[str, Any]) -> None:
     width = terminal_width()
     for partition in answer["partitions"]:
         for depth, line in _lines(partition):
-            # Commands are to be copied, and stay whole.
+            # Commands are meant to be copied, so they are not folded.
             show(folded(visible(line), None if depth == COMMANDS else width, depth * "  "))
 
 

@@ -1,4 +1,4 @@
-"""`ottla faults`: what is to go wrong, declared, listed, waited for and taken back."""
+"""`ottla faults`: declare, list, wait for and remove faults."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ALL = -1
 
 
 def count(text: str) -> int:
-    """Reads a number of requests, or `all`."""
+    """Parse a number of requests, or `all`."""
     return ALL if text == "all" else number(1, _COUNT_MAX)(text)
 
 
@@ -54,14 +54,14 @@ def _tell_all(faults: list[dict[str, Any]]) -> None:
 
 
 def row_of(state: dict[str, Any]) -> dict[str, Any]:
-    """A fault as a row of a table."""
+    """Return a fault as a row of a table."""
     is_for_all = state["left"] is None or state["declaration"]["disk"] is not None
     left = "removed or used up" if not state["is_active"] else "all" if is_for_all else state["left"]
     return {"fault": state["fault_id"], "hits": state["hits"], "left": left, "what": _text(state["declaration"])}
 
 
 def _text(declaration: dict[str, Any]) -> str:
-    """`Produce of topic orders: error NOT_LEADER_OR_FOLLOWER`."""
+    """Format a declaration: `Produce of topic orders: error NOT_LEADER_OR_FOLLOWER`."""
     told = {name: value for name, value in declaration.items() if value not in (None, False, 0)}
     told |= {"partition": declaration["partition"]} if declaration.get("partition") is not None else {}
     told |= {"node": declaration["node"]} if declaration.get("node") is not None else {}

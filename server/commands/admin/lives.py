@@ -1,4 +1,4 @@
-"""`ottla restart`, `crash`, `reset`, `snapshot`, `restore`: the end of the broker's life, and what the next one begins with."""
+"""`ottla restart`, `crash`, `reset`, `snapshot`, `restore`: end a run of the broker, and start the next one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _copied(what: str, say: Callable[[dict[str, Any]], str]) -> Callable[[argpar
             raise WrongCallError("expected a directory, found ''")
         with Progress() as progress:
             progress.say(f"{what} …")
-            # Its working directory is not ours.
+            # The broker's working directory is another one.
             answer = admin.call(f"POST /v1/{what}", path=os.path.abspath(options.directory))
         show_answer(options, answer, lambda _: show(say(answer)))
 

@@ -1,4 +1,4 @@
-"""`ottla nodes`: the broker ids that the process plays, stopped and started one by one."""
+"""`ottla nodes`: stop and start single nodes of the process, and move leaders."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _tell_leader(answer: dict[str, Any]) -> None:
 
 
 def partition_of(text: str) -> tuple[str, int]:
-    """Reads TOPIC:PARTITION."""
+    """Parse TOPIC:PARTITION."""
     topic, _, index = text.rpartition(":")
     if not topic or not (index.isascii() and index.isdigit()) or int(index) > _INT32_MAX:
         raise argparse.ArgumentTypeError(f"expected TOPIC:PARTITION, found {text!r}")

@@ -1,4 +1,4 @@
-"""`ottla quotas`: how much clients may use, and who waits at the moment because it was more."""
+"""`ottla quotas`: list, set and remove quotas, and list throttled clients."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _tell_throttled(throttled: list[dict[str, Any]]) -> None:
 
 
 def quota(text: str) -> tuple[str, float]:
-    """Reads KEY=NUMBER."""
+    """Parse KEY=NUMBER."""
     key, equals, value = text.partition("=")
     try:
         number = float(value)

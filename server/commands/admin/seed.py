@@ -1,4 +1,4 @@
-"""`ottla seed`: topics, records, committed offsets and hard cases from a file, all of it or nothing."""
+"""`ottla seed`: create topics, records, committed offsets and hard cases from a file, all of it or nothing."""
 
 from __future__ import annotations
 

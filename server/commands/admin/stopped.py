@@ -1,8 +1,8 @@
-"""Compaction of a data directory in which no broker runs: with the cleaner of storage, and no thread but the caller's.
+"""Compaction of a data directory without a running broker: with storage's cleaner, on the caller's thread.
 
-The directory is opened as a start would open it, with its locks and, after a crash, with recovery, and closed as a clean stop
-leaves it. Only the topic that is named is touched; of the broker's options those that a client has set dynamically are known, and
-what is given.
+The directory is opened like a start opens it, with its locks and, after a crash, with recovery, and closed in the state
+of a clean stop. Only the named topic is changed. Of the broker's options, only those that clients have set dynamically,
+and the given ones, are known.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def compact_stopped(
     force: bool = False,
     roll: bool = False,
 ) -> Compaction:
-    """As `compaction.compact`, on the disk; blocks.
+    """Compact a topic on disk like `compaction.compact`; blocks.
 
     Args:
-        data_dirs: A data directory, or several with commas between, as `log.dirs`.
+        data_dirs: A data directory, or several separated by commas, as `log.dirs`.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such directory, topic or partition; CONFLICT: a broker runs in it, or the topic is not
-            compacted; FAILED: the disk refused, or a segment is damaged. What was done to partitions before that stays.
+        ControlError: NOT_FOUND: unknown directory, topic or partition; CONFLICT: a broker runs in it, or the topic is not
+            compacted; FAILED: the disk refused, or a segment is damaged. Work on earlier partitions is kept.
     """
     files, clock = OsFiles(), Clock()
     static = _config(files, data_dirs)
@@ -113,7 +113,7 @@ def _close(store: OpenStore, clock: Clock) -> None:
 
 
 class _Compacting:
-    """One log."""
+    """Compaction of one log."""
 
     def __init__(self, manager: CleanerManager, cleaner: Cleaner, clock: Clock, log: Log, is_forced: bool) -> None:
         self._manager = manager
@@ -146,7 +146,7 @@ class _Compacting:
         )
 
     def _pass(self, passes: list[CleanStats]) -> bool:
-        """Whether there is more to do."""
+        """Run one pass; return whether more is to do."""
         log, manager, now_ms = self._log, self._manager, self._clock.now_ms()
         chosen = to_the_end(manager.take(log, now_ms, is_forced=self._is_forced))
         if chosen is None and not manager.is_available(log):
@@ -179,4 +179,4 @@ def _swap(log: Log, clock: Clock, new: Sequence[LogSegment], old: Sequence[LogSe
 
 
 def _go_on(_moved_bytes: int) -> None:
-    """Nobody wants a pass to end."""
+    """Do nothing: the checkpoint of a pass that is never aborted."""

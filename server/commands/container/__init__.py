@@ -1,1 +1,1 @@
-"""`ottla` as the image starts it (docs/containers.md): to be read as `entrypoint`, `variables`, `defaults`."""
+"""`ottla` as started by the image (docs/containers.md); read `entrypoint`, `variables`, `defaults`, in this order."""

@@ -1,9 +1,9 @@
-"""Where a container serves, and keeps data, as far as nobody says so: beneath all that the user gives, above the profile.
+"""Defaults of listeners and data directory in a container: weaker than all options of the user, stronger than the profile.
 
 log.dirs                /var/lib/ottla
 listeners               the addresses of advertised.listeners on all interfaces, as in Kafka's images; else port 9092
-advertised.listeners    of a listener on all interfaces `localhost`, where a published port is; else what it listens at
-of a further node       both, on the ports above: 9093, 9094 … can be published, free ones cannot
+advertised.listeners    for a listener on all interfaces `localhost`, where a published port is; else its own address
+for a further node      both, on the next ports: 9093, 9094 … can be published, free ones cannot
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _LISTENERS, _ADVERTISED = "listeners", "advertised.listeners"
 
 
 def image_defaults(file: Properties, given: Mapping[str, str], protocol: str, nodes: int) -> Properties:
-    """What a start is told with these defaults beneath it.
+    """Return the properties of a start with these defaults added.
 
     Args:
-        file: What the file and the environment say.
-        given: Each option that has a value, from wherever.
+        file: The options of the file and the environment.
+        given: Each option that has a value, from any source.
         protocol: The security protocol of a listener without a name.
-        nodes: How many there are.
+        nodes: Number of nodes.
 
     Raises:
-        ConfigError: An address that is none.
+        ConfigError: An invalid address.
     """
     told = _endpoints(_ADVERTISED, given.get(_ADVERTISED, ""))
     heard = _endpoints(_LISTENERS, given.get(_LISTENERS, ""))
@@ -50,7 +50,7 @@ def image_defaults(file: Properties, given: Mapping[str, str], protocol: str, no
     values = {_LISTENERS: _text(listeners), _ADVERTISED: _text(advertised)}
     if not {"log.dirs", "log.dir"} & given.keys():
         values["log.dirs"] = DATA_DIR
-    # What is no number, or too many, is refused a moment later.
+    # An invalid or too large number is refused later.
     first = given.get("node.id", given.get("broker.id", "0")).strip()
     node_values = {
         int(first) + step: {_LISTENERS: _text(_above(listeners, step)), _ADVERTISED: _text(_above(advertised, step))}
@@ -66,7 +66,7 @@ def _endpoints(option: str, text: str) -> list[Endpoint]:
 
 
 def _above(endpoints: Iterable[Endpoint], step: int) -> list[Endpoint]:
-    """Of a free port another free one."""
+    """Return the endpoints with ports higher by `step`; a free port (0) stays a free port."""
     return [each._replace(port=each.port and each.port + step) for each in endpoints]
 
 

@@ -1,4 +1,4 @@
-"""What `docker run IMAGE …` runs: `ottla serve` with what a container needs beneath the user's own options, or another program.
+"""Entrypoint of the image, run by `docker run IMAGE …`: `ottla serve` with defaults for containers, or another program.
 
     docker run IMAGE                          ottla serve
     docker run IMAGE --nodes 3                ottla serve --nodes 3
@@ -6,8 +6,8 @@
     docker run IMAGE topics list …            ottla topics list …
     docker run IMAGE sh -c …                  sh -c …
 
-The last one is how testcontainers' modules start a container: a shell waits for a script that is copied in once the port
-is known on the host, and the script comes back here by the paths that Kafka's images have (`docker/kafka`).
+The last form is how testcontainers' modules start a container. A shell waits for a script, which is copied in once the
+port on the host is known. The script then runs this entrypoint by the paths of Kafka's images (`docker/kafka`).
 """
 
 from __future__ import annotations
@@ -40,21 +40,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.container")
 
 LISTENER_FILE = "ottla-listener"
-"""In the directory for temporary files: security protocol and address of the first listener, for the health check, which
-cannot see what a script has exported."""
+"""File in the directory for temporary files with the security protocol and address of the first listener. For the
+health check, which cannot see variables that a script has exported.
+"""
 
 MOUNTED_CONFIG = "/mnt/shared/config/server.properties"
-"""Where Apache Kafka's image finds the file of a user."""
+"""Path at which Apache Kafka's image finds the user's file."""
 
 ADMIN_PORT = 9099
 
 READY = "[KafkaServer id={id}] started: Kafka Server started, Transitioning from RECOVERY to RUNNING"
-"""What testcontainers' modules wait for in the output of Apache Kafka, ZooKeeper's and KRaft's, and of Confluent's images."""
+"""Line that testcontainers' modules wait for in the output of Apache Kafka, with ZooKeeper and with KRaft, and of
+Confluent's images.
+"""
 
 
 def main(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
-    """Run what the words of `docker run` ask for; returns the exit code, or does not return: another program has begun."""
-    # The first process of a container gets no signal that it does not listen to.
+    """Run the words of `docker run`; return the exit code, or do not return if another program replaces this one."""
+    # The first process of a container receives only signals for which it has handlers.
     signal.signal(signal.SIGTERM, _end)
     asked = ottla_words(list(words), environment)
     if asked is None:
@@ -65,7 +68,7 @@ def main(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> i
 
 
 def ottla_words(words: list[str], environment: Mapping[str, str]) -> list[str] | None:
-    """The command line of `ottla` that these words stand for; None where they name another program."""
+    """Return the command line of `ottla` for these words; None if they name another program."""
     first = words[0] if words else ""
     if first == "ottla":
         return words[1:]
@@ -98,16 +101,16 @@ def _end(number: int, _frame: object) -> NoReturn:
 
 
 def _become(words: Sequence[str]) -> NoReturn:
-    """Python ignores a closed pipe, and so would the other program."""
+    """Replace this process by another program. Python ignores SIGPIPE, and the other program would inherit that."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         os.execvp(words[0], list(words))
-    except OSError as error:  # a script without its first line, say
+    except OSError as error:  # e.g. a script without an interpreter line
         raise SystemExit(f"ottla: cannot run {words[0]}: {error.strerror}") from None
 
 
 def serving(options: argparse.Namespace, environment: Mapping[str, str], warnings: Sequence[str]) -> int:
-    """`ottla serve`, with what the image adds."""
+    """Run `ottla serve` with the image's additions."""
     log_to_standard_error(logging.DEBUG if options.verbose else logging.INFO)
     for line in warnings:
         log.warning("%s", line)

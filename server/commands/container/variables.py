@@ -1,6 +1,7 @@
-"""What the environment of a container says: `OTTLA_*` for options of `ottla serve`, `KAFKA_*` as Kafka's images take them.
+"""Options from the environment of a container: `OTTLA_*` for options of `ottla serve`, `KAFKA_*` as in Kafka's images.
 
-`KAFKA_LOG_RETENTION_MS` and the like are read as everywhere (`frame/environment`). Here is what only those images' scripts do.
+`KAFKA_LOG_RETENTION_MS` and the like are read as everywhere (`frame/environment`). This module has the rest: what only
+the scripts of those images do.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..frame.parser import takes_value
 
 PREFIX = "OTTLA_"
 OF_COMMANDS = frozenset({ADMIN_TOKEN, BOOTSTRAP, COMMAND_CONFIG})
-"""Not options of `serve`, but known."""
+"""Variables that are known, but are not options of `serve`."""
 
 YES, NO = frozenset({"true", "1", "yes"}), frozenset({"", "false", "0", "no"})
 
@@ -25,13 +26,13 @@ FILES = {
     "KAFKA_SSL_KEYSTORE_FILENAME": "KAFKA_SSL_KEYSTORE_LOCATION",
     "KAFKA_SSL_TRUSTSTORE_FILENAME": "KAFKA_SSL_TRUSTSTORE_LOCATION",
 }
-"""A file in SECRETS_DIR, and the variable that has its path."""
+"""Variables that name a file in SECRETS_DIR, and the variable that gets its path."""
 CONTENTS = {
     "KAFKA_SSL_KEYSTORE_CREDENTIALS": "KAFKA_SSL_KEYSTORE_PASSWORD",
     "KAFKA_SSL_KEY_CREDENTIALS": "KAFKA_SSL_KEY_PASSWORD",
     "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "KAFKA_SSL_TRUSTSTORE_PASSWORD",
 }
-"""A file in SECRETS_DIR, and the variable that has what stands in it."""
+"""Variables that name a file in SECRETS_DIR, and the variable that gets its content."""
 
 _ROLES, _VOTERS = "KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS"
 _ADDRESSES = ("KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS")
@@ -40,10 +41,11 @@ _ADDRESSES = ("KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS")
 def serve_words(
     options: Mapping[str, argparse.Action], words: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
-    """Words for the options that variables name (`OTTLA_ADMIN_TOKEN_FILE` for --admin-token-file) and `words` do not, and
-    a warning for each variable that names none.
+    """Return words for the options that variables name and `words` does not, and warnings.
 
-    Of an option that may be repeated each line of a value is one. WrongCallError for a switch that is neither on nor off.
+    `OTTLA_ADMIN_TOKEN_FILE` names --admin-token-file, for instance. A variable that names no option gets a warning.
+
+    For a repeatable option each line of a value is one value. WrongCallError for a switch that is neither on nor off.
     """
     given = {word.partition("=")[0] for word in words}
     found, warnings = [], []
@@ -73,10 +75,10 @@ def _words(variable: str, name: str, action: argparse.Action, text: str) -> list
 
 
 def broker_variables(environment: Mapping[str, str], secrets: str = SECRETS_DIR) -> dict[str, str]:
-    """The environment with what the scripts of Kafka's images make of it.
+    """Return the environment with the changes that the scripts of Kafka's images make.
 
     Raises:
-        WrongCallError: It asks for a part in a cluster of several containers, or names a secret that cannot be read.
+        WrongCallError: The variables describe a cluster of several containers, or name a secret that cannot be read.
     """
     environment = _with_plain_prefix(environment)
     roles = [each.strip() for each in (environment.get(_ROLES) or "broker").split(",")]
@@ -92,7 +94,7 @@ def broker_variables(environment: Mapping[str, str], secrets: str = SECRETS_DIR)
         )
     found = {name: value for name, value in environment.items() if name not in FILES | CONTENTS}
     for name in _ADDRESSES:
-        # testcontainers-dotnet ends the list with a comma; of no address at all there is nothing to tell.
+        # testcontainers-dotnet ends the list with a comma; an empty item needs no error.
         if (text := ",".join(filter(None, found.pop(name, "").split(",")))) != "":
             found[name] = text
     for name, target in (FILES | CONTENTS).items():
@@ -103,7 +105,7 @@ def broker_variables(environment: Mapping[str, str], secrets: str = SECRETS_DIR)
 
 
 def _with_plain_prefix(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with those that are looked at here under the names that Apache Kafka's image has."""
+    """Return the environment with the variables that this module reads under the names of Apache Kafka's image."""
     found = dict(environment)
     for name in (_ROLES, _VOTERS, *_ADDRESSES):
         value = found.pop(BITNAMI_PREFIX + name.removeprefix("KAFKA_"), None)

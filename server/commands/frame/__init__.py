@@ -1,5 +1,5 @@
-"""What all commands of `ottla` have in common.
+"""Common parts of all commands of `ottla`.
 
-`table` names all commands; `command_line` finds the one that is meant, whose `parser` reads its options. `options` are those that many
-have, `errors` how a command ends that cannot do what it should; `printing` and `terminal` are what people see.
+`table` lists all commands; `command_line` finds the named one, whose `parser` reads its options. `options` has options
+of several commands, `errors` the errors that end a command; `printing` and `terminal` are the output for people.
 """

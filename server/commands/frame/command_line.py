@@ -1,8 +1,8 @@
 """From the words of a command line to a command and its options.
 
-Options may stand anywhere: `ottla --json topics --bootstrap H:1 list` is `ottla topics list --json --bootstrap H:1`.
-Only what the words name is loaded; for options before a command that is all commands, as it takes them to know which
-word is an option's value.
+Options may be at any position: `ottla --json topics --bootstrap H:1 list` is `ottla topics list --json --bootstrap
+H:1`. Only the named command is loaded. Options before a command load all commands, which are needed to know which word
+is an option's value.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ Clients need no special library: point any Kafka client at the address.
 
 
 class CommandCall(NamedTuple):
-    """A command to carry out."""
+    """A command to run, with its options."""
 
     command: Command
     options: argparse.Namespace
 
 
 class Level(NamedTuple):
-    """Where a word is a name: at the top, or behind a command with actions."""
+    """A position at which a word is a name: at the top, or after a command with actions."""
 
     group: str
     names: dict[str, str]
-    """With the help of each."""
+    """Names with their help texts."""
     below: tuple[str, ...]
-    """The rows that an option here may belong to."""
+    """The rows that an option at this position may belong to."""
 
     @property
     def what(self) -> str:
         return "action" if self.group else "command"
 
     def parser(self) -> Parser:
-        """Which only has a help to show, and mistakes to tell."""
+        """Return a parser that only shows help and reports errors."""
         row = ROWS.get(self.group)
         text = f"{row.help[0].upper()}{row.help[1:]}." if row else DESCRIPTION
         made = Parser(f"ottla {self.group}".rstrip(), text, "" if row else EXAMPLES)
@@ -70,7 +70,7 @@ class Level(NamedTuple):
         return made
 
     def options(self) -> dict[str, argparse.Action]:
-        """All that commands below have, by name."""
+        """Return all options of the commands below, by name."""
         return _options(self.group)
 
 
@@ -84,15 +84,15 @@ class _Version(argparse.Action):
 
 
 def parsers_of(commands: Commands) -> list[Parser]:
-    """One for each command of a row."""
+    """Return one parser for each command of a row."""
     return [each.parser("" if commands.command else commands.row.name) for each in commands.all]
 
 
 def understand(words: Sequence[str]) -> CommandCall:
-    """What a command line asks for.
+    """Parse a command line.
 
     Raises:
-        SystemExit: A mistake, told in one line; or the help, or the version, has been shown.
+        SystemExit: A usage error was reported in one line; or the help, or the version, has been shown.
     """
     left = [*words[1:], "--help"] if list(words[:1]) == ["help"] else list(words)
     early: list[str] = []
@@ -107,7 +107,7 @@ def understand(words: Sequence[str]) -> CommandCall:
 
 
 def top(group: str = "") -> Level:
-    """Where a command's name is to follow, or behind `group` an action's."""
+    """Return the level of command names, or that of the actions of `group`."""
     if not group:
         return Level("", {row.name: row.help for row in ROWS.values()}, tuple(ROWS))
     return Level(group, {each.name: each.help for each in load(group).actions.values()}, (group,))
@@ -115,14 +115,17 @@ def top(group: str = "") -> Level:
 
 @cache
 def _options(group: str) -> dict[str, argparse.Action]:
-    """Of a level: each option before the name asks for them, and all parsers below it take tens of milliseconds."""
+    """Return the options of a level.
+
+    Cached, since each option before the name needs them, and creating all parsers takes tens of milliseconds.
+    """
     level = top(group)
     parsers = [parser for name in level.below for parser in parsers_of(load(name))]
     return {name: action for parser in [*parsers, level.parser()] for name, action in parser.options.items()}
 
 
 def _name(level: Level, left: list[str], early: list[str]) -> str:
-    """Take the name off `left`, and with it the options before it, which go to `early`."""
+    """Remove the name from `left`, and move the options before it to `early`."""
     while left:
         word = left.pop(0)
         if word == "--":

@@ -1,12 +1,12 @@
-"""Broker options from environment variables, named as the official image of Apache Kafka names them.
+"""Broker options from environment variables, named as in the official image of Apache Kafka.
 
-`KAFKA_LOG_RETENTION_MS` is log.retention.ms: `_` stands for a dot, `__` for `_`, `___` for `-`. A value is written as in a
-properties file, where the image puts it as it is: `\\n` is the end of a line. What the image's scripts take for the JVM and its
-logging (`KAFKA_OPTS` and the like) is none of ours; CLUSTER_ID is the id of a new data directory's cluster.
+`KAFKA_LOG_RETENTION_MS` is log.retention.ms: `_` means a dot, `__` means `_`, `___` means `-`. A value is written as in
+a properties file, since the image puts it into one: `\\n` is a line feed. Variables that the image's scripts read for
+the JVM and its logging (`KAFKA_OPTS` and the like) are ignored; CLUSTER_ID is the ID of a new data directory's cluster.
 
-Bitnami's image, which was withdrawn, has the same names with another prefix, `KAFKA_CFG_LOG_RETENTION_MS`: where both are there, the
-shorter one counts. Its KAFKA_KRAFT_CLUSTER_ID is CLUSTER_ID. What it has of its own for one process is taken silently; its users,
-passwords and certificates are not, and a line says so.
+Bitnami's image, which was withdrawn, has the same names with another prefix, `KAFKA_CFG_LOG_RETENTION_MS`; if both
+exist, the shorter one wins. Its KAFKA_KRAFT_CLUSTER_ID is CLUSTER_ID. Its own variables for a single process are
+ignored silently; those for users, passwords and certificates are ignored with a warning.
 """
 
 import re
@@ -20,7 +20,7 @@ from ...config.options.security_options import HANDED_ON
 PREFIX = "KAFKA_"
 BITNAMI_PREFIX = "KAFKA_CFG_"
 CLUSTER_IDS = ("CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
-"""The id of a new data directory's cluster; the first that is set counts."""
+"""Variables with the ID of a new data directory's cluster; the first that is set wins."""
 
 FOR_THE_JVM = frozenset(
     {
@@ -50,28 +50,28 @@ OF_BITNAMI = frozenset(
         "KAFKA_ZOOKEEPER_TLS_VERIFY_HOSTNAME",
     }
 )
-"""Variables of its scripts, for which there is nothing to do. ALLOW_PLAINTEXT_LISTENER and BITNAMI_DEBUG are not looked at."""
+"""Variables of its scripts that need no action. ALLOW_PLAINTEXT_LISTENER and BITNAMI_DEBUG are not read."""
 
 _SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 _CHARS_LIKE = 100
 _LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)[\n\r]")
-"""One that no backslash stands before; two are none, but a backslash of the value."""
+"""A line end without a preceding backslash; two backslashes are one in the value, not an escape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the environment says; its repr shows no values, some of which are secrets."""
+    """Options from the environment; its repr shows no values, some of which are secrets."""
 
     options: dict[str, str] = field(default_factory=dict, repr=False)
     variables: tuple[str, ...] = ()
-    """Those that were taken, in order."""
+    """The variables that were used, in order."""
     warnings: tuple[str, ...] = ()
-    """One line for each that no option has the name of."""
+    """One line for each variable that matches no option."""
     cluster_id: str | None = None
 
 
 def read_environment(variables: Mapping[str, str]) -> Environment:
-    """The broker options among these variables."""
+    """Return the broker options among these variables."""
     options, taken, warnings = {}, [], []
     for variable in sorted(variables, key=lambda name: (not name.startswith(BITNAMI_PREFIX), name)):
         if not variable.startswith(PREFIX) or variable in FOR_THE_JVM | OF_BITNAMI or variable in CLUSTER_IDS:
@@ -80,7 +80,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
         if find_option(name) is None and name not in HANDED_ON:
             if is_service_link(variable, variables[variable], PREFIX):
                 continue
-            from difflib import get_close_matches  # No start shall wait for it.
+            from difflib import get_close_matches  # imported here to keep it out of the start
 
             close = get_close_matches(name[:_CHARS_LIKE], BROKER_OPTIONS, n=1)
             hint = f"; did you mean {variable_name(close[0])} ({close[0]})?" if close else ""
@@ -94,7 +94,10 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
 
 
 def is_service_link(variable: str, value: str, prefix: str) -> bool:
-    """Whether Kubernetes may have made it, as for each service: where one is called `kafka`, KAFKA_PORT is tcp://10.0.0.1:9092."""
+    """Return whether Kubernetes may have set the variable, as it does for each service.
+
+    For a service called `kafka`, KAFKA_PORT is tcp://10.0.0.1:9092.
+    """
     name = variable.removeprefix(prefix)
     return _SERVICE_LINK.fullmatch(name) is not None and (
         not name.endswith("PORT") or "SERVICE" in name or "://" in value
@@ -102,14 +105,20 @@ def is_service_link(variable: str, value: str, prefix: str) -> bool:
 
 
 def option_name(variable: str) -> str:
-    """`KAFKA_A_B__C___D` is a.b_c-d; of more underscores three and three are taken together, as in the image."""
+    """Return the option's name: `KAFKA_A_B__C___D` is a.b_c-d.
+
+    Longer runs of underscores are read in threes, as in the image.
+    """
     name = variable.removeprefix(BITNAMI_PREFIX if variable.startswith(BITNAMI_PREFIX) else PREFIX)
     dotted = name.lower().replace("_", ".")
     return dotted.replace("...", "-").replace("..", "_")
 
 
 def _value(variable: str, text: str) -> str:
-    """What a properties file has of it; lines of a variable, which would be lines of that file, stay together."""
+    """Return the value as read from a properties file.
+
+    Lines of the variable, which would be lines of that file, stay together.
+    """
     joined = _LINE_END.sub(_as_escape, text.replace("\r\n", "\n"))
     return parse_properties(f"{variable}={joined}").get(variable, "")
 
@@ -119,5 +128,5 @@ def _as_escape(found: re.Match[str]) -> str:
 
 
 def variable_name(option: str) -> str:
-    """The variable that sets an option."""
+    """Return the variable that sets an option."""
     return PREFIX + option.replace("_", "__").replace("-", "___").replace(".", "_").upper()

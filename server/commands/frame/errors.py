@@ -1,4 +1,4 @@
-"""How a command ends that cannot do what it should: an exit code, and one line on standard error."""
+"""Errors that end a command with an exit code and one line on standard error."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ INTERRUPTED = 130
 
 LIKE = 0.6
 LESS_LIKE = 0.1
-"""So much less than the first, and a name is not offered beside it."""
+"""Names that are less similar than the best match by more than this are not suggested."""
 
 
 class CommandError(Exception):
-    """The broker, or a file, refused. The message is the line."""
+    """Rejected by the broker, or invalid file. The message is the line."""
 
     exit_code = SAID_NO
 
 
 class WrongCallError(CommandError):
-    """What was asked for makes no sense, or nobody is there to be asked."""
+    """Usage error, or no broker reachable."""
 
     exit_code = WRONG_CALL
 
 
 class ReaderGoneError(Exception):
-    """Nobody reads what we print any more, as in `ottla … | head`. Not an OSError: those are of files and sockets."""
+    """The reader of our output has closed the pipe, as in `ottla … | head`. Not an OSError: those are of files and sockets."""
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """What goes behind "there is no WORD": the names that look like it, or begin with it, or nothing."""
+    """Return a suggestion to append to an error about `word`.
+
+    It has the names that are similar to `word` or begin with it, and is empty without such names.
+    """
     from difflib import SequenceMatcher
 
     def likeness(name: str) -> float:

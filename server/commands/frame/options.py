@@ -1,4 +1,4 @@
-"""Options that many commands have, and readers of values."""
+"""Options that many commands have, and parsers of values."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ DEFAULT_ADMIN = "localhost:9099"
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(_UNITS_MS)})?")
 _DURATION_MS_MAX = 2**53
-"""A few hundred thousand years."""
+"""Maximum duration: a few hundred thousand years."""
 
 
 def bootstrap_option(parser: Parser) -> None:
-    """Of commands that speak Kafka's protocol."""
+    """Add the options of commands that speak Kafka's protocol."""
     parser.add_argument(
         "--bootstrap",
         metavar="HOST:PORT",
@@ -34,7 +34,7 @@ def bootstrap_option(parser: Parser) -> None:
 
 
 def command_config_option(parser: Parser) -> None:
-    """Of commands that speak Kafka's protocol, too."""
+    """Add the option of client properties, for commands that speak Kafka's protocol."""
     parser.add_argument(
         "--command-config",
         metavar="FILE",
@@ -44,12 +44,12 @@ def command_config_option(parser: Parser) -> None:
 
 
 def bootstrap_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> str:
-    """The addresses that a command was given."""
+    """Return the broker addresses of a command."""
     return options.bootstrap or environment.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
 
 
 def admin_options(parser: Parser) -> None:
-    """Of commands that ask the admin listener."""
+    """Add the options of commands that call the admin listener."""
     parser.add_argument(
         "--admin",
         metavar="[HOST:]PORT",
@@ -63,17 +63,17 @@ def admin_options(parser: Parser) -> None:
 
 
 def admin_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> str:
-    """The address that a command was given."""
+    """Return the admin address of a command."""
     return options.admin or environment.get(ADMIN) or DEFAULT_ADMIN
 
 
 def json_option(parser: Parser, what: str = "print the result as JSON") -> None:
-    """For programs."""
+    """Add the option of JSON output for programs."""
     parser.add_argument("--json", action="store_true", help=what)
 
 
 def number(low: int, high: int | None = None) -> Callable[[str], int]:
-    """Reads a whole number from `low` on, up to and with `high`."""
+    """Return a parser of whole numbers from `low` to `high`, both inclusive."""
     bound = f"from {low} on" if high is None else f"from {low} to {high}"
 
     def parse(text: str) -> int:
@@ -86,7 +86,7 @@ def number(low: int, high: int | None = None) -> Callable[[str], int]:
 
 
 def name_and_value(text: str) -> tuple[str, str]:
-    """Reads NAME=VALUE; the value may be empty."""
+    """Parse NAME=VALUE; the value may be empty."""
     name, equals, value = text.partition("=")
     if not name.strip() or not equals:
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {text!r}")
@@ -94,7 +94,7 @@ def name_and_value(text: str) -> tuple[str, str]:
 
 
 def duration_ms(text: str) -> int:
-    """Reads `25h`, `8d`, `1.5s`, `250ms`; of numbers alone only 0, as nobody can tell what another one counts."""
+    """Parse `25h`, `8d`, `1.5s`, `250ms`. The only number without a unit is 0, since the unit of any other would be unclear."""
     match = _DURATION.fullmatch(text)
     if match is None or (match[2] is None and float(match[1])):
         raise argparse.ArgumentTypeError(

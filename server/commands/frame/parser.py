@@ -1,4 +1,4 @@
-"""What a command is, and a parser of its options, which says what is wrong in one line; what would be right stands in the help."""
+"""Command declarations, and a parser of their options that reports errors in one line; correct usage is in the help."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from .errors import WRONG_CALL, did_you_mean
 
 
 class Parser(argparse.ArgumentParser):
-    """See the module. Options are never abbreviated: one that is new tomorrow would make today's call ambiguous."""
+    """Parser of one command.
+
+    Options cannot be abbreviated: an option that is added later would make an abbreviation ambiguous.
+    """
 
     def __init__(self, prog: str, description: str, notes: str = "") -> None:
         super().__init__(
@@ -28,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def options(self) -> dict[str, argparse.Action]:
-        """By each of their names, `-h` and `--help`."""
+        """Options by each of their names, including `-h` and `--help`."""
         return {name: action for action in self._actions for name in action.option_strings}
 
     def error(self, message: str) -> NoReturn:
@@ -42,17 +45,18 @@ class Parser(argparse.ArgumentParser):
 
 
 def takes_value(action: argparse.Action) -> bool:
-    """Whether an option's value follows it."""
+    """Return whether an option's value follows it."""
     return action.nargs != 0
 
 
 def read(parser: Parser, words: Iterable[str]) -> argparse.Namespace:
-    """The options of one command, which may stand before, between and behind what has no name.
+    """Parse the options of one command, which may be before, between and after positional arguments.
 
-    Each comes to argparse as one word with its value, so that the value may begin with a dash; the rest comes last.
+    Each is passed to argparse as one word with its value, so that the value may begin with a dash; positional arguments
+    are last.
 
     Raises:
-        SystemExit: Something is wrong, and has been said; or help was wanted.
+        SystemExit: An error was reported; or help was shown.
     """
     options, rest = split(parser.options, words, parser)
     found, left = parser.parse_known_args([*options, "--", *rest] if rest else options)
@@ -62,7 +66,7 @@ def read(parser: Parser, words: Iterable[str]) -> argparse.Namespace:
 
 
 def split(known: dict[str, argparse.Action], words: Iterable[str], parser: Parser) -> tuple[list[str], list[str]]:
-    """Options, a word each, and what is none. Ends with a line by way of `parser` where one is not known."""
+    """Separate options, one word each, from other words. An unknown option ends the program with an error by `parser`."""
     options: list[str] = []
     rest: list[str] = []
     left = list(words)
@@ -82,7 +86,7 @@ _OTHER_ADDRESS = {"--admin": "--bootstrap", "--bootstrap": "--admin"}
 
 
 def taken(known: dict[str, argparse.Action], word: str, left: list[str], parser: Parser) -> str:
-    """The option `word` as one word with its value, which is taken off `left` if it is the next."""
+    """Return the option `word` as one word with its value, which is removed from `left` if it is the next word."""
     name, equals, _ = word.partition("=")
     if not word.startswith("--"):
         name, equals = word[:2], word[2:]
@@ -97,32 +101,33 @@ def taken(known: dict[str, argparse.Action], word: str, left: list[str], parser:
 
 
 def looks_like_option(word: str) -> bool:
-    """A dash alone is a file's name, and one before a digit belongs to a number."""
+    """Return whether a word is an option: a single dash is a file name, and a dash before a digit belongs to a number."""
     return len(word) > 1 and word[0] == "-" and not word[1].isdigit()
 
 
 def no_options(_parser: Parser) -> None:
-    """For a command that has none."""
+    """Add no options."""
 
 
 class Command(NamedTuple):
-    """One thing that `ottla` can be asked to do.
+    """One command or action of `ottla`.
 
-    A module of a command has either `COMMAND` (`ottla status`) or `ACTIONS` (`ottla topics list`, `ottla topics create` …).
-    It is loaded for every help text and every completion, so what it needs to do its work is imported in `run`.
+    A module of a command has either `COMMAND` (`ottla status`) or `ACTIONS` (`ottla topics list`, `ottla topics create`
+    …). It is loaded for every help text and every completion, so modules that only the work needs are imported in
+    `run`.
     """
 
     name: str
     help: str
     """One line, without a full stop."""
     run: Callable[[argparse.Namespace], int | None]
-    """Does it; returns the exit code, None for 0. Raises `errors.CommandError`."""
+    """Runs the command; returns the exit code, None for 0. Raises `errors.CommandError`."""
     add_options: Callable[[Parser], None] = no_options
     notes: str = ""
-    """What the help says below the options, laid out as it is."""
+    """Text of the help below the options, with its own layout."""
 
     def parser(self, group: str = "") -> Parser:
-        """Reads the options; `group` is the command that this is an action of."""
+        """Make the parser of the options; `group` is the command that this is an action of."""
         made = Parser(" ".join(filter(None, ("ottla", group, self.name))), _sentence(self.help), self.notes)
         self.add_options(made)
         return made

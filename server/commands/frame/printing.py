@@ -1,7 +1,7 @@
-"""What commands print: lines, JSON, and tables that fit the terminal.
+"""Output of commands: lines, JSON, and tables that fit the terminal.
 
-Whoever reads from a pipe gets cells whole; on a terminal what is too wide is cut with an ellipsis. Control characters, as a
-record's key may hold them, are shown and never sent.
+In a pipe, cells are printed whole; on a terminal, wide ones are cut with an ellipsis. Control characters, e.g. in a
+record's key, are shown as escapes and never sent.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .errors import ReaderGoneError
 GAP = "  "
 ELLIPSIS = "…"
 BECOMES = " -> "
-"""Between a value and another that is in its place now."""
+"""Separator between an old value and its new value."""
 NARROWEST = 4
-"""A column is not cut below this many places."""
+"""Minimum width of a column."""
 LEAST_WITH_AN_END = 8
-"""Places of a cut text that keeps its end."""
+"""Minimum width of a cut text that keeps its end."""
 SHORT = 10
-"""Places of a text that is not cut while others can be."""
+"""Width up to which a text is not cut while others can be."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _NO_PLACE = ("Mn", "Me", "Cf")
 _TWO_PLACES = ("W", "F")
@@ -35,7 +35,7 @@ _TWO_PLACES = ("W", "F")
 
 @contextmanager
 def to_the_reader() -> Iterator[None]:
-    """What is written to standard output inside: ReaderGoneError if nobody takes it."""
+    """Write to standard output in the block; ReaderGoneError if the reader has closed the pipe."""
     try:
         yield
     except BrokenPipeError as error:
@@ -43,17 +43,19 @@ def to_the_reader() -> Iterator[None]:
 
 
 def show(lines: str | Iterable[str], *, flush: bool = False, as_it_is: bool = False) -> None:
-    """Print one line, or each of several; `flush` what was printed so far, too. ReaderGoneError if nobody takes them.
+    """Print one line, or each of several; `flush` also flushes earlier output.
+
+    ReaderGoneError if the reader has closed the pipe.
 
     Args:
-        as_it_is: What steers a terminal is ours, and sent: colours, line ends.
+        as_it_is: The text is ours, and its control characters are sent: colours, line ends.
     """
     with to_the_reader():
         for line in (lines,) if isinstance(lines, str) else lines:
             line = line if as_it_is else visible(line)
             try:
                 print(line)
-            except UnicodeEncodeError:  # a terminal that has few characters gets those that it has
+            except UnicodeEncodeError:  # a terminal with fewer characters gets replacements
                 encoding = sys.stdout.encoding
                 print(line.replace(ELLIPSIS, "~").encode(encoding, "replace").decode(encoding))
         if flush:
@@ -61,7 +63,7 @@ def show(lines: str | Iterable[str], *, flush: bool = False, as_it_is: bool = Fa
 
 
 def show_bytes(data: bytes) -> None:
-    """Write bytes as they are, behind the lines before them."""
+    """Write bytes unchanged, after the lines printed before."""
     with to_the_reader():
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -69,7 +71,7 @@ def show_bytes(data: bytes) -> None:
 
 
 def show_json(value: Any, *, indent: int | None = 2) -> None:
-    """Print one JSON document; with `indent` None on one line, at once."""
+    """Print one JSON document; with `indent` None on one line, flushed."""
     show(json.dumps(value, indent=indent, default=_as_json), flush=indent is None, as_it_is=True)
 
 
@@ -82,25 +84,26 @@ def _as_json(value: object) -> Any:
 def show_table(
     header: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = (), *, width: int | None = None
 ) -> None:
-    """Print a table, as `table` makes it, as wide as the terminal; as wide as it is where that is none."""
+    """Print the table of `table`, as wide as the terminal; without a terminal, as wide as its content."""
     show(table(header, rows, notes, width=width or terminal_width()))
 
 
 def terminal_width() -> int | None:
-    """Of the terminal that we print on; None if it is none."""
+    """Return the width of the terminal that standard output is; None if it is not one."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def table(
     header: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = (), *, width: int | None = None
 ) -> Iterator[str]:
-    """The lines of a table, numbers to the right.
+    """Yield the lines of a table, with numbers aligned to the right.
 
     Args:
         rows: As many cells as the header has.
-        notes: A sentence for each row, or for none. They stand below the table, behind the first cells of the rows that they are
-            about; folded and never cut.
-        width: Places in a line; None for any number. Numbers, times and short words are cut last: a part would be another one.
+        notes: A sentence for each row, or for none. They are printed below the table, after the first cells of their rows;
+            folded and never cut.
+        width: Columns in a line; None for any number. Numbers, times and short words are cut last: a part of one would
+            mislead.
     """
     texts = [[visible(_cell(value)) for value in row] for row in rows]
     is_number = [bool(texts) and all(_is_number(row[place]) for row in texts) for place in range(len(header))]
@@ -131,7 +134,7 @@ def table(
 
 
 def _cell(value: object) -> str:
-    """What stands in a cell: nothing is a dash, several things have commas between them."""
+    """Format a cell: None is a dash, several values are separated by commas."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -140,19 +143,19 @@ def _cell(value: object) -> str:
 
 
 def waited_for(reason: str | None) -> str | None:
-    """What the cleaner waits for with a partition; None where nothing is left to do, or nothing holds it up."""
+    """Return what the cleaner waits for with a partition; None if nothing is left to clean, or nothing blocks it."""
     return None if reason in (None, "all_clean", "not_compacted") else reason
 
 
 def folded(text: str, width: int | None, indent: str = "    ") -> list[str]:
-    """`text` on lines of at most `width` places, each behind `indent`; on one if `width` is None."""
+    """Fold `text` into lines of at most `width` columns, each after `indent`; into one line if `width` is None."""
     if width is None:
         return [indent + text]
     return textwrap.wrap(text, max(width, 20 + len(indent)), initial_indent=indent, subsequent_indent=indent)
 
 
 def narrowed(widths: Sequence[int], room: int) -> list[int]:
-    """Take places away from the widest columns until all have room, or each is as narrow as it may be."""
+    """Reduce the widest columns until all fit, or each has its minimum width."""
     out = list(widths)
     while sum(out) > room and (widest := max(out, default=0)) > NARROWEST:
         of_this_width = [place for place, width in enumerate(out) if width == widest]
@@ -164,10 +167,10 @@ def narrowed(widths: Sequence[int], room: int) -> list[int]:
 
 
 def fitted(text: str, width: int, *, right: bool = False, keeps_end: bool = False) -> str:
-    """`text` in exactly `width` places: cut with an ellipsis, or filled up.
+    """Return `text` in exactly `width` columns: cut with an ellipsis, or padded.
 
     Args:
-        keeps_end: A third of what is left is its end: names and paths of one table often differ there alone.
+        keeps_end: A third of the remaining text is its end: names and paths in one table often differ only there.
     """
     if places(text) > width:
         end = _beginning(text[::-1], (width - 1) // 3)[::-1] if keeps_end and width >= LEAST_WITH_AN_END else ""
@@ -177,7 +180,7 @@ def fitted(text: str, width: int, *, right: bool = False, keeps_end: bool = Fals
 
 
 def _beginning(text: str, width: int) -> str:
-    """As much of `text` as has room in `width` places."""
+    """Return the longest beginning of `text` that fits into `width` columns."""
     for at, character in enumerate(text):
         if (width := width - places(character)) < 0:
             return text[:at]
@@ -185,7 +188,7 @@ def _beginning(text: str, width: int) -> str:
 
 
 def places(text: str) -> int:
-    """How many places a terminal gives `text`: two for East Asian characters, none for accents of their own."""
+    """Return how many columns a terminal needs for `text`: two for East Asian characters, none for combining accents."""
     if text.isascii():
         return len(text)
     return sum(map(_places, text))
@@ -198,19 +201,19 @@ def _places(character: str) -> int:
 
 
 def visible(text: str) -> str:
-    """`text` with what would steer a terminal written as `\\x1b`, `\\n`."""
+    """Return `text` with control characters written as `\\x1b`, `\\n`."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _is_whole(text: str) -> bool:
-    """Whether a part of it would mislead, or save nothing."""
+    """Return whether the text should not be cut, since a part would mislead, or save nothing."""
     return _is_number(text) or places(text) <= SHORT or _TIME.match(text) is not None
 
 
 def _is_number(text: str) -> bool:
-    """Also of what was a number before and is one now."""
+    """Return whether the text is a number, or an old and a new number."""
     return all(map(_is_one_number, text.split(BECOMES)))
 
 

@@ -1,4 +1,4 @@
-"""All commands of `ottla`: what the help of the whole says of them, and which module has them."""
+"""Table of all commands of `ottla`: their help texts, and their modules."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from .parser import Command
 
 
 class CommandRow(NamedTuple):
-    """A command, or several that belong together."""
+    """A command, or several related ones."""
 
     name: str
     help: str
     module: str
-    """Below `server/commands`; of several commands in one module, `module:NAME` says which."""
+    """Name below `server/commands`; `module:NAME` selects one of several commands in a module."""
 
 
 class Commands(NamedTuple):
-    """What a row's module has."""
+    """Commands of a row's module."""
 
     row: CommandRow
     command: Command | None
-    """None where there are actions:"""
+    """None if the row has actions."""
     actions: dict[str, Command]
 
     @property
     def all(self) -> list[Command]:
-        """The one, or each of the actions."""
+        """The command, or all actions."""
         return [self.command] if self.command is not None else list(self.actions.values())
 
 
@@ -72,7 +72,7 @@ ROWS: dict[str, CommandRow] = {
 
 @cache
 def load(name: str) -> Commands:
-    """The commands of one row, by its name."""
+    """Load the commands of one row, by its name."""
     where, _, attribute = ROWS[name].module.partition(":")
     module = import_module(f"...{where}", __name__)
     actions: tuple[Command, ...] = getattr(module, "ACTIONS", ())

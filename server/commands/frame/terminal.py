@@ -1,4 +1,4 @@
-"""What is written over on a terminal: how far long work is, and with `--watch` the same again every second."""
+"""Output that is overwritten on a terminal: the progress of long work, and repeated output with `--watch`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLEAR_LINE = "\r\x1b[K"
 
 
 class Progress:
-    """One line on standard error while the block runs; leaves nothing behind. Where standard error is no terminal it does nothing."""
+    """One line on standard error while the block runs, removed at its end. Does nothing if standard error is not a terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -35,7 +35,7 @@ class Progress:
         self._write("")
 
     def say(self, text: str) -> None:
-        """Show `text` in the place of what was shown before."""
+        """Replace the shown text by `text`."""
         self._write(fitted(visible(text), self._width).rstrip())
 
     def _write(self, text: str) -> None:
@@ -68,9 +68,10 @@ def _seconds(text: str) -> float:
 
 
 def watched(options: argparse.Namespace, once: Callable[[], None]) -> None:
-    """Do `once`; with --watch again and again, in the place of what was there on a terminal, else below it.
+    """Run `once`; with --watch repeatedly, which overwrites earlier output on a terminal, and is printed below it otherwise.
 
-    Whoever does not answer the first time is none; who does not later may be between two lives, so that is shown instead.
+    If the broker does not answer the first time, the error is raised. Later errors are only shown, since the broker may
+    be restarting.
     """
     once_more = threading.Event()
     is_first = True

@@ -1,4 +1,4 @@
-"""Times as people write them: UTC, to the second or the millisecond."""
+"""Times in readable form: UTC, to the second or the millisecond."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MS = re.compile(r"@(-?[0-9]{1,18})")
 
 
 def time_text(at_ms: int, *, with_ms: bool = False) -> str | None:
-    """`2026-01-31 12:00:00`; None for a time that no calendar has, before the year 1 or after 9999."""
+    """Format `2026-01-31 12:00:00`; None for a time without a calendar date, before the year 1 or after 9999."""
     try:
         found = _EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError:
@@ -20,7 +20,7 @@ def time_text(at_ms: int, *, with_ms: bool = False) -> str | None:
 
 
 def time_ms(text: str) -> int:
-    """Reads `2026-01-31`, `2026-01-31T12:00:00`, with `Z` or `+02:00` (UTC without), or ms since 1970 behind an @."""
+    """Parse `2026-01-31`, `2026-01-31T12:00:00`, with `Z` or `+02:00` (UTC without), or ms since 1970 after an @."""
     if match := _MS.fullmatch(text):
         return int(match[1])
     try:

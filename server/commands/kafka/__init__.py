@@ -1,4 +1,4 @@
 """Commands that speak Kafka's protocol, to any broker.
 
-`asking` connects; then a module a command: `topics` with `topics_status`.
+`asking` connects; every other module has one command: `topics` with `topics_status`.
 """

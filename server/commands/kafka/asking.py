@@ -1,4 +1,4 @@
-"""How commands ask a broker: a client of the cluster that `--bootstrap` names, and what it refuses in one line."""
+"""Connections of commands to a broker: a client of the cluster that `--bootstrap` names, with errors in one line."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ TIMEOUT_MS = 10_000
 
 
 class ClusterViews(NamedTuple):
-    """Two views of one cluster."""
+    """Two clients of one cluster."""
 
     kafka: Kafka
-    """Whole calls."""
+    """Client for whole calls."""
     nodes: NodeConnections
-    """Single requests."""
+    """Client for single requests."""
 
     def offsets_at(self, topic: str, timestamp: int, isolation: Isolation = "read_uncommitted") -> dict[int, int]:
-        """The offset that belongs to `timestamp` (or to EARLIEST, LATEST) in each partition that somebody leads now; -1 where
-        there is none. One request a leader."""
+        """Return the offset for `timestamp` (or EARLIEST, LATEST) in each partition with a leader.
+
+        It is -1 if no such offset exists. One request is sent to each leader.
+        """
 
         def ask() -> dict[int, int]:
             led: dict[int, list[ListOffsetsPartition]] = {}
@@ -62,7 +64,7 @@ class ClusterViews(NamedTuple):
         return self.nodes.retrying(ask)
 
     def ends(self, topic: str) -> dict[int, int]:
-        """The end of each partition that somebody leads; of a topic that is gone, nothing."""
+        """Return the end of each partition with a leader; empty for a deleted topic."""
         try:
             return self.offsets_at(topic, LATEST)
         except KafkaError as error:
@@ -73,11 +75,11 @@ class ClusterViews(NamedTuple):
 
 @contextmanager
 def connected(options: argparse.Namespace) -> Iterator[ClusterViews]:
-    """The cluster of `--bootstrap`.
+    """Connect to the cluster of `--bootstrap`.
 
     Raises:
-        WrongCallError: No address; nobody answers there, or not as a broker does; something that cannot be asked.
-        CommandError: What a broker refused inside the block.
+        WrongCallError: Invalid address; no broker reachable there; a request that the broker does not support.
+        CommandError: A broker's error inside the block.
     """
     bootstrap, security = bootstrap_of(options), security_of(options)
     try:
@@ -106,11 +108,13 @@ OFFERED = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def security_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Security:
-    """How a command secures its connections: what the file of `--command-config` says, in the properties of Apache Kafka's clients and
-    tools; without one, connections are plain.
+    """Return the security settings of a command's connections.
+
+    They come from the file of `--command-config`, with the properties of Apache Kafka's clients and tools. Without a
+    file, connections are plain.
 
     Raises:
-        WrongCallError: The file cannot be read, or says what cannot be done.
+        WrongCallError: The file cannot be read, or has an unsupported setting.
     """
     path = options.command_config or environment.get(COMMAND_CONFIG)
     if not path:
@@ -127,10 +131,10 @@ def security_of(options: argparse.Namespace, environment: Mapping[str, str] = os
 
 
 def security_from(properties: Mapping[str, str]) -> Security:
-    """What client properties ask for. Those that are not about security do not count.
+    """Return the security settings of client properties. Other properties are ignored.
 
     Raises:
-        ConfigError: One asks for what cannot be had; one line.
+        ConfigError: An unsupported setting; one line.
     """
     protocol = properties.get(PROTOCOL, "PLAINTEXT").strip().upper()
     if protocol not in OFFERED:
@@ -201,4 +205,4 @@ _MEAN_NOTHING = frozenset(
         "ssl.trustmanager.algorithm",
     }
 )
-"""Kafka's, and of Java, or up to both sides: a file that is for Java tools, too, may have them."""
+"""Properties of Kafka that are ignored, since they are specific to Java or negotiated. A file for Java tools may contain them."""

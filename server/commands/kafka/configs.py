@@ -1,4 +1,4 @@
-"""`ottla configs`: options of topics, brokers and groups, described and changed in a running broker."""
+"""`ottla configs`: describe and change options of topics, brokers and groups in a running broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def resource(text: str) -> tuple[Kind, str]:
-    """Reads RESOURCE."""
+    """Parse RESOURCE."""
     kind, colon, name = text.partition(":")
     for each in KINDS:
         if colon and kind == each and (not name or name.isdecimal() if kind == "broker" else name):

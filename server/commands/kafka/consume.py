@@ -1,4 +1,4 @@
-"""`ottla consume`: the records of a topic, without a group and without a commit."""
+"""`ottla consume`: print the records of a topic, without a group and without a commit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print records until there are enough, or for ever."""
+    """Print records up to the requested number, or forever."""
     start = _start(options.start)
     show = _FORMATS["json" if options.json else options.format]
     separator = options.key_separator.encode()
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _start(text: str) -> int | str:
-    """`beginning`, `end`, an offset, or how far before the end as a negative number."""
+    """Parse `beginning`, `end`, an offset, or a distance from the end as a negative number."""
     if text in ("beginning", "end"):
         return text
     try:
@@ -71,7 +71,7 @@ def _records(cluster: ClusterViews, options: argparse.Namespace, start: int | st
     wanted = range(len(partitions)) if options.partition is None else (options.partition,)
     positions: dict[int, int] = {}
     seen: dict[int, int] = {}
-    """Ends."""
+    """Last seen end offset of each partition."""
     pause = threading.Event()
     while True:
         ends = cluster.offsets_at(options.topic, LATEST, isolation)
@@ -80,10 +80,10 @@ def _records(cluster: ClusterViews, options: argparse.Namespace, start: int | st
             if options.partition not in (None, partition):
                 continue
             position = positions.get(partition)
-            if position is None:  # one that was made meanwhile is read from its beginning
+            if position is None:  # a partition that was created since the start is read from its beginning
                 position = _first(start, Offsets(starts.get(partition, 0), end)) if partition in wanted else 0
             if end < seen.get(partition, end):
-                position = 0  # the topic was made anew
+                position = 0  # the topic was deleted and created again
             if position < end:
                 yield from cluster.kafka.scan(options.topic, partition, start=position, end=end, isolation=isolation)
             positions[partition], seen[partition] = max(position, end), end

@@ -1,4 +1,4 @@
-"""In which data directory a partition lies, and to which it is on its way, as nodes tell it (DescribeLogDirs)."""
+"""Data directories of partitions, and their moves, as reported by nodes (DescribeLogDirs)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ...client.nodes import NodeConnections
 from ...client.values import Topic
 
 Rows: TypeAlias = dict[tuple[str, int], tuple[str, DescribeLogDirsPartition]]
-"""Of topic and partition the data directory, and what is told of it there."""
+"""(topic, partition) -> the data directory, and what the node reports of the partition there."""
 
 
 def rows_of(answer: DescribeLogDirsResponse) -> tuple[Rows, Rows]:
-    """The partitions of a node where they are, and where they are on their way to."""
+    """Return the partitions of a node in their present directories, and in the directories that they move to."""
     rows: Rows = {}
     moves: Rows = {}
     for each in answer.results:
@@ -31,7 +31,7 @@ def rows_of(answer: DescribeLogDirsResponse) -> tuple[Rows, Rows]:
 
 
 def move_of(found: tuple[str, DescribeLogDirsPartition] | None) -> dict[str, Any] | None:
-    """A move between data directories that is under way, for JSON."""
+    """Return a move between data directories in progress, for JSON."""
     if found is None:
         return None
     data_dir, row = found
@@ -45,14 +45,14 @@ def move_of(found: tuple[str, DescribeLogDirsPartition] | None) -> dict[str, Any
 
 
 def directory_text(data_dir: str | None, moving_to: dict[str, Any] | None) -> str:
-    """The directory, and where it is on its way to."""
+    """Format the directory, and the one that the partition moves to."""
     if data_dir is None:
         return "-"
     return data_dir if moving_to is None else f"{data_dir} -> {moving_to['data_dir']}"
 
 
 def directories_of(nodes: NodeConnections, topic: Topic) -> dict[int, tuple[str | None, dict[str, Any] | None]]:
-    """By partition the directory at its leader, and its move; None where no node tells: it is old, or refuses.
+    """Return by partition the directory at its leader, and its move; None if no node reports it, because it is old or refuses.
 
     Raises:
         OSError: A node does not answer.

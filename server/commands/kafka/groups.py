@@ -1,4 +1,4 @@
-"""`ottla groups`: which there are, how far they are behind, and offsets set from outside."""
+"""`ottla groups`: list and describe groups with their lag, and reset offsets."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class GroupPlace:
-    """How far a group is in one partition."""
+    """Progress of a group in one partition."""
 
     topic: str
     partition: int
     committed: int | None
-    """The next offset to read; None where nothing is committed."""
+    """The next offset to read; None without a committed offset."""
     log_end: int | None
-    """None for a topic that is gone."""
+    """None for a deleted topic."""
     members: tuple[str, ...]
-    """Who reads it: of a share group there may be several."""
+    """Members that read the partition; a share group may have several."""
     told_lag: int | None = None
-    """Of a share group: records that are not done with, some of which may lie before others that are."""
+    """For a share group: number of unfinished records, some of which may be before finished ones."""
 
     @property
     def lag(self) -> int | None:
-        """What is told, or the offsets between both."""
+        """Reported lag, or the difference between both offsets."""
         if self.told_lag is not None:
             return self.told_lag
         return None if self.committed is None or self.log_end is None else max(0, self.log_end - self.committed)
@@ -142,15 +142,15 @@ def _group(cluster: ClusterViews, group_id: str) -> Group:
 
 
 def _check_right(cluster: ClusterViews, group_id: str) -> None:
-    """Raise KafkaError GROUP_AUTHORIZATION_FAILED for a group in no list, as it may not be described."""
-    # Any node will do: who coordinates it is looked at after the right.
+    """Raise KafkaError GROUP_AUTHORIZATION_FAILED for an unlisted group that the client may not describe."""
+    # Any node will do: the right is checked before the coordinator.
     (row,) = cluster.nodes.retrying(partial(cluster.nodes.ask, DescribeGroupsRequest(groups=(group_id,)))).groups
     if row.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         check(row.error_code, f"group {group_id!r}")
 
 
 def _members(cluster: ClusterViews, group: Group) -> list[dict[str, Any]]:
-    """Each with `member_id`, `client_id`, `host` and `partitions`, pairs of topic and number."""
+    """Return a dict for each member with `member_id`, `client_id`, `host` and `partitions`, pairs of topic and number."""
     if group.type not in KINDS:
         raise CommandError(f"group {group.group_id!r}: unknown group type {group.type!r}")
     request, assigned = KINDS[group.type]
@@ -187,7 +187,7 @@ def _member(found: Any, partitions: list[tuple[str, int]]) -> dict[str, Any]:
 
 
 def _assigned(_group: Any, member: Any) -> list[tuple[str, int]]:
-    """What a classic consumer was given; nothing if the assignment is no consumer's."""
+    """Return the partitions assigned to a classic consumer; empty if the assignment is not a consumer's."""
     from ...groups.subscription import read_assignment
 
     try:
@@ -199,13 +199,15 @@ def _assigned(_group: Any, member: Any) -> list[tuple[str, int]]:
 
 _CLASSIC = (lambda name: DescribeGroupsRequest(groups=(name,))), _assigned
 KINDS: dict[str, tuple[Callable[[str], Any], Callable[[Any, Any], Iterable[tuple[str, int]]]]] = {
-    "": _CLASSIC,  # What a broker too old for other kinds says.
+    "": _CLASSIC,  # The type that brokers report that are too old for other kinds.
     "classic": _CLASSIC,
     "consumer": ((lambda name: ConsumerGroupDescribeRequest(group_ids=(name,))), _partitions_of),
     "share": ((lambda name: ShareGroupDescribeRequest(group_ids=(name,))), _partitions_of),
     "streams": ((lambda name: StreamsGroupDescribeRequest(group_ids=(name,))), _read_by_tasks),
 }
-"""The kind of a group -> what describes it, and what a member has by (the group described, the member)."""
+"""Kind of a group -> the request that describes it, and a function from (described group, member) to the member's
+partitions.
+"""
 
 
 def _places(cluster: ClusterViews, group: Group, members: list[dict[str, Any]]) -> Iterator[GroupPlace]:
@@ -221,7 +223,7 @@ def _places(cluster: ClusterViews, group: Group, members: list[dict[str, Any]]) 
             ends[topic] = cluster.ends(topic)
         place = topic, index
         if group.type == "streams" and index not in ends[topic] and place not in offsets:
-            continue  # A task has as many topics as read it, and each of them may have fewer partitions.
+            continue  # A task has a partition of each topic that it reads, and some topics may have fewer partitions.
         yield GroupPlace(
             topic,
             index,
@@ -233,7 +235,7 @@ def _places(cluster: ClusterViews, group: Group, members: list[dict[str, Any]]) 
 
 
 def _shared(cluster: ClusterViews, group: Group) -> dict[tuple[str, int], SharePosition]:
-    """What there is of a share group; nothing of others, or of one that has gone meanwhile."""
+    """Return the positions of a share group; empty for other groups, or if it was deleted since."""
     if group.type != "share":
         return {}
     try:
@@ -245,7 +247,7 @@ def _shared(cluster: ClusterViews, group: Group) -> dict[tuple[str, int], ShareP
 
 
 def _offsets(group: Group, shared: dict[tuple[str, int], SharePosition]) -> dict[tuple[str, int], int]:
-    """Where the group goes on, in each partition in which that is known."""
+    """Return where the group will continue, for each partition in which that is known."""
     starts = {place: one.start for place, one in shared.items() if one.start is not None}
     return starts if group.type == "share" else group.offsets
 
@@ -253,7 +255,7 @@ def _offsets(group: Group, shared: dict[tuple[str, int], SharePosition]) -> dict
 def _delete(options: argparse.Namespace) -> None:
     with connected(options) as cluster:
         for name in options.groups:
-            _group(cluster, name)  # all of them are there, or none is deleted
+            _group(cluster, name)  # all of them exist, or none is deleted
         for name in options.groups:
             cluster.kafka.delete_group(name)
             if not options.json:
@@ -292,7 +294,7 @@ def _reset(options: argparse.Namespace) -> None:
 def _wanted(
     cluster: ClusterViews, options: argparse.Namespace, known: Collection[tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
-    """The partitions that are to be set, each once; those that the group is in if nothing else is said."""
+    """Yield the selected partitions, each once; by default those in which the group has offsets."""
     if not options.topics:
         if not known:
             raise WrongCallError(f"group {options.group!r} has no committed offsets; use --topic to select what to set")
@@ -312,7 +314,7 @@ def _wanted(
 def _moved(
     cluster: ClusterViews, to: str, wanted: list[tuple[str, int]], committed: dict[tuple[str, int], int]
 ) -> Iterator[tuple[tuple[str, int], int]]:
-    """Each partition, and the offset that it is to be set to."""
+    """Yield each partition, and the offset to set."""
     for topic, partitions in groupby(wanted, key=itemgetter(0)):
         starts, ends = cluster.offsets_at(topic, EARLIEST), cluster.offsets_at(topic, LATEST)
         is_place = to in ("beginning", "end") or _NUMBER.fullmatch(to) is not None
@@ -334,7 +336,7 @@ def _moved(
 
 
 def topic_of(text: str) -> tuple[str, int | None]:
-    """Reads TOPIC or TOPIC:PARTITION."""
+    """Parse TOPIC or TOPIC:PARTITION."""
     match = _TOPIC.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(f"expected TOPIC or TOPIC:PARTITION, found {text!r}")
@@ -342,7 +344,7 @@ def topic_of(text: str) -> tuple[str, int | None]:
 
 
 def where_to(text: str) -> str:
-    """Reads WHERE, which is looked up in each partition."""
+    """Check WHERE, which is resolved for each partition."""
     if text not in ("beginning", "end") and not _NUMBER.fullmatch(text):
         try:
             time_ms(text)

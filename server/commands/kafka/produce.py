@@ -1,4 +1,4 @@
-"""`ottla produce`: records from arguments or from lines of standard input."""
+"""`ottla produce`: append records from arguments or from lines of standard input."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _INT32_MAX = (1 << 31) - 1
 
 @dataclass(slots=True)
 class WrittenRecords:
-    """What has gone into one partition."""
+    """Records written to one partition."""
 
     records: int
     first_offset: int
@@ -47,7 +47,7 @@ class WrittenRecords:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Produce until there is no more."""
+    """Produce until the input ends."""
     given = list(_from_arguments(options)) if options.values or options.null else None
     written: dict[int, WrittenRecords] = {}
     with connected(options) as cluster, Progress() as progress:
@@ -110,7 +110,7 @@ def _record(options: argparse.Namespace, key: str | bytes | None, value: str | b
 
 
 def _from_lines(options: argparse.Namespace) -> Iterator[NewRecord | None]:
-    """A record a line; None where reading has come to the end of what there is for now."""
+    """Yield one record for each line; None when all input that is available now was read."""
     if options.json_lines and (options.key_separator is not None or options.key is not None or options.header):
         raise WrongCallError(
             "--json-lines cannot be combined with --key, --key-separator or --header: each line sets its own"
@@ -151,7 +151,7 @@ def _split(options: argparse.Namespace, line: bytes, separator: bytes | None) ->
 
 
 def _lines() -> Iterator[bytes | None]:
-    """Lines of standard input without their ends; None after what one read has brought."""
+    """Yield lines of standard input without their ends; None after the data of one read."""
     if sys.stdin is None:
         return
     pending = bytearray()
@@ -175,7 +175,7 @@ def _lines() -> Iterator[bytes | None]:
 
 
 def _chunks(records: Iterable[NewRecord | None]) -> Iterator[list[NewRecord]]:
-    """What is sent together: what one read has brought. When a record is none, those before it come first."""
+    """Yield the records to send together: those of one read. If a line is invalid, the records before it are sent first."""
     chunk: list[NewRecord] = []
     try:
         for record in records:

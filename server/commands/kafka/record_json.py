@@ -1,8 +1,8 @@
-"""Records as lines of JSON: what `consume --json` prints, `produce --json-lines` takes.
+"""Records as lines of JSON: the output of `consume --json`, and the input of `produce --json-lines`.
 
     {"topic": "t", "partition": 0, "offset": 7, "timestamp_ms": 0, "key": "k", "value": null, "headers": [["name", "text"]]}
 
-Keys, values and headers are texts, null, or, where they are no UTF-8, `{"base64": "…"}`.
+Keys, values and headers are texts, null, or, if they are not UTF-8, `{"base64": "…"}`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ...client.values import NewRecord, Record
 
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
 _IGNORED = ("topic", "offset")
-"""Where the record lay; it gets places of its own."""
+"""Fields that are ignored in the input: the record gets a new topic and offset."""
 
 
 class RecordLineError(ValueError):
-    """A line that is no record, in one sentence."""
+    """A line that is not a record, in one sentence."""
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """A record as one line says it."""
+    """Return a record as the object of one line."""
     return {
         "topic": record.topic,
         "partition": record.partition,
@@ -46,10 +46,10 @@ def _told(content: bytes | None) -> object:
 
 
 def from_json(line: str, partition: int | None = None) -> NewRecord:
-    """The record that a line says. `partition` is that of all of them; the line's own counts if it is None.
+    """Return the record of a line. `partition` applies to all lines; if it is None, the line's own does.
 
     Raises:
-        RecordLineError: Another thing than an object with those fields.
+        RecordLineError: The line is not an object with those fields.
     """
     try:
         found = json.loads(line)

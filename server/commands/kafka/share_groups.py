@@ -1,4 +1,4 @@
-"""How far a share group is in each of its partitions, and where it is to go on."""
+"""Positions of a share group in each of its partitions, and changes of them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ Place: TypeAlias = tuple[str, int]
 
 
 class SharePosition(NamedTuple):
-    """
+    """Position of a share group in one partition.
+
     Attributes:
-        start: The first record that is not done with; None: nobody has fetched yet.
-        lag: How many are not done with, some of which may lie before others that are; None where nobody knows.
+        start: The first unfinished record; None: no member has fetched yet.
+        lag: Number of unfinished records, some of which may be before finished ones; None if unknown.
     """
 
     start: int | None
@@ -34,7 +35,7 @@ class SharePosition(NamedTuple):
 
 
 def positions(cluster: ClusterViews, group_id: str) -> dict[Place, SharePosition]:
-    """All partitions that the group has had something to do with. KafkaError as the coordinator's."""
+    """Return the positions in all partitions that the group has used. KafkaError as the coordinator's."""
     asked = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
     request = DescribeShareGroupOffsetsRequest(groups=(asked,))
     (found,) = cluster.nodes.retrying(partial(cluster.nodes.ask_coordinator, request, group_id)).groups
@@ -49,10 +50,10 @@ def positions(cluster: ClusterViews, group_id: str) -> dict[Place, SharePosition
 
 
 def move(cluster: ClusterViews, group_id: str, offsets: Mapping[Place, int]) -> None:
-    """Let a group without members go on at these offsets.
+    """Set the start offsets of a group without members.
 
     Raises:
-        KafkaError: NON_EMPTY_GROUP; for a partition that is refused the others may be set.
+        KafkaError: NON_EMPTY_GROUP; if one partition is refused, others may have been set.
     """
     topics: dict[str, list[AlterShareGroupOffsetsRequestPartition]] = {}
     for (topic, index), offset in offsets.items():

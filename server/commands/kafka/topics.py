@@ -1,4 +1,4 @@
-"""`ottla topics`: list, describe, create and delete topics of a running broker, over the wire, and their status."""
+"""`ottla topics`: list, describe, create and delete topics of a running broker over the wire, and show their status."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _create(options: argparse.Namespace) -> None:
 
 def _delete(options: argparse.Namespace) -> None:
     with connected(options) as cluster:
-        there = [cluster.kafka.topic(name).name for name in options.topics]  # all of them, or none is deleted
+        there = [cluster.kafka.topic(name).name for name in options.topics]  # all of them exist, or none is deleted
         for name in dict.fromkeys(there):
             cluster.kafka.delete_topic(name)
             if not options.json:

@@ -26,11 +26,11 @@ HEADER = (
     "REMOVED",
     "ELIGIBLE",
 )
-"""Explained in the command's help."""
+"""Columns, described in the command's help."""
 
 
 def show_status(nodes: NodeConnections, options: argparse.Namespace) -> None:
-    """Ask every node for its partitions, and print them. OSError or ProtocolError if one does not answer."""
+    """Print the status of the partitions of every node. OSError or ProtocolError if a node does not answer."""
     found = statuses(nodes, options.topics, internal=options.all)
     if not options.topics:
         found = [row for row in found if "compact" in row["cleanup_policy"]]
@@ -48,16 +48,16 @@ def show_status(nodes: NodeConnections, options: argparse.Namespace) -> None:
 
 
 def statuses(nodes: NodeConnections, topics: Iterable[str] = (), *, internal: bool = False) -> list[dict[str, Any]]:
-    """What the broker tells of each partition, by topic and number.
+    """Return the status of each partition that the broker reports, by topic and number.
 
     Args:
-        topics: All if none is named.
-        internal: The broker's own ones, too, where none is named.
+        topics: All topics if none is named.
+        internal: Include internal topics if none is named.
 
     Raises:
-        CommandError: It tells nothing.
-        KafkaError: There is no such topic.
-        OSError: Nobody answers.
+        CommandError: The broker reports no status.
+        KafkaError: Unknown topic.
+        OSError: No broker is reachable.
     """
     found = [nodes.topic(name) for name in topics]
     found = found or [topic for topic in nodes.topics() if internal or not topic.is_internal]
@@ -74,7 +74,7 @@ def _ask(nodes: NodeConnections, found: Iterable[Topic]) -> Iterator[dict[str, A
         ),
         ottla_cleaner_status=True,
     )
-    seen = set()  # a partition with several replicas is told by each of their nodes
+    seen = set()  # a partition with several replicas is reported by each of their nodes
     for node_id in nodes.node_ids():
         rows, moves = rows_of(nodes.ask(request, node_id))
         for name, (data_dir, partition) in rows.items():
@@ -112,8 +112,8 @@ def _row(status: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _sentence(status: dict[str, Any]) -> str:
-    """What it waits for, if anything, why, when, and the first command that does something about it."""
-    remedies = status.get("remedies", ())  # an older broker tells only why
+    """Return what the partition waits for, why, until when, and the first command that helps."""
+    remedies = status.get("remedies", ())  # an older broker sends only the explanation
     command = next((command for remedy in remedies for command in remedy["commands"][:1]), None)
     what = waited_for(status["waits_for"])
     sentence = ("" if what is None else f"{what}: ") + status.get("sentence", status["explanation"])
@@ -121,7 +121,7 @@ def _sentence(status: dict[str, Any]) -> str:
 
 
 def when(status: dict[str, Any]) -> str:
-    """Whether it is eligible: `now`, from which time on, or `no`."""
+    """Return when it is eligible: `now`, a time, or `no`."""
     if status["eligible"]:
         return "now"
     at_ms = status["eligible_at_ms"]

@@ -1,5 +1,7 @@
-"""The tables of broker options: what each is called, takes and does; one declaration for reading, checking, showing and documenting.
+"""Tables of broker options with names, types, defaults, bounds and effects.
 
-`broker_options` on `group_options` on `quota_options` on `security_options` (declared, and acted on), and `known_options` (Apache
-Kafka's others, and all of them by name).
+One declaration of an option serves for reading, checking, showing and documenting it.
+
+`broker_options` imports `group_options`, which imports `quota_options`, which imports `security_options` (all declared,
+and acted on); `known_options` has Apache Kafka's others, and all of them by name.
 """

@@ -1,8 +1,8 @@
-"""The broker options that Ottla acts on, and the typed values of them.
+"""Broker options that Ottla acts on, and their typed values.
 
 Each is declared once, as a field of `BrokerOptions`; names, defaults and bounds are Apache Kafka 4.3.1's. Options that
 only give topics their defaults are not declared again but derived from the topic options (`topic_default_options`).
-What else Kafka knows is in `known_options.py`.
+Kafka's other options are in `known_options.py`.
 """
 
 import sys
@@ -395,9 +395,10 @@ class BrokerOptions(GroupOptions):
 
 
 def topic_default_options() -> Iterator[Option]:
-    """The broker options that give topic options their defaults, e.g. log.retention.ms, .minutes and .hours.
+    """Return the broker options that give topic options their defaults, e.g. log.retention.ms, .minutes and .hours.
 
-    Of several for one topic option, the strongest may change at run time, and the weakest has the default value.
+    If several give one topic option its default, the strongest may change at run time, and the weakest has the default
+    value.
     """
     for topic in TOPIC_OPTIONS.values():
         for position, synonym in enumerate(topic.synonyms):

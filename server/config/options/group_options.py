@@ -16,7 +16,7 @@ _FIXED = UpdateMode.READ_ONLY
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class GroupOptions(QuotaOptions):  # a class with slots has one base
-    """Typed values of these."""
+    """Typed values of the group options."""
 
     group_share_assignment_interval_ms: int = option(
         _INT, 1000, at_least(0), "Minimum time between two assignments of a share group."
@@ -201,9 +201,9 @@ _DIGITS_MAX = 20
 
 
 class ShareReset(NamedTuple):
-    """Where a share group begins in a partition that it has not read before (`share.auto.offset.reset`).
+    """Start of a share group in a partition that it has not read before (`share.auto.offset.reset`).
 
-    `duration_ms` says for BY_DURATION how far back from now that is.
+    For BY_DURATION, `duration_ms` is how far back from now that is.
     """
 
     kind: str
@@ -211,7 +211,7 @@ class ShareReset(NamedTuple):
 
 
 def read_reset(text: str) -> ShareReset | None:
-    """What the option's value means; None: nothing."""
+    """Parse the option's value; None if it is invalid."""
     if text in (EARLIEST, LATEST):
         return ShareReset(text)
     kind, colon, duration = text.partition(":")
@@ -224,13 +224,13 @@ def is_reset(text: object) -> bool:
 
 
 def _duration_ms(text: str) -> int | None:
-    """Whole milliseconds; None for what Java does not read, and for what is negative."""
+    """Return whole milliseconds; None for a text that Java does not parse, and for a negative duration."""
     found = _DURATION.fullmatch(text)
     if found is None or found[3] in ("T", "t"):
         return None
     sign, days, _, hours, minutes, seconds, fraction = found.groups()
     parts = ((days, 86_400), (hours, 3_600), (minutes, 60), (seconds, 1))
-    # Python reads no number of thousands of digits; Java none that does not fit.
+    # Python does not parse numbers of thousands of digits; Java parses none that does not fit.
     if not any(part for part, _ in parts) or any(part and len(part) > _DIGITS_MAX for part, _ in parts):
         return None
     nanos = sum(int(part) * unit for part, unit in parts if part) * 10**9

@@ -1,6 +1,7 @@
-"""Every broker option of Apache Kafka 4.3.1 by its name, and those among them that Ottla does not act on.
+"""Every broker option of Apache Kafka 4.3.1 by name, and which of them Ottla does not act on.
 
-These are accepted, checked as Kafka checks them, kept and shown; setting one at start gives a warning line. A row reads
+The latter are accepted, checked as Kafka checks them, kept and shown; setting one at start gives a warning line. A row
+is
 
     NAME TYPE UPDATE DEFAULT [BOUND]
 
@@ -120,11 +121,11 @@ REASONS = (
     (("offsets.topic.compression.",), "offsets are written uncompressed, which is the default"),
     (("cordoned.",), "log directories are not cordoned by this option"),
 )
-"""Why options mean nothing here, by how their names begin; the first that fits holds."""
+"""Reasons why options have no effect here, by prefixes of their names; the first match wins."""
 
 
 def reason_of(name: str) -> str:
-    """Why an option of the table means nothing here. KeyError if nobody has said."""
+    """Return why an option of the table has no effect here. KeyError if no reason is declared."""
     for prefixes, reason in REASONS:
         if name.startswith(prefixes):
             return reason
@@ -139,7 +140,7 @@ _UPDATE = {
 
 
 def known_options() -> dict[str, Option]:
-    """The table below as options, by name."""
+    """Return the options of the table below, by name."""
     return {row.name: row for row in map(_option, _TABLE.split("\n"))}
 
 
@@ -326,14 +327,14 @@ BROKER_OPTIONS: dict[str, Option] = dict(
 """Every broker option of Apache Kafka 4.3.1, by name."""
 
 PER_LISTENER = SECURITY_PER_LISTENER | QUOTAS_PER_LISTENER
-"""Options that one listener may have another value of."""
+"""Options that may have another value for one listener."""
 
 LISTENER_PREFIX = "listener.name."
-"""What the name of an option for one listener begins with; the listener's name in lower case follows."""
+"""Prefix of an option for one listener; the listener's name in lower case follows."""
 
 
 def find_option(name: str) -> Option | None:
-    """The broker option of this name; `listener.name.NAME.OPTION` is OPTION for one listener. None if unknown."""
+    """Return the broker option of this name; `listener.name.NAME.OPTION` is OPTION for one listener. None if unknown."""
     found = BROKER_OPTIONS.get(name)
     if found is None and name.startswith(LISTENER_PREFIX):
         return _of_one_listener(name)
@@ -341,12 +342,12 @@ def find_option(name: str) -> Option | None:
 
 
 def is_secret(name: str) -> bool:
-    """Whether nobody is to be shown the value: nor that of a name that nobody knows, which may be a plug-in's password."""
+    """Return whether the value must not be shown. Values of unknown names are secret too: one may be a plug-in's password."""
     option = find_option(name)
     return option is None or option.is_sensitive
 
 
-# A broker may have a thousand of them, each of which is looked up again and again with every change.
+# A broker may have a thousand of them, and each is looked up with every change.
 @lru_cache(maxsize=1_024)
 def _of_one_listener(name: str) -> Option | None:
     _, _, base = name.removeprefix(LISTENER_PREFIX).partition(".")

@@ -1,4 +1,7 @@
-"""The broker options of quotas, of limits on connections, and of what moves between data directories and nodes. Names, defaults and bounds are Apache Kafka 4.3.1's."""
+"""Broker options of quotas, of connection limits, and of throttled moves between data directories and nodes.
+
+Names, defaults and bounds are Apache Kafka 4.3.1's.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _STRING = OptionType.STRING
 _FIXED = UpdateMode.READ_ONLY
 
 PER_LISTENER = frozenset({"max.connections", "max.connection.creation.rate"})
-"""Those that count for one listener as `listener.name.NAME.OPTION`, and for the others as they are."""
+"""Options that apply to one listener as `listener.name.NAME.OPTION`, and without that prefix to the others."""
 
 DYNAMIC_ONLY = frozenset(
     {
@@ -24,11 +27,11 @@ DYNAMIC_ONLY = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-"""Options that Apache Kafka has as dynamic ones only: what it shows of them has no default."""
+"""Options that are dynamic only in Apache Kafka, which shows no default for them."""
 
 
 class ListenerLimits(NamedTuple):
-    """Of one listener."""
+    """Connection limits of one listener."""
 
     max_connections: int
     max_connection_creation_rate: int
@@ -36,7 +39,7 @@ class ListenerLimits(NamedTuple):
 
 def _per_ip_overrides(text: object) -> bool:
     pairs = [entry.strip().rpartition(":") for entry in str(text).split(",")] if text else []
-    # Python reads no number of thousands of digits.
+    # Python does not parse numbers of thousands of digits.
     return all(
         host and limit.isascii() and limit.isdigit() and len(limit) <= 10 and int(limit) <= MAX_INT
         for host, _, limit in pairs
@@ -45,7 +48,7 @@ def _per_ip_overrides(text: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class QuotaOptions(SecurityOptions):  # a class with slots has one base
-    """Typed values of these."""
+    """Typed values of the quota options."""
 
     controller_quota_window_num: int = option(
         _INT, 11, at_least(1), "Number of samples over which controller_mutation_rate is measured.", update=_FIXED

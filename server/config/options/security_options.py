@@ -1,9 +1,9 @@
-"""The broker options of listeners that prove who their clients are: `ssl.*`, and what comes with it.
+"""Broker options of listeners that authenticate their clients: `ssl.*` and related ones.
 
-Names, types, defaults, bounds and update modes are Apache Kafka 4.3.1's. Each counts for one listener as
-`listener.name.NAME.OPTION` and for all others as it is (`BrokerConfig.listener_value`). What only a Java class could act
-on, or a connection from one broker to another, is declared with the reason why it means nothing here; a start that sets
-it says so.
+Names, types, defaults, bounds and update modes are Apache Kafka 4.3.1's. Each applies to one listener as
+`listener.name.NAME.OPTION` and without that prefix to all others (`BrokerConfig.listener_value`). Options that only a
+Java class or a connection between brokers could act on are declared with the reason why they have no effect here; a
+start that sets one warns with that reason.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PER_BROKER = UpdateMode.PER_BROKER
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class SecurityOptions(SaslOptions):
-    """Typed values of those options, as they are for listeners without values of their own."""
+    """Typed values of the security options, for listeners without values of their own."""
 
     connection_failed_authentication_delay_ms: int = option(
         _INT, 100, at_least(0), "Delay before a connection is closed after a failed authentication.", update=_FIXED
@@ -153,10 +153,10 @@ class SecurityOptions(SaslOptions):
 
 
 OF_ALL_LISTENERS = frozenset({"connection.failed.authentication.delay.ms"})
-"""Those that no listener has a value of its own for."""
+"""Options that cannot have a value for one listener."""
 
 PER_LISTENER = frozenset(options_of(SecurityOptions).keys() - OF_ALL_LISTENERS)
-"""Those that do something where they are set for one listener."""
+"""Options that take effect if they are set for one listener."""
 
 CLASS_NAME = "authorizer.class.name"
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -164,25 +164,25 @@ SUPER_USERS = "super.users"
 ALLOW_IF_NO_ACL = "allow.everyone.if.no.acl.found"
 
 HANDED_ON = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
-"""Options that mean something only where there is an authorizer."""
+"""Options that take effect only with an authorizer."""
 
 
 class Authorization(NamedTuple):
-    """What the authorizer is told."""
+    """Settings of the authorizer."""
 
     super_users: frozenset[str]
     allow_if_no_acl: bool
 
 
 def authorization_of(class_name: str, texts: Mapping[str, str]) -> Authorization | None:
-    """What the authorizer is told by the static `texts`; None: there is none.
+    """Return the settings of the authorizer in the static `texts`; None if no authorizer is set.
 
-    `authorizer.class.name` names it, and Apache Kafka hands other options on to that class. Those are no options of the broker:
-    DescribeConfigs shows them as it shows any name that it does not know, and what clients set of them at run time means nothing
-    (Apache Kafka's StandardAuthorizer reads them once).
+    `authorizer.class.name` names the class, and Apache Kafka passes other options on to it. Those are not options of
+    the broker: DescribeConfigs shows them like any unknown name. Dynamic values that clients set for them have no
+    effect (Apache Kafka's StandardAuthorizer reads them once).
 
     Raises:
-        ConfigError: Another class than the one there is, a super user that is no principal, a boolean that is none.
+        ConfigError: An unsupported class, a super user that is not a principal, an invalid boolean.
     """
     if not class_name:
         return None

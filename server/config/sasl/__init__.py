@@ -1,4 +1,4 @@
-"""How clients log in, as options say it.
+"""SASL configuration: how clients log in.
 
-`options` (which there are), `jaas` (lines with users), `mechanisms` (what both mean for one listener).
+`options` (the options), `jaas` (lines with users), `mechanisms` (what both mean for one listener).
 """

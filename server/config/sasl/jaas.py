@@ -1,10 +1,11 @@
-"""Lines of JAAS, as they stand in `sasl.jaas.config` of a Kafka server.properties.
+"""Parser of JAAS entries, as in `sasl.jaas.config` of a Kafka server.properties.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret" user_bob="it's \\"quoted\\"";
 
-Read as Apache Kafka reads them, which has Java's StreamTokenizer do it: words, quoted texts with the escapes of C, and
-comments (`//…`, `/…` and `/* … */`). What is refused is told without the values: they are secrets. So may be what looks like
-a name behind a value that is not quoted as it should be: only what stands before all values is named, the rest is counted.
+Entries are read as Apache Kafka reads them with Java's StreamTokenizer: words, quoted texts with the escapes of C, and
+comments (`//…`, `/…` and `/* … */`). Errors never contain values, which are secrets. After a value with bad quotes,
+even what looks like a name may be part of a secret: errors name only what precedes all values, and give the rest by
+number.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _TOKEN = r"""
     | (?P<word>    [A-Za-z_$\-\xa0-\U0010ffff][A-Za-z0-9._$\-\xa0-\U0010ffff]* )
     | (?P<sign>    . )
     """
-"""Verbose. Made into a pattern when there is a line to read, which takes a hundredth of a second: most brokers have none."""
+"""Verbose pattern. It is compiled when a line is read, which takes a hundredth of a second: most brokers have none."""
 
 _LOGIN_MODULE = "LoginModule"
-"""The end of the name of each class of Apache Kafka and Java. A word without it may be a bare password."""
+"""End of the name of each login module class of Apache Kafka and Java. A word without it may be a bare password."""
 
 _ESCAPED = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -34,17 +35,17 @@ _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """One entry: the class of a login module, and its options."""
+    """One JAAS entry: the class of a login module, and its options."""
 
     name: str
     options: Mapping[str, str] = field(repr=False)
 
 
 def parse_jaas(text: str) -> tuple[LoginModule, ...]:
-    """The entries of a text, at least one.
+    """Parse the entries of a text, at least one.
 
     Raises:
-        ValueError: What is wrong, to be put behind the option's name. Names no value.
+        ValueError: The problem, to follow the option's name. Names no value.
     """
     tokens = _tokens(text)
     found: list[LoginModule] = []
@@ -56,7 +57,10 @@ def parse_jaas(text: str) -> tuple[LoginModule, ...]:
 
 
 def shown_class(name: str, number: int) -> str:
-    """How a message names the class of an entry, counted from 1: it may be a password in the wrong place."""
+    """Return how a message names the class of an entry, counted from 1.
+
+    The class is not shown where it may be a misplaced password.
+    """
     return name if number == 1 and name.endswith(_LOGIN_MODULE) else f"the class of entry {number}"
 
 
@@ -87,7 +91,7 @@ def _entry(first: tuple[str, str], tokens: Iterator[tuple[str, str]], number: in
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """("text", it) for words and quoted texts, ("sign", it) for what else stands there, ("number", it)."""
+    """Return tokens: ("text", text) for words and quoted texts, ("number", text) and ("sign", character)."""
     for match in re.finditer(_TOKEN, text, re.VERBOSE | re.DOTALL):
         match match.lastgroup:
             case "nothing":

@@ -1,7 +1,7 @@
-"""What the options of SASL mean for one listener.
+"""SASL options of one listener.
 
-Used by the configuration, so that what cannot be had is refused before anything is opened, and a change before it is
-written; and by `security.sasl`, which has clients log in by it.
+Used by the configuration, so that unsupported settings are refused before anything is opened, and a change before it is
+written; and by `security.sasl`, which authenticates clients.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _MODULES = {
     **dict.fromkeys(HASHES, SCRAM_MODULE),
     OAUTHBEARER: OAUTH_MODULE,
 }
-"""The mechanisms that are offered, each with its login module."""
+"""The offered mechanisms, each with its login module."""
 _HANDLERS: dict[str, tuple[str, ...]] = {
     PLAIN: (f"{_PACKAGE}plain.internals.PlainServerCallbackHandler",),
     **dict.fromkeys(HASHES, (f"{_PACKAGE}scram.internals.ScramServerCallbackHandler",)),
     OAUTHBEARER: HANDLERS,
 }
-"""Classes that `sasl.server.callback.handler.class` may name: what they do is done here, too."""
+"""Classes that `sasl.server.callback.handler.class` may name: Ottla does what they do."""
 _USER = "user_"
 
 BEFORE_LOGIN_BYTES = 16 << 10
-"""Largest request of a client that has not logged in, unless the option says otherwise."""
+"""Largest request of a client that has not logged in, unless the option is set."""
 
 ListenerValue = Callable[[str, str, str], Value]
-"""`BrokerConfig.listener_value`: the value for a listener, of an option, there for a mechanism."""
+"""Type of `BrokerConfig.listener_value`: (listener, option, mechanism) -> value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +50,33 @@ class MechanismConfig:
 
     name: str
     max_reauth_ms: int
-    """How long a session lasts; 0 or less: until its client leaves."""
+    """Duration of a session; 0 or less: until its client disconnects."""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Those of its login module."""
+    """Options of the login module."""
     oauth: OauthConfig | None = None
-    """Of OAUTHBEARER."""
+    """OAUTHBEARER's settings; None for other mechanisms."""
 
     @property
     def users(self) -> dict[str, str]:
-        """Passwords by user, of PLAIN."""
+        """Passwords by user, for PLAIN."""
         return {key.removeprefix(_USER): value for key, value in self.options.items() if key.startswith(_USER)}
 
 
 @dataclass(frozen=True, slots=True)
 class SaslConfig:
-    """How clients log in at one listener."""
+    """SASL configuration of one listener."""
 
     mechanisms: Mapping[str, MechanismConfig]
     max_receive_bytes: int
     is_limited_in_all: bool
-    """Whether all requests of a login together may have no more, for the option does not say otherwise."""
+    """Whether all requests of a login together have the same limit; true unless the option is set."""
 
 
 def sasl_of(listener: str, value: ListenerValue, is_set: Callable[[str, str], bool]) -> SaslConfig:
-    """What the options say of one listener, whose clients log in.
+    """Return the SASL configuration of one listener.
 
     Raises:
-        ConfigError: A mechanism that is not offered, a malformed line of JAAS, a class that is not known. Names no secret.
+        ConfigError: A mechanism that is not offered, a malformed line of JAAS, an unknown class. Names no secret.
     """
     name = "sasl.enabled.mechanisms"
     enabled = value(listener, name, "")
@@ -141,7 +141,7 @@ def _jaas_options(listener: str, mechanism: str, value: ListenerValue) -> Mappin
         raise ConfigError(f"Invalid value [hidden] for configuration {shown}: {error}") from None
     for number, module in enumerate(modules, 1):
         if module.name not in _KNOWN_MODULES:
-            # Behind a password without quotes it may be the rest of that.
+            # After a password without quotes it may be the rest of the password.
             told = shown_class(module.name, number)
             raise ConfigError(
                 f"Invalid value [hidden] for configuration {shown}: {told} is not a known login module; expected e.g. {wanted}"
@@ -157,7 +157,7 @@ def _of_mechanism(wanted: str, modules: Iterable[LoginModule]) -> LoginModule | 
 
 
 def _of(listener: str, name: str, mechanism: str = "") -> str:
-    """The option's full name, as it would be written for this listener alone."""
+    """Return the option's full name, as it would be written for this listener alone."""
     infix = f"{mechanism.lower()}." if mechanism else ""
     return f"listener.name.{listener.lower()}.{infix}{name}"
 

@@ -1,4 +1,4 @@
-"""What the options of OAUTHBEARER mean for one listener (KIP-255, KIP-768)."""
+"""OAUTHBEARER's options of one listener (KIP-255, KIP-768)."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ URL = f"{_JWKS}.url"
 
 @dataclass(frozen=True, slots=True)
 class OauthConfig:
-    """Which tokens are taken."""
+    """Requirements on tokens."""
 
     url: str | None
-    """Where the keys are that sign them, file: or http(s):; None: tokens are not signed, and everybody makes his own."""
+    """URL of the keys that sign tokens, file: or http(s):; None: tokens are unsigned, and every client makes its own."""
     audience: tuple[str, ...] = ()
-    """One of these must be in a token; none: it does not matter."""
+    """A token must have one of these audiences; empty: any."""
     issuer: str | None = None
     clock_skew_ms: int = 30_000
     subject_claim: str = "sub"
-    """What names the user."""
+    """Claim with the user's name."""
     scope_claim: str = "scope"
     scopes: tuple[str, ...] = ()
-    """All of these must be in a token."""
+    """A token must have all of these scopes."""
     refresh_ms: int = 3_600_000
-    """After so long keys are fetched anew."""
+    """Interval at which keys are fetched again."""
     backoff_ms: int = 100
     backoff_max_ms: int = 10_000
     tls: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """What an https: server is asked with: `ssl.*` as clients of Kafka have it, names and values."""
+    """TLS options of requests to an https: server, names and values: the `ssl.*` of Kafka clients."""
 
 
 def oauth_of(shown: str, value: Callable[[str], Any], jaas: Mapping[str, str], handler: str | None) -> OauthConfig:
-    """What they say.
+    """Return the requirements that the options describe.
 
     Args:
-        shown: What the names of options begin with in error texts.
-        value: Of an option.
+        shown: Prefix of option names in errors.
+        value: Function from option to value.
         jaas: Options of the login module.
 
     Raises:
-        ConfigError: What cannot be had, in one line.
+        ConfigError: An unsupported setting, in one line.
     """
     url = value(URL)
     wants_unsecured = handler == UNSECURED_HANDLER or any(name.startswith(_UNSECURED) for name in jaas)
@@ -69,7 +69,7 @@ def oauth_of(shown: str, value: Callable[[str], Any], jaas: Mapping[str, str], h
         )
     try:
         parts = urlsplit(url)
-    except ValueError:  # as of http://[
+    except ValueError:  # e.g. for http://[
         parts = urlsplit("")
     if parts.scheme not in ("file", "http", "https") or not (parts.path if parts.scheme == "file" else parts.hostname):
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""The broker options of listeners whose clients log in: `sasl.*`, and what comes with it.
+"""Broker options of listeners whose clients log in: `sasl.*` and related ones.
 
-As in `config.options.security_options`, which stands on this. `sasl.kerberos.*`, `sasl.login.*` and what else is for GSSAPI, or for
-connections from one broker to another, is among the known ones.
+As in `config.options.security_options`, which imports this. `sasl.kerberos.*`, `sasl.login.*` and other options for
+GSSAPI or for connections between brokers are in `known_options`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _FIXED = UpdateMode.READ_ONLY
 _PER_BROKER = UpdateMode.PER_BROKER
 
 OAUTHBEARER = "OAUTHBEARER"
-"""The mechanism by which whoever has a token logs in."""
+"""The mechanism of clients that log in with a token."""
 
 DEFAULT_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class SaslOptions:
-    """Typed values of those options, as they are for listeners without values of their own."""
+    """Typed values of the SASL options, for listeners without values of their own."""
 
     connections_max_reauth_ms: int = option(
         _LONG,

@@ -1,4 +1,4 @@
-"""Users that a start is told of in short, and the options that they stand for: `--user alice:secret`, `Broker(users=…)`."""
+"""Users in the short form of a start (`--user alice:secret`, `Broker(users=…)`), and the options that they stand for."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..listeners import SASL_PLAINTEXT, SASL_SSL
 from .mechanisms import PLAIN, PLAIN_MODULE
 
 WITH_PASSWORDS = (PLAIN, *HASHES)
-"""Mechanisms by which a user of a start logs in, by all of them unless one is named."""
+"""Mechanisms of a user of a start; all of them unless one is named."""
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who may log in, and how."""
+    """A user with password and mechanisms."""
 
     name: str
     password: str = field(repr=False)
@@ -27,10 +27,10 @@ class User:
 
 
 def parse_user(text: str) -> User:
-    """`NAME:PASSWORD[:MECHANISM]`; the password may have colons.
+    """Parse `NAME:PASSWORD[:MECHANISM]`; the password may contain colons.
 
     Raises:
-        ConfigError: One is empty, or the mechanism is none. Names no password.
+        ConfigError: One part is empty, or the mechanism is unknown. Names no password.
     """
     name, colon, password = text.partition(":")
     if not colon:
@@ -42,7 +42,7 @@ def parse_user(text: str) -> User:
 
 
 def user_of(option: str, name: str, password: str, mechanism: str | None = None) -> User:
-    """A user that logs in by one mechanism, or by any of WITH_PASSWORDS. ConfigError as `parse_user`, naming `option`."""
+    """Return a user with one mechanism, or with all of WITH_PASSWORDS. ConfigError as `parse_user`, naming `option`."""
     if not name or not password:
         raise ConfigError(f"Invalid value for {option}: must have a name and a password")
     if mechanism is not None and mechanism not in WITH_PASSWORDS:
@@ -62,7 +62,7 @@ def user_of(option: str, name: str, password: str, mechanism: str | None = None)
 
 
 def options_for(users: Sequence[User]) -> dict[str, str]:
-    """The broker options by which they log in, at every listener that takes logins and has none of its own."""
+    """Return the broker options by which users log in, at every listener with SASL that has no users of its own."""
     if not users:
         return {}
     mechanisms = dict.fromkeys(each for user in users for each in user.mechanisms)
@@ -75,12 +75,12 @@ def options_for(users: Sequence[User]) -> dict[str, str]:
 
 
 def protocol_for(users: Iterable[User], *, over_tls: bool = False) -> str | None:
-    """The security protocol of a listener that is told nothing else; None: as it would be without users."""
+    """Return the security protocol of a listener for which none is given; None: as without users."""
     if not any(True for _ in users):
         return None
     return SASL_SSL if over_tls else SASL_PLAINTEXT
 
 
 def quoted(text: str) -> str:
-    """As it stands between quotes in a line of JAAS."""
+    """Return a text escaped for use between quotes in a line of JAAS."""
     return text.translate(_ESCAPES)

@@ -1,5 +1,5 @@
-"""Hard cases: logs that a right client reads to their end, and that many clients have stumbled over.
+"""Hard cases: valid logs that have exposed bugs in many clients.
 
-Read in this order: `table` (what a case is, as data, and all of them), `bench` and `builders` (how their logs come to be),
-`load` (a topic with one).
+Read in this order: `table` (all cases, as data), `bench` and `builders` (how their logs are made), `load` (creation of
+a topic with one).
 """

@@ -1,6 +1,6 @@
-"""What the log of a case is made on: storage's own log and cleaner in the directory of a partition that nobody sees yet.
+"""Bench on which the log of a case is made: storage's log and cleaner, in a partition directory that is not visible yet.
 
-Runs in a worker thread. Times are given with every step, so a pass of yesterday is one whose `now_ms` says so.
+Runs in a worker thread. Every step takes its time as an argument, so a pass in the past has a past `now_ms`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ....storage.produce.validation import AppendOrigin
 from ....storage.topics.config import LogConfig
 
 Row = tuple[str, str | None] | tuple[str, str | None, int]
-"""Key, value, and how many milliseconds after the time of the batch."""
+"""Key, value, and the timestamp in milliseconds after the time of the batch."""
 
 MAP_BYTES, IO_BYTES = 64 << 10, 64 << 10
 
 
 class CaseProducer:
-    """A producer that numbers its batches; transactional if it is to be."""
+    """A producer that numbers its batches; optionally transactional."""
 
     def __init__(self, producer_id: int, *, transactional: bool) -> None:
         self.producer_id = producer_id
@@ -37,7 +37,7 @@ class CaseProducer:
 
 
 class Bench:
-    """A log that is written. `rows` of a batch are its records in order; a batch has the next offsets."""
+    """A log during its creation. `rows` of a batch are its records in order; a batch has the next offsets."""
 
     def __init__(self, place: LogPlace, config: LogConfig, producer_ids: Sequence[int], rng: random.Random) -> None:
         self._place = place
@@ -47,11 +47,11 @@ class Bench:
         self._log: Log | None = None
 
     def producer(self, *, transactional: bool = False) -> CaseProducer:
-        """A producer with an id that nobody else has."""
+        """Return a producer with an ID that no other producer has."""
         return CaseProducer(self._producer_ids.pop(0), transactional=transactional)
 
     def batch(self, time_ms: int, *rows: Row, by: CaseProducer | None = None, codec: Codec = Codec.NONE) -> None:
-        """Append one batch as a producer sends it."""
+        """Append one batch in the form in which a producer sends it."""
         made = build_batch(
             [_parts(offset, time_ms, row) for offset, row in enumerate(rows)],
             codec=codec,
@@ -76,7 +76,7 @@ class Bench:
         self._open(time_ms).roll(time_ms)
 
     def clean(self, now_ms: int) -> None:
-        """One pass over all sealed segments, as one by the broker at that time."""
+        """Run one pass over all sealed segments, like a pass of the broker at that time."""
         log = self._open(now_ms)
         cleaner = Cleaner(dedupe_buffer_bytes=MAP_BYTES, load_factor=0.9, io_buffer_bytes=IO_BYTES)
         cleaner.clean(
@@ -88,9 +88,9 @@ class Bench:
         )
 
     def segment_at(self, base_offset: int, time_ms: int, *rows: Row) -> None:
-        """A segment that begins at this offset, with one batch or empty: what passes over a longer log have left of it.
+        """Add a segment that begins at this offset, with one batch or empty: the remainder of a longer log after passes.
 
-        For logs of nothing but such segments.
+        For logs that consist only of such segments.
         """
         assert self._log is None
         file = self._place.files.open(paths.log_path(self._place.directory, base_offset), create=True)
@@ -101,7 +101,7 @@ class Bench:
             file.close()
 
     def close(self, now_ms: int) -> None:
-        """Make the log what a stop leaves. Its files are closed then, whatever happens."""
+        """Bring the log into the state after a clean stop. Its files are closed afterwards, even after an error."""
         if self._log is not None:
             try:
                 self._log.close(now_ms)

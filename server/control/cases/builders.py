@@ -1,6 +1,6 @@
-"""How the log of each case comes to be: the steps that led to it somewhere, taken one after the other.
+"""Builders of the cases' logs: the steps that led to each log in practice, one after the other.
 
-`time_ms` is the time of the case, its load being `Case.begins_before_ms` later.
+`time_ms` is the time of the case; it is loaded `Case.begins_before_ms` later.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def emptied_batch(bench: Bench, time_ms: int) -> None:
     bench.batch(time_ms, ("k1", "c"), ("k2", "d"), ("k3", "e"))
     bench.batch(time_ms, ("k4", None), by=last)
     bench.roll(time_ms)
-    bench.clean(time_ms)  # stamps the tombstone's horizon, which is a day later
+    bench.clean(time_ms)  # sets the tombstone's horizon, which is a day later
     bench.clean(time_ms + DAY_MS + 1)
 
 
@@ -52,7 +52,7 @@ def aborted_only(bench: Bench, time_ms: int) -> None:
 
 
 def log_start_inside_batch(bench: Bench, time_ms: int) -> None:
-    # Where the log starts is said by `Case.start_offset`: it is no part of the files.
+    # The log start is in `Case.start_offset`: files do not contain it.
     bench.batch(time_ms, *((f"k{number}", f"v{number}") for number in range(10)))
     bench.batch(time_ms, ("k10", "v10"), ("k11", "v11"))
 
@@ -90,7 +90,7 @@ def tombstone_at_its_horizon(bench: Bench, time_ms: int) -> None:
     bench.batch(time_ms, ("k1", None))
     bench.batch(time_ms, ("k3", "c"))
     bench.roll(time_ms)
-    bench.clean(time_ms)  # the horizon is a day later, which is when the case is loaded
+    bench.clean(time_ms)  # the horizon is a day later, at the time of loading
 
 
 def offsets_far_apart(bench: Bench, time_ms: int) -> None:
@@ -117,4 +117,4 @@ BUILDS: Mapping[str, Build] = {
     "offsets-far-apart": offsets_far_apart,
     "group-epoch-near-its-end": group_epoch_near_its_end,
 }
-"""By the case's name."""
+"""Builders by the case's name."""

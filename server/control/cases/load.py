@@ -1,4 +1,4 @@
-"""Hard cases as topics: which there are, and how one is made."""
+"""Hard cases as topics: the list of cases, and creation of a topic with one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class CaseInfo:
     name: str
     looks_like: str
     reveals: str
-    """What incorrect clients do."""
+    """Behaviour of incorrect clients."""
     threads: tuple[str, ...]
     """Links to reports of the bug."""
 
@@ -127,7 +127,7 @@ async def load_case(broker: Broker, name: Name, topic: TopicName | None = None) 
         fill = partial(_fill, case, producer_ids, random.Random(broker.rng.getrandbits(64)), time_ms, now_ms)
         made = await services.topic_admin.create(plan, fill=fill)
         if group_id is not None:
-            # A group that has nothing is forgotten within minutes.
+            # A group without content is deleted within minutes.
             await commit_offsets(broker, group_id, {TopicPartition(topic, 0): Position(case.start_offset)})
     except BaseException as error:
         with trio.CancelScope(shield=True):
@@ -139,7 +139,7 @@ async def load_case(broker: Broker, name: Name, topic: TopicName | None = None) 
 
 
 def case_of(name: str) -> Case:
-    """The case of this name. ControlError NOT_FOUND if there is none."""
+    """Return the case of this name. ControlError NOT_FOUND for an unknown name."""
     found = CASES.get(name)
     if found is None:
         near = did_you_mean(name, CASES)
@@ -149,7 +149,7 @@ def case_of(name: str) -> Case:
 
 async def _undo(broker: Broker, made: Topic | None, group_id: str | None) -> None:
     if made is not None:
-        with suppress(KafkaError):  # the operator was told what the disk refuses
+        with suppress(KafkaError):  # the disk error was logged already
             await broker.services.topic_admin.take_back(made)
     if group_id is not None:
         with suppress(KafkaError):
@@ -166,7 +166,7 @@ def _fill(
     config: LogConfig,
 ) -> int:
     """Write the log of the case; for the worker thread that makes the topic's."""
-    from .bench import Bench  # with it the cleaner, which most brokers never need
+    from .bench import Bench  # it imports the cleaner, which most brokers never need
     from .builders import BUILDS
 
     bench = Bench(place, config, producer_ids, rng)

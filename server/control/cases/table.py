@@ -1,4 +1,4 @@
-"""All hard cases: what each looks like, what it reveals, and what a right client reads."""
+"""All hard cases: their offsets and batches, the bugs that they reveal, and what a correct client reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 DAY_MS = 24 * 60 * 60 * 1000
 FAR = 2**31 + 10
-"""An offset that does not fit behind offset 0 in one segment, whose entries have 31 bits."""
+"""An offset that does not fit into one segment with offset 0, since relative offsets have 31 bits."""
 
 Level = Literal["read_uncommitted", "read_committed"]
 """A consumer's `isolation.level`."""
@@ -18,13 +18,13 @@ AT_REST: dict[str, str] = {
     "delete.retention.ms": str(DAY_MS),
     "max.compaction.lag.ms": str(2**63 - 1),
     "message.timestamp.type": "CreateTime",
-    # The dirty ratio is never above it: no pass of the broker's own changes the case. One on demand does.
+    # The dirty ratio is never above it, so the broker's own passes do not change the case. A pass on demand does.
     "min.cleanable.dirty.ratio": "1.0",
     "min.compaction.lag.ms": "0",
     "retention.bytes": "-1",
     "retention.ms": "-1",
 }
-"""With these options nothing happens to a log by itself, however long one looks at it."""
+"""Options that keep a log unchanged however long the case stays loaded."""
 COMPACTED: Mapping[str, str] = AT_REST | {"cleanup.policy": "compact"}
 PLAIN: Mapping[str, str] = AT_REST | {"cleanup.policy": "delete"}
 
@@ -38,9 +38,9 @@ class Expected:
     value: str | None
     """None is a tombstone."""
     after_ms: int = 0
-    """Its timestamp, from the time of the case on (`LoadedCase.time_ms`)."""
+    """Its timestamp, relative to the time of the case (`LoadedCase.time_ms`)."""
     is_committed: bool = True
-    """Whether it is read with `read_committed`, too: it is of no transaction that was aborted."""
+    """Whether `read_committed` consumers also read it: its transaction, if any, was not aborted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,28 +51,28 @@ class Case:
     looks_like: str
     """Offsets and batches, in one or two sentences."""
     reveals: str
-    """What incorrect clients do."""
+    """Behaviour of incorrect clients."""
     threads: tuple[str, ...]
-    """Where that was reported."""
+    """Links to reports of the bug."""
     records: tuple[Expected, ...]
-    """All that `read_uncommitted` reads, by offset."""
+    """All records that `read_uncommitted` consumers read, by offset."""
     start_offset: int = 0
     end_offset: int
     """The high watermark and the last stable offset: every transaction is decided."""
     position: int
-    """What a consumer's position is at the end, inclusive of all batches: below `end_offset` where no batch reaches up to it."""
+    """Position of a consumer that has read all batches; below `end_offset` if the last offsets have no batch."""
     producers: int = 0
-    """How many producer ids its log needs."""
+    """Number of producer IDs that its log needs."""
     begins_before_ms: int = 0
-    """How much earlier than its load the time of the case is."""
+    """How much earlier than its load the time of the case is, in milliseconds."""
     configs: Mapping[str, str]
     offsets_for_times: tuple[tuple[int, int | None], ...] = ()
-    """(time, from the time of the case on; the first offset whose record is not older, None if there is none)."""
+    """(time, relative to the time of the case; the first offset whose record is not older, None if there is none)."""
     group_epoch: int | None = None
-    """The epoch of an empty consumer group of the new protocol (KIP-848) that comes with it."""
+    """Epoch of the empty consumer group of the new protocol (KIP-848) that is created with it; None: no group."""
 
     def read_with(self, level: Level) -> tuple[Expected, ...]:
-        """The records that a consumer with this isolation level reads."""
+        """Return the records that a consumer with this isolation level reads."""
         return tuple(each for each in self.records if each.is_committed or level == "read_uncommitted")
 
 
@@ -265,4 +265,4 @@ _ALL = (
 )
 
 CASES: Mapping[str, Case] = {case.name: case for case in _ALL}
-"""By name, in the order in which they are listed."""
+"""Cases by name, in the order in which they are listed."""

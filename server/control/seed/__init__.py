@@ -1,5 +1,5 @@
-"""Seeds: what a broker has before its first client comes, written down in YAML or JSON.
+"""Seeds: the initial content of a broker, in YAML or JSON.
 
-Read in this order: `fields` (texts and mappings as fields that know their place), `seed` (what a seed says, and one of what there is), `values`
-(keys and values), `planting` (all of it, or nothing).
+Read in this order: `fields` (texts and mappings as fields with their positions), `seed` (the parsed seed, and export of
+one), `values` (keys and values), `planting` (creation of everything, or nothing).
 """

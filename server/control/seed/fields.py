@@ -1,6 +1,7 @@
-"""A seed's text, or mapping, as fields that know their place: what is wrong is named with its path, and its line if it has one.
+"""A seed's text, or mapping, as fields with their positions: errors name the path of a field, and its line if known.
 
-YAML is read by PyYAML's safe loader (JSON by Python's); aliases are refused, as a few of them make a text of any size.
+YAML is read by PyYAML's safe loader (JSON by Python's); aliases are refused, since a few of them can expand to a text
+of any size.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 from ...runtime.errors import ControlError, Kind, did_you_mean
 
 SEED_BYTES_MAX = 4 << 20
-"""Of a seed's text: a second of parsing."""
+"""Maximum size of a seed's text: a second of parsing."""
 NESTED_MAX = 100
 NOT_FINITE = ("Infinity", "NaN")
-"""Numbers that quotas may be, as in Apache Kafka, and for which JSON has none: as texts."""
+"""Numbers that quotas may have, as in Apache Kafka, but JSON does not: written as texts."""
 
 _TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
@@ -39,7 +40,7 @@ class SeedField:
 
     def __init__(self, value: Any, path: str, line: int | None, source: str) -> None:
         self.value = value
-        """`dict[str, Field]`, `list[Field]`, or a scalar of YAML or JSON."""
+        """`dict[str, SeedField]`, `list[SeedField]`, or a scalar of YAML or JSON."""
         self.path = path
         """`topics.orders.partitions`; empty for the seed itself."""
         self.line = line
@@ -47,17 +48,17 @@ class SeedField:
         """The seed's name, for messages."""
 
     def error(self, problem: str, kind: Kind = Kind.INVALID) -> ControlError:
-        """One line: where, and what."""
+        """Return an error with position and problem in one line."""
         line = "" if self.line is None else f" line {self.line}"
         return ControlError(kind, f"{self.source}{line}: {self.path or 'the seed'}: {problem}")
 
     def expected(self, what: str) -> ControlError:
-        """That it should be something else than it is."""
+        """Return an error that names the expected and the actual value."""
         return self.error(f"expected {what}, found {self.shown}")
 
     @property
     def shown(self) -> str:
-        """What it is, in some words."""
+        """Short description of the value, for messages."""
         if self.value is None:
             return "nothing"
         word = next((word for kind, word in _WORDS if isinstance(self.value, kind)), type(self.value).__name__)
@@ -69,7 +70,7 @@ class SeedField:
     # What it should be
 
     def mapping(self, known: Collection[str] | None = None) -> Mapping[str, SeedField]:
-        """Its fields; `known` are the names that they may have."""
+        """Return its fields; `known` are the allowed names."""
         if not isinstance(self.value, dict):
             raise self.expected("a mapping")
         if known is not None:
@@ -80,7 +81,7 @@ class SeedField:
         return self.value
 
     def items(self) -> list[SeedField]:
-        """The members of a list."""
+        """Return the members of a list."""
         if not isinstance(self.value, list):
             raise self.expected("a list")
         return self.value
@@ -98,17 +99,17 @@ class SeedField:
         return float(self.value)
 
     def integer(self, low: int, high: int) -> int:
-        """A whole number, both bounds included."""
+        """Return a whole number, both bounds included."""
         if not isinstance(self.value, int) or isinstance(self.value, bool) or not low <= self.value <= high:
             raise self.expected(f"a whole number from {low} to {high}")
         return self.value
 
 
 def field_of_text(text: str, source: str) -> SeedField:
-    """The seed in a text: JSON if it begins with a brace, YAML otherwise.
+    """Parse the seed in a text: JSON if it begins with a brace, YAML otherwise.
 
     Raises:
-        ControlError: INVALID: it is too long, or neither; names the line.
+        ControlError: INVALID: the text is too long, or neither; names the line.
     """
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > SEED_BYTES_MAX:
@@ -120,7 +121,7 @@ def field_of_text(text: str, source: str) -> SeedField:
 
 
 def field_of(value: Any, source: str) -> SeedField:
-    """The seed in a mapping of a program, or one that JSON was read into. ControlError as above."""
+    """Return the seed in a mapping of a program, or in parsed JSON. ControlError as above."""
     return _field(value, "", source, 0)
 
 
@@ -149,7 +150,7 @@ def _field(value: Any, path: str, source: str, depth: int) -> SeedField:
     if isinstance(value, Mapping):
         made = {}
         for name, each in value.items():
-            # Whoever writes a mapping in Python names partitions by numbers, as YAML does.
+            # Mappings in Python name partitions by numbers, as in YAML.
             key = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
             if not isinstance(key, str):
                 raise SeedField(name, path, None, source).expected("a string as name")
@@ -165,7 +166,7 @@ def _below(path: str, name: str) -> str:
 
 def _of_yaml(text: str, source: str) -> SeedField:
     try:
-        import yaml  # only who has a seed waits for it
+        import yaml  # imported here, since only a seed needs it
     except ImportError as error:
         raise ControlError(
             Kind.INVALID, f"{source}: YAML requires PyYAML (pip install pyyaml); JSON works without it"
@@ -187,7 +188,7 @@ def _of_yaml(text: str, source: str) -> SeedField:
         raise ControlError(Kind.INVALID, f"{source}{line}: invalid YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise ControlError(Kind.INVALID, f"{source}: invalid YAML: {' '.join(str(error).split())[:200]}") from None
-    except ValueError as error:  # a date that there is not, say
+    except ValueError as error:  # e.g. an impossible date
         raise ControlError(Kind.INVALID, f"{source}: invalid YAML: {error}") from None
 
 
@@ -229,7 +230,7 @@ class _Tree:
         seen: set[str] = set()
         for key_node, value_node in node.value:
             key = self._loader.construct_object(key_node) if isinstance(key_node, self._yaml.ScalarNode) else None
-            # Partitions are numbers, and a topic may be called 42 or on: what stands there is meant.
+            # Partitions are numbers, and a topic may be called 42 or on: the text of a key is used as it is written.
             name = key_node.value if isinstance(key, str | int | float) else key
             line = key_node.start_mark.line + 1
             if not isinstance(name, str):

@@ -1,7 +1,8 @@
-"""A seed becomes topics, records and committed offsets of a running broker: all of it, or nothing.
+"""Creation of a seed's topics, records and committed offsets in a running broker: all of it, or nothing.
 
-Everything that can be wrong is looked at before anything is made. A topic is there at once, with all its records. What fails in
-the midst all the same (a disk that is full, a name that somebody else was faster to take) takes back what was made before it.
+Everything that can be wrong is checked before anything is created. A topic becomes visible with all its records. If
+something still fails on the way (a full disk, a name that another client took first), what was created before is
+deleted.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ log = logging.getLogger("ottla.seed")
 
 BATCH_BYTES, BATCH_RECORDS = 64 << 10, 1_000
 RECORD_OVERHEAD_BYTES = 40
-"""More than a record has beside its fields, in most cases."""
+"""Size of a record in addition to its fields, an upper bound in most cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,12 @@ class Planted:
 
 @dataclass(slots=True)
 class _Made:
-    """What is to be taken back if the rest fails."""
+    """Created things, to be deleted if the rest fails."""
 
     topics: list[Topic]
     groups: list[str]
     quotas: dict[str, dict[str, float | None]]
-    """What there was before, by entity and key."""
+    """Previous quotas, by entity and key."""
 
 
 @operation("POST", "/v1/seed", statuses=(404, 409))
@@ -108,14 +109,14 @@ async def plant_text(
 
 
 async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Planted:
-    """Make all that the seed says.
+    """Create everything in the seed.
 
     Args:
-        unless_there: Do nothing if one of its topics or groups is there: a start on a directory that had the seed before.
+        unless_there: Do nothing if one of its topics or groups exists: a start on a directory that had the seed before.
 
     Raises:
-        ControlError: INVALID, CONFLICT (a topic or group is there), NOT_FOUND (a group's topic is not), UNAVAILABLE, FAILED:
-            one line that names file, line and field. The broker has what it had before.
+        ControlError: INVALID, CONFLICT (a topic or group exists), NOT_FOUND (a group's topic does not), UNAVAILABLE, FAILED:
+            one line that names file, line and field. The broker's content is unchanged.
     """
     time_slice = TimeSlice()
     there = await _there(broker, seed, time_slice)
@@ -141,7 +142,7 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
             made.groups.append(group.name)
             await _commit(broker, group, time_slice)
         await _limit(broker, seed, made)
-        acls = await _add(broker, seed.acls)  # The last: nothing fails behind it.
+        acls = await _add(broker, seed.acls)  # Last: nothing can fail after it.
     except BaseException:
         with trio.CancelScope(shield=True):
             await _take_back(broker, made)
@@ -192,7 +193,7 @@ async def _load(broker: Broker, case: SeedCase, made: _Made) -> None:
 async def _take_back(broker: Broker, made: _Made) -> None:
     with suppress(ControlError):  # the disk refuses everything
         await set_all(broker, made.quotas)
-    # Groups before topics: an offset in a topic that goes is forgotten with it, and its group minutes later.
+    # Groups before topics: deleting a topic deletes the group's offsets in it, and the group itself minutes later.
     for group in reversed(made.groups):
         with suppress(KafkaError):  # it was not made yet, or its disk refuses everything
             await remove_group(broker, group)
@@ -205,7 +206,7 @@ async def _take_back(broker: Broker, made: _Made) -> None:
 
 
 async def _there(broker: Broker, seed: Seed, time_slice: TimeSlice) -> list[tuple[SeedField, str]]:
-    """What of the seed the broker has already."""
+    """Return the parts of the seed that exist in the broker."""
     topics = broker.services.topics
     found = [(each.field, f"topic {each.name}") for each in seed.topics if topics.get(each.name) is not None]
     found += [(each.field, f"topic {each.topic}") for each in seed.cases if topics.get(each.topic) is not None]
@@ -261,7 +262,7 @@ def _check_configs(topic: SeedTopic) -> None:
 
 
 def _check_name(name: str, flat: dict[str, str]) -> None:
-    """Raise KafkaError for what the planner cannot know: the broker's own names, and those of the seed beside each other."""
+    """Raise KafkaError for conflicts that the planner cannot know: with internal topics, and between topics of the seed."""
     if name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is an internal topic")
     other = flat.setdefault(name.replace(".", "_"), name)
@@ -270,7 +271,7 @@ def _check_name(name: str, flat: dict[str, str]) -> None:
 
 
 def _check_records(records: Sequence[SeedRecord], partitions: int, config: LogConfig) -> None:
-    """For a worker thread: there may be hundreds of thousands."""
+    """Check records; for a worker thread: there may be hundreds of thousands."""
     for record in records:
         if record.partition is not None and record.partition >= partitions:
             raise record.field.error(f"partition {record.partition} not found; the topic has 0 to {partitions - 1}")
@@ -312,7 +313,7 @@ async def _plant_topic(broker: Broker, topic: SeedTopic, plan: TopicPlan) -> Top
 
 
 class _Rows:
-    """The records of a topic, by partition, in the order in which they are written down. Made in a worker thread."""
+    """The records of a topic, by partition, in the order of the seed. Made in a worker thread."""
 
     def __init__(self, records: Sequence[SeedRecord], partitions: int, now_ms: int) -> None:
         self._records = records
@@ -333,7 +334,7 @@ class _Rows:
                 number += 1
 
     def of(self, partition: int) -> Iterator[RecordParts]:
-        """Those of a partition, with offsets from 0 on."""
+        """Yield the records of a partition, with offsets from 0 on."""
         for offset, number in enumerate(self._numbers[partition]):
             at = bisect_right(self._ends, number)
             record = self._records[at]
@@ -343,7 +344,7 @@ class _Rows:
 
 
 def _fill(rows: _Rows, now_ms: int, rng: random.Random, place: LogPlace, config: LogConfig) -> int:
-    """Append the records of a partition, as if a producer had sent them; for the worker thread that makes its log."""
+    """Append the records of a partition, as if a producer had sent them; for the worker thread that creates its log."""
     written = load_log(place, config, now_ms=now_ms, rng=rng)
     try:
         for records in _batches(rows.of(place.topic_partition.partition), config):

@@ -1,4 +1,4 @@
-"""What a seed says: topics with configs and records, groups' committed offsets, hard cases.
+"""Parser of seeds: topics with configs and records, groups' committed offsets, hard cases.
 
     topics:
       orders:
@@ -9,15 +9,15 @@
           - {key: "order-{n}", value: x, repeat: 100}     # {n} is 0 to 99
     groups:
       billing:
-        orders: {0: 1, 1: latest}                         # or one of earliest, latest for all partitions
+        orders: {0: 1, 1: latest}                         # or earliest or latest, for all partitions
     cases:
       - trailing-marker                                   # or {name: trailing-marker, topic: t}
     acls:
-      - User:alice allow READ,WRITE topic:orders*         # one line each, as `security.acls.acl` has them
+      - User:alice allow READ,WRITE topic:orders*         # one line each, as in `security.acls.acl`
     quotas:
-      client-id=app: {producer_byte_rate: 1048576}        # by entity, as `control.quotas` has them
+      client-id=app: {producer_byte_rate: 1048576}        # by entity, as in `control.quotas`
 
-What can be seen without a broker is checked here, the rest by `planting`.
+Checks that need no broker are made here, the others by `planting`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .values import bytes_of, timestamp_of
 
 RECORDS_MAX = 1_000_000
 RECORD_BYTES_MAX = 256 << 20
-"""Of all keys and values, repeated ones as often as they are there."""
+"""Maximum bytes of all keys and values, repetitions included."""
 REPEAT = "{n}"
 
 FIELDS = ("topics", "groups", "cases", "acls", "quotas")
@@ -59,17 +59,17 @@ class SeedRecord:
     headers: tuple[tuple[str, bytes | None], ...]
     partition: int | None
     timestamp_ms: Callable[[int], int] | None
-    """Of the time of planting; without it that time."""
+    """Function from the time of planting to the timestamp, both in ms since 1970; None: the time of planting."""
     repeat: int
     numbered: bool
     """Whether `{n}` in key and value is the number of the repetition."""
 
     def each(self) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Key and value of every repetition."""
+        """Yield key and value of every repetition."""
         return map(self.at, range(self.repeat))
 
     def at(self, number: int) -> tuple[bytes | None, bytes | None]:
-        """Key and value of one repetition, from 0 on."""
+        """Return key and value of one repetition, from 0 on."""
         return self._numbered(self.key, number), self._numbered(self.value, number)
 
     def _numbered(self, data: bytes | None, number: int) -> bytes | None:
@@ -81,24 +81,24 @@ class SeedTopic:
     field: SeedField
     name: str
     partitions: int
-    """−1: as many as the broker gives."""
+    """Number of partitions; −1: the broker's default."""
     replication_factor: int
     configs: Mapping[str, str]
     config_fields: Mapping[str, SeedField]
     records: tuple[SeedRecord, ...]
     record_count: int
-    """Repeated ones included."""
+    """Number of records, repetitions included."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeedOffset:
-    """What a group has committed in a partition, or in all of a topic."""
+    """Committed offset of a group in a partition, or in all of a topic."""
 
     field: SeedField
     topic: str
     partition: int | None
     offset: int | str
-    """Or EARLIEST, LATEST."""
+    """A number, EARLIEST or LATEST."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class SeedCase:
 class SeedAcl:
     field: SeedField
     text: str
-    """A line that is one."""
+    """A valid line of an access control entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class SeedQuotas:
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """A seed whose every field is what it should be; whether a broker takes it, is for the broker to say."""
+    """A parsed seed with valid fields; whether a broker can create it is checked later."""
 
     source: str
     topics: tuple[SeedTopic, ...] = ()
@@ -142,14 +142,14 @@ class Seed:
 
 
 SeedSource = str | os.PathLike[str] | Mapping[str, Any]
-"""The path of a YAML or JSON file, or what would be in it."""
+"""The path of a YAML or JSON file, or its content."""
 
 
 def seed_from(source: SeedSource) -> Seed:
-    """The seed in a file or a mapping. Reads the file; blocks.
+    """Read the seed in a file or a mapping. Blocks.
 
     Raises:
-        ControlError: NOT_FOUND (there is no such file), INVALID (one line that names file, line and field).
+        ControlError: NOT_FOUND (no such file), INVALID (one line that names file, line and field).
     """
     if isinstance(source, Mapping):
         return seed_of(field_of(source, "seed"))
@@ -159,7 +159,7 @@ def seed_from(source: SeedSource) -> Seed:
             data = file.read(SEED_BYTES_MAX + 1)
     except OSError as error:
         raise ControlError(Kind.NOT_FOUND, f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:  # a path with a null character in it
+    except ValueError as error:  # a path that contains a null character
         raise ControlError(Kind.NOT_FOUND, f"cannot read {path!r}: {error}") from error
     if len(data) > SEED_BYTES_MAX:
         raise ControlError(Kind.INVALID, f"{path}: seed too large (limit {SEED_BYTES_MAX} bytes)")
@@ -170,12 +170,12 @@ def seed_from(source: SeedSource) -> Seed:
 
 
 def seed_of_text(text: str, source: str) -> Seed:
-    """The seed in a text of YAML or JSON; `source` names it in messages. ControlError INVALID as above."""
+    """Parse the seed in a text of YAML or JSON; `source` names it in messages. ControlError INVALID as above."""
     return seed_of(field_of_text(text, source))
 
 
 def seed_of(field: SeedField) -> Seed:
-    """What the fields mean."""
+    """Return the seed of these fields."""
     if field.value is None:
         raise field.error(f"the seed is empty; fields: {', '.join(FIELDS)}")
     members = field.mapping(FIELDS)

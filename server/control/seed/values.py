@@ -26,7 +26,7 @@ _AGO = re.compile(r"-([0-9]{1,12})(ms|s|m|h|d)", re.ASCII)
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 TIMESTAMP_MS_MAX = 253_402_300_799_999
-"""The end of the year 9999."""
+"""The end of the year 9999, in ms since 1970."""
 
 
 def _of_hex(field: SeedField) -> bytes:
@@ -66,12 +66,12 @@ FORMS: dict[str, Callable[[SeedField], bytes]] = {
 
 
 def bytes_of(field: SeedField) -> bytes | None:
-    """A key, a value, or the value of a header. ControlError: it is none of the forms."""
+    """Return the bytes of a key, a value, or a header's value. ControlError: not a known form."""
     if field.value is None:
         return None
     if isinstance(field.value, str):
         return _of_text(field)
-    if isinstance(field.value, bytes):  # YAML's !!binary, or a program's
+    if isinstance(field.value, bytes):  # YAML's !!binary, or from a Python program
         return field.value
     if not isinstance(field.value, dict):
         raise field.error(f"expected a string, found {field.shown}; quote it, or write {{json: ...}}")
@@ -83,7 +83,7 @@ def bytes_of(field: SeedField) -> bytes | None:
 
 
 def timestamp_of(field: SeedField) -> Callable[[int], int]:
-    """A time, as a function of that of planting, both ms since 1970. ControlError: it is none."""
+    """Return a timestamp as a function of the time of planting, both in ms since 1970. ControlError: not a time."""
     value = field.value
     if isinstance(value, str):
         if ago := _AGO.fullmatch(value):

@@ -1,1 +1,4 @@
-"""What each page shows: from the broker to a `Page`, on Trio's thread in turns. A file a page, or a few that belong together."""
+"""Views: functions that make each `Page` from the broker, on Trio's thread in time slices.
+
+One file for each page or a few related ones.
+"""

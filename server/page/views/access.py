@@ -1,4 +1,4 @@
-"""Who may do what, and how much of it: access control entries, and quotas."""
+"""Access control entries, and quotas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..section import ROWS_MAX, Page, Row, Section
 
 @dataclass(frozen=True, slots=True)
 class ShownEntries:
-    """What is shown of how many, and for whom."""
+    """Number of shown and of all entries, and the filter."""
 
     shown: int
     count: int
@@ -26,7 +26,7 @@ class ShownEntries:
 
 @dataclass(frozen=True, slots=True)
 class AccessQuestion:
-    """Whether somebody may do something; all empty before it is asked."""
+    """Question whether a principal may do an operation; all fields are empty before it is asked."""
 
     principal: str
     operation: str
@@ -45,7 +45,10 @@ class QuotaRow:
 
 
 async def acls(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """Entries; of the field `principal` and about the field `resource` only, if given. `who`, `what` and `on` ask a question."""
+    """Return the ACL page: entries, filtered by the fields `principal` and `resource`.
+
+    `who`, `what` and `on` ask a question.
+    """
     principal, resource = fields.get("principal", "").strip(), fields.get("resource", "").strip()
     rows: tuple[Row, ...] = ()
     refused, count = None, 0
@@ -73,7 +76,7 @@ async def _question(broker: Broker, fields: Mapping[str, str]) -> AccessQuestion
 
 
 async def quotas(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """What is set, and who is throttled at the moment."""
+    """Return the page of quotas and of clients that are throttled now."""
     count, rows, time_slice = 0, list[Row](), TimeSlice()
     async for each in time_slice.each((await list_quotas(broker)).quotas):
         count += len(each.quotas)

@@ -1,4 +1,4 @@
-"""How far topics are compacted, and the button that compacts one: a section of the first page and of a topic's."""
+"""Compaction progress of topics, and the button that compacts one: a section of the first page and of a topic's page."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from ...runtime.time_slices import TimeSlice
 from ..section import Row, Section
 
 TOPICS_MAX = 50
-"""That are shown; those with most to clean."""
+"""Maximum number of shown topics; those with most to clean."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStanding:
-    """A topic, all partitions together."""
+    """Progress of a topic, all partitions together."""
 
     topic: str
     is_compacted: bool
     is_internal: bool
     offsets: int
-    """In its logs."""
+    """Number of offsets in its logs."""
     dirty: int
-    """Of them no pass has been over."""
+    """Number of offsets that no pass has covered."""
     under_way: int
-    """Passes at the moment."""
+    """Number of passes in progress."""
 
 
 async def of_all(broker: Broker) -> Section:
-    """All compacted topics but the broker's own."""
+    """Return the section of all compacted topics except internal ones."""
     time_slice, found = TimeSlice(), []
     for topic in list(broker.services.topics):
         if topic.is_internal:
@@ -43,7 +43,7 @@ async def of_all(broker: Broker) -> Section:
 
 
 async def of_one(broker: Broker, topic: Topic) -> Section:
-    """`topic` alone, whatever its policy."""
+    """Return the section of `topic` alone, whatever its policy."""
     return Section("compact", "compact_topic", await _standing(broker, topic, TimeSlice()))
 
 

@@ -1,4 +1,4 @@
-"""Clients that are connected, and what the broker has logged."""
+"""Connected clients, and the broker's log."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERR
 
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """Who is connected."""
+    """Return the page of connected clients."""
     found = await list_connections(broker)
     rows = tuple(Row(f"connection-{each.node}-{each.listener}-{each.peer}", each) for each in found.connections)
     return Page("Connections", "/connections", (Section("connections", "connections", found.count, rows),))
 
 
 async def log(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """Lines of the log, of the field `level` and above."""
+    """Return the page of log lines with the level in the field `level` or above."""
     level = fields.get("level", "info")
     if level not in LEVELS:
         raise ControlError(Kind.INVALID, f"level: expected {', '.join(LEVELS)}, found {level!r:.40}")

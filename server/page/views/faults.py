@@ -1,4 +1,4 @@
-"""What goes wrong on purpose, and what time it is."""
+"""Faults, and the clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...faults.declaration import Declaration
 from ..section import ROWS_MAX, Page, Row, Section
 
 CLOCK_STEP_MS = 1_000
-"""The clock is drawn in whole seconds: it is looked at once a second."""
+"""Resolution of the shown clock: a watched page is made once a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +31,19 @@ class FaultRow:
     left: int | None
     is_active: bool
     words: str
-    """What was declared, as `--fault` has it."""
+    """The declaration in the format of `--fault`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What may be declared."""
+    """Valid values for a new fault."""
 
     apis: tuple[str, ...]
     errors: tuple[str, ...]
 
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """See the module."""
+    """Return the page; see the module."""
     clock = read(broker)
     now_ms = clock.now_ms if clock.is_frozen else clock.now_ms // CLOCK_STEP_MS * CLOCK_STEP_MS
     faults = (await list_faults(broker)).faults

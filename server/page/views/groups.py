@@ -1,4 +1,4 @@
-"""Groups, one of them, and transactions that are open."""
+"""Groups, one group, and open transactions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..section import ROWS_MAX, Page, Row, Section
 
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """All groups."""
+    """Return the page of all groups."""
     groups = (await list_groups(broker)).groups
     rows = tuple(Row(f"group-{each.group_id}", each) for each in groups[:ROWS_MAX])
     return Page("Groups", "/groups", (Section("groups", "groups", len(groups), rows),))
 
 
 async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """The group `group`."""
+    """Return the page of the group in the field `group`."""
     found = await describe_group(broker, fields["group"])
     members = tuple(Row(f"member-{each.member_id}", each) for each in found.members[:ROWS_MAX])
     offsets = tuple(Row(f"offset-{each.topic}-{each.partition}", each) for each in found.offsets[:ROWS_MAX])
@@ -35,7 +35,7 @@ async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
 
 
 async def transactions(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """Transactions without an end."""
+    """Return the page of open transactions."""
     found = (await list_open_transactions(broker)).transactions
     rows = tuple(Row(f"producer-{each.producer_id}", each) for each in found[:ROWS_MAX])
     return Page("Transactions", "/transactions", (Section("transactions", "transactions", len(found), rows),))

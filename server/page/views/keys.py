@@ -1,4 +1,4 @@
-"""A key's life: each record of it, what took its place, and what the next pass makes of it."""
+"""History of a key: each of its records, the record that supersedes it, and what the next pass does with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENCODINGS = tuple(each.value for each in Encoding)
 
 @dataclass(frozen=True, slots=True)
 class KeyQuestion:
-    """What is searched for; no key before anybody has asked."""
+    """The search for a key, with its result; no key before the first search."""
 
     topic: str
     partitions: int
@@ -30,7 +30,10 @@ class KeyQuestion:
 
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """The life of the key `key` (as the field `encoding` has it) in `topic`. A search reads the whole log: with the page alone."""
+    """Return the history of the key `key` (in the encoding of the field `encoding`) in `topic`.
+
+    A search reads the whole log, so it runs only with the whole page.
+    """
     topic = topic_named(broker.services.topics, fields["topic"])
     question = KeyQuestion(
         topic.name,
@@ -59,7 +62,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
 class _Lived:
     record: KeyRecord
     outlook: str
-    """What becomes of it."""
+    """Effect of the next pass on the record."""
 
 
 async def _answered(broker: Broker, question: KeyQuestion, key: str) -> KeyQuestion:

@@ -1,4 +1,4 @@
-"""The first page: where the broker is, its clock, nodes, data directories, and how far topics are compacted."""
+"""The first page: addresses, clock, nodes, data directories, and compaction progress of topics."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from . import compaction
 
 LOGS_MAX = 200
 BARS_MAX = 40
-"""Of a log among many."""
+"""Maximum number of bars of a log in a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewFacts:
-    """What rarely changes."""
+    """Facts that rarely change."""
 
     version: str
     profile: str
@@ -29,7 +29,7 @@ class OverviewFacts:
 
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """See the module."""
+    """Return the page; see the module."""
     state = broker_state(broker)
     return Page(
         "Overview",
@@ -44,7 +44,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
 
 
 async def _logs(broker: Broker) -> Section:
-    """A picture of each log of clients, compacted ones first."""
+    """Return the section with a picture of each log of clients' topics, compacted ones first."""
     taken = await all_pictures(broker, bars_max=BARS_MAX, most=LOGS_MAX)
     count = sum(len(topic.partitions) for topic in broker.services.topics if not topic.is_internal)
     rows = tuple(Row(f"log-{each.name}", each) for each in taken)

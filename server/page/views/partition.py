@@ -1,4 +1,7 @@
-"""One partition: the picture of its log, why it waits and what makes it go, the last pass, the next one, and what is left where."""
+"""One partition: the picture of its log, its last and next pass, and its remaining records.
+
+The page also shows why the partition is not cleaned, with remedies.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,12 @@ from ...services.explaining import Explaining, PartitionExplanation
 from ..section import EVENTS, Page, Section, number_in, segment
 
 RECORDS_MAX = 20
-"""Removals that a dry run lists."""
+"""Maximum number of removals that a dry run lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """A call, as a form with nothing to fill in."""
+    """A call, as a form without input fields."""
 
     call: str
     """Method and path."""
@@ -39,7 +42,7 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Remedied:
-    """One thing to do about it."""
+    """A remedy with its buttons."""
 
     sentence: str
     buttons: tuple[Button, ...]
@@ -47,7 +50,7 @@ class Remedied:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why it waits."""
+    """Why the partition is not cleaned."""
 
     topic: str
     partition: int
@@ -56,13 +59,13 @@ class Why:
     sentence: str
     is_under_way: bool
     first: Button | None
-    """What is most likely wanted."""
+    """The most likely action."""
     others: tuple[Remedied, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A dry run."""
+    """Result of a dry run."""
 
     name: str
     wanted: bool
@@ -74,7 +77,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A look at what is left."""
+    """Remaining records in a range."""
 
     name: str
     from_offset: int | None
@@ -84,7 +87,10 @@ class Looked:
 
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """The partition `partition` of `topic`; with `dry` (or `dry=force`) what the next pass would remove, with `from` and `to` what is left there."""
+    """Return the page of the partition `partition` of `topic`.
+
+    `dry` (or `dry=force`) shows what the next pass would remove, `from` and `to` the remaining records in a range.
+    """
     topic = fields["topic"]
     log = _log(broker, topic, fields["partition"])
     picture = await picture_of(broker, log)
@@ -114,7 +120,9 @@ def _log(broker: Broker, topic: str, text: str) -> Log:
 
 
 _WHYS: WeakKeyDictionary[Log, tuple[LogPicture, Why]] = WeakKeyDictionary()
-"""Each for the picture that it was found out with: what would make a partition eligible takes ten times as long to say as what it looks like."""
+"""Cache: the last explanation of each log, with the picture that it belongs to. Finding remedies takes ten times as
+long as the picture.
+"""
 
 
 async def _why_of(broker: Broker, log: Log, picture: LogPicture) -> Why:
@@ -122,13 +130,15 @@ async def _why_of(broker: Broker, log: Log, picture: LogPicture) -> Why:
     if why is None or picture is not known_picture:
         explained = await (await Explaining.of(broker.services, [log], TimeSlice())).next()
         why = _why(picture, explained)
-        if explained.waits_for is not Waits.OPEN_TRANSACTION:  # whose coordinator may change its mind
+        if (
+            explained.waits_for is not Waits.OPEN_TRANSACTION
+        ):  # the coordinator of the transaction may change its decision
             _WHYS[log] = picture, why
     return why
 
 
 def _why(picture: LogPicture, explained: PartitionExplanation) -> Why:
-    """Times are told as moments: what counts down would be drawn anew each second."""
+    """Return why the partition is not cleaned. Times are absolute: a countdown would be drawn again each second."""
     topic, partition = picture.topic, picture.partition
     is_under_way = picture.running is not None
     first: Button | None = None
@@ -160,7 +170,7 @@ def _still(explained: PartitionExplanation) -> str:
 
 
 def _remedied(topic: str, partition: int, remedy: Remedy) -> Remedied:
-    """A remedy with the calls that carry it out, one after the other."""
+    """Return a remedy with the calls that carry it out, in order."""
     if set(remedy.moves) & {WAIT, ADVANCE_CLOCK} and remedy.eligible_at_ms is not None:
         at = moment(remedy.eligible_at_ms)
         button = _button(
@@ -184,7 +194,7 @@ def _remedied(topic: str, partition: int, remedy: Remedy) -> Remedied:
 
 
 def _settings(remedy: Remedy) -> dict[str, str]:
-    """What its `ottla configs alter` would set."""
+    """Return the options that its `ottla configs alter` sets."""
     found: dict[str, str] = {}
     for command in remedy.commands:
         words = command.split()
@@ -194,7 +204,10 @@ def _settings(remedy: Remedy) -> dict[str, str]:
 
 
 def _compact(topic: str, partition: int) -> Button:
-    """By force: who presses it wants all there is compacted, the active segment too, whatever ratio and lags say."""
+    """Return a forced compaction.
+
+    The user of the button wants everything compacted, including the active segment, whatever the ratio and lags.
+    """
     fields = {"partitions": f"[{partition}]", "force": "true"}
     return _button(f"POST /v1/topics/{segment(topic)}/compact", fields, "Compact now", "Compacted.")
 
@@ -221,9 +234,11 @@ async def _tried(broker: Broker, picture: LogPicture, wanted: str | None) -> Tri
 
 
 _LOOKS: WeakKeyDictionary[Log, dict[tuple[str, str], tuple[int, Looked]]] = WeakKeyDictionary()
-"""By range as asked for, after how many passes it was: it reads, so who watches has it again after a pass alone."""
+"""Cache by range, with the number of passes at the time. A look reads the log, so a watched page repeats it only after
+a pass.
+"""
 LOOKS_MAX = 16
-"""Of one log; all who may watch have room, whatever ranges they look at."""
+"""Maximum number of ranges of one log: enough for all pages that may be watched at a time."""
 
 
 async def _looked_of(

@@ -1,4 +1,4 @@
-"""What a partition remembers of its producers: by which sequence it tells a batch that is sent again."""
+"""Producer state of a partition: the sequence numbers by which it detects batches that are sent again."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ..section import ROWS_MAX, Page, Row, Section, number_in, segment
 
 @dataclass(frozen=True, slots=True)
 class ProducerRow:
-    """One producer id."""
+    """State of one producer ID."""
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
     last_timestamp_ms: int
     open_since_offset: int | None
-    """Where its open transaction begins in this partition."""
+    """Start of its open transaction in this partition."""
 
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """The producers of the partition `partition` of `topic`."""
+    """Return the page of the producers of the partition `partition` of `topic`."""
     topic, index = fields["topic"], number_in("partition", fields["partition"], 10) or 0
     (log,) = logs_of(broker, topic, [index])
     producers = log.producers

@@ -1,4 +1,4 @@
-"""Records of a partition, a page at a time, and a form for another one."""
+"""Records of a partition, one page at a time, and a form to append one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNT = 50
 
 @dataclass(frozen=True, slots=True)
 class ShownRecords:
-    """Which records are on the page."""
+    """The range of shown records."""
 
     topic: str
     partition: int
@@ -24,11 +24,14 @@ class ShownRecords:
     refusal: str | None
     found: RecordList | None
     earlier: int | None
-    """Offset to begin with for those before."""
+    """First offset of the previous page."""
 
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """Records of the field `partition` of `topic`, from the field `offset` on; the newest unless given. Read with the page alone."""
+    """Return records of the field `partition` of `topic`, from the field `offset` on (default: the newest).
+
+    They are read only with the whole page.
+    """
     topic = topic_named(broker.services.topics, fields["topic"])
     shown = ShownRecords(topic.name, 0, len(topic.partitions), None, None, None)
     rows: tuple[Row, ...] = ()

@@ -1,4 +1,4 @@
-"""All topics, and one of them: its partitions and options."""
+"""All topics, and one topic with its partitions and options."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..section import Page, Row, Section, segment
 from . import compaction
 
 BARS_MAX = 40
-"""Of a partition among many."""
+"""Maximum number of bars of a partition in a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic among all."""
+    """One topic in the list."""
 
     name: str
     partitions: int
@@ -50,7 +50,7 @@ class PartitionRow:
 
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """All topics; the broker's own, too, with the field `internal`."""
+    """Return the page of all topics; internal ones only with the field `internal`."""
     with_internal = "internal" in fields
     topics = (await list_topics(broker, internal=with_internal)).topics
     rows = await TimeSlice().map(lambda each: Row(f"topic-{each.name}", _row(broker, each)), topics)
@@ -75,7 +75,7 @@ def _row(broker: Broker, topic: TopicState) -> TopicRow:
 
 
 async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """The topic `topic`."""
+    """Return the page of the topic in the field `topic`."""
     topic = topic_named(broker.services.topics, fields["topic"])
     known = tuple(topic.partitions)
     taken = await pictures(broker, [each.log for each in known], bars_max=BARS_MAX)
@@ -101,7 +101,7 @@ async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
 
 
 async def options(broker: Broker, fields: Mapping[str, str]) -> Page:
-    """What the topic `topic` may be told."""
+    """Return the page of the options of the topic in the field `topic`."""
     configs = topic_configs(broker, fields["topic"])
     rows = tuple(Row(f"config-{each.name}", (configs.topic, each)) for each in configs.configs)
     return Page(

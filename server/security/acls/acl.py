@@ -1,9 +1,9 @@
-"""One access control entry, as a value, as text for people, and as the catalog keeps it.
+"""One access control entry, as a value, as text for people, and in the catalog's form.
 
 User:alice allow READ topic:orders           exactly the topic orders
 User:alice allow READ topic:orders-*         topics whose names begin with "orders-"
-User:* deny ALL topic:* from 10.0.0.7        every topic, for everybody at that address
-User:alice allow READ "topic:a b*" literal   a name as it is, with its blank and its star
+User:* deny ALL topic:* from 10.0.0.7        every topic, for every user at that address
+User:alice allow READ "topic:a b*" literal   a literal name, with its blank and its star
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..principal import Principal
 from .kinds import CLUSTER_NAME, AclOperation, PatternType, Permission, ResourceType
 
 ANYTHING = "*"
-"""As a name, every resource; as a host, every address."""
+"""Wildcard: as a name, every resource; as a host, every address."""
 
 EVERYBODY = "User:*"
 
@@ -32,7 +32,10 @@ _Kind = TypeVar("_Kind", bound=IntEnum)
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """Who may, or may not, do what to which resources, from where. Kinds are real ones: neither UNKNOWN, ANY nor MATCH."""
+    """Access control entry: allows or denies a principal one operation on the matching resources.
+
+    No field is UNKNOWN, ANY or MATCH.
+    """
 
     resource_type: ResourceType
     name: str
@@ -43,11 +46,11 @@ class Acl:
     permission: Permission
 
     def __str__(self) -> str:
-        """As `parse` takes it; different for different entries."""
+        """Return the text that `parse` reads; different entries have different texts."""
         return text_of(self, self.operation.name)
 
     def facts(self) -> dict[str, str]:
-        """As the catalog keeps it."""
+        """Return the entry as the catalog stores it."""
         return {
             "resource_type": self.resource_type.name,
             "name": self.name,
@@ -60,7 +63,7 @@ class Acl:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """What `facts` are of. ValueError if they are of none, or of one that is refused."""
+        """Return the entry of `facts`. ValueError if they are not those of an entry, or of one that is refused."""
         try:
             found = cls(
                 ResourceType[facts["resource_type"]],
@@ -77,7 +80,7 @@ class Acl:
         return found
 
     def check(self) -> None:
-        """Raise ValueError unless an entry of this kind may be stored; Apache Kafka's words where it has some."""
+        """Raise ValueError unless an entry of this kind may be stored, with Apache Kafka's message where it has one."""
         if self.resource_type <= ResourceType.ANY:
             raise ValueError(f"Invalid resourceType {self.resource_type.name}")
         if self.pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
@@ -103,13 +106,13 @@ class Acl:
 
 
 def check_cluster_name(name: str) -> None:
-    """Raise ValueError, with Apache Kafka's words, unless `name` is that of the one resource of type CLUSTER."""
+    """Raise ValueError, with Apache Kafka's message, unless `name` is that of the one resource of type CLUSTER."""
     if name != CLUSTER_NAME:
         raise ValueError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
 
 
 def text_of(acl: Acl, operations: str) -> str:
-    """An entry as text; `operations` in the place of its own."""
+    """Return an entry as text, with `operations` instead of its own operation."""
     star = ANYTHING if acl.pattern is PatternType.PREFIXED else ""
     resource = quoted(f"{acl.resource_type.name.lower()}:{acl.name}{star}")
     literal = acl.pattern is PatternType.LITERAL and acl.name != ANYTHING and acl.name.endswith(ANYTHING)
@@ -119,14 +122,14 @@ def text_of(acl: Acl, operations: str) -> str:
 
 
 def parse(text: str) -> Iterator[Acl]:
-    """The entries that a line stands for, one for each of its operations.
+    """Parse the entries of a line, one for each of its operations.
 
-    `PRINCIPAL allow|deny OPERATION[,OPERATION…] TYPE:NAME [literal] [from HOST]`. A star at the end of NAME makes a
-    prefix of it, a star alone stands for all names, `literal` takes the name as it is. `cluster` needs no name. A part
-    with blanks is quoted as in JSON. Operations, types and permissions are read in any case, `-` for `_`.
+    `PRINCIPAL allow|deny OPERATION[,OPERATION…] TYPE:NAME [literal] [from HOST]`. A star at the end of NAME makes it a
+    prefix, a star alone means all names, `literal` keeps the name as it is. `cluster` needs no name. A part with blanks
+    is quoted as in JSON. Operations, types and permissions are read in any case, `-` for `_`.
 
     Raises:
-        ValueError: Says what is wrong and what is expected.
+        ValueError: Names the problem and what is expected.
     """
     words = _words(text)
     if len(words) < 4:
@@ -156,7 +159,7 @@ def parse(text: str) -> Iterator[Acl]:
 
 
 def resource_of(text: str) -> tuple[ResourceType, str]:
-    """Type and name of one resource, `TYPE:NAME`; `cluster` needs no name. ValueError if it is none."""
+    """Parse type and name of one resource, `TYPE:NAME`; `cluster` needs no name. ValueError if the text is invalid."""
     kind, name = _type_and_name(text)
     if not name:
         raise ValueError(f"{text!r}: invalid resource; expected TYPE:NAME, e.g. topic:orders")
@@ -170,7 +173,10 @@ def _type_and_name(text: str) -> tuple[ResourceType, str]:
 
 
 def kind_of(kinds: type[_Kind], text: str, what: str) -> _Kind:
-    """The kind of this name, in any case; UNKNOWN, ANY and MATCH are none. ValueError names those that there are."""
+    """Return the kind of this name, in any case.
+
+    ValueError for UNKNOWN, ANY, MATCH and other names; it lists the valid ones.
+    """
     there = [kind for kind in kinds if kind.name not in ("UNKNOWN", "ANY", "MATCH")]
     plain = text.strip().replace("-", "_").upper()
     for kind in there:
@@ -183,7 +189,7 @@ def kind_of(kinds: type[_Kind], text: str, what: str) -> _Kind:
 
 
 def quoted(text: str) -> str:
-    """A part of a line, in quotes as JSON has them where it has blanks, or what nobody can print."""
+    """Return a part of a line, in JSON quotes if it has blanks or characters that cannot be printed."""
     is_plain = re.fullmatch(r'[^\s"]+', text) and text.isprintable()
     return text if is_plain else json.dumps(text)
 

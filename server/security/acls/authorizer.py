@@ -1,8 +1,8 @@
-"""Decisions: may this principal, from this host, do that to a resource? Apache Kafka's StandardAuthorizer.
+"""Decisions whether a principal at a host may do an operation on a resource. Apache Kafka's StandardAuthorizer.
 
-Super users may everything. Of the entries whose pattern, principal, host and operation match, one that denies is stronger
-than all that allow. Where none matches, the answer is no; but where no entry at all speaks of the resource, it is what
-`allow.everyone.if.no.acl.found` says.
+Super users may do everything. Among the entries whose pattern, principal, host and operation match, one that denies is
+stronger than all that allow. If none matches, the operation is denied. If no entry names the resource at all,
+`allow.everyone.if.no.acl.found` decides.
 """
 
 from __future__ import annotations
@@ -24,28 +24,29 @@ from .kinds import AclOperation, Permission, ResourceType
 log = logging.getLogger("ottla.authorizer")
 
 MAX_CACHED = 10_000
-"""Decisions that are remembered at least; at most twice as many."""
+"""Minimum number of cached decisions; at most twice as many are kept."""
 
 MAX_CACHED_CHARS = 512
-"""Of the names of a resource and of a principal: decisions about longer ones are made each time, so that nobody fills memory
-with them."""
+"""Maximum characters of a resource's name and of a principal's name in the cache. Decisions about longer ones are made
+each time, so that clients cannot fill memory with them.
+"""
 
 _Key: TypeAlias = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether somebody may do something, and why."""
+    """Decision on one operation, with its reason."""
 
     is_allowed: bool
     reason: str
-    """One of: SUPER_USER, DENIED_BY, ALLOWED_BY, NO_MATCH (some entry speaks of the resource, none of this), NO_ACL."""
+    """SUPER_USER, DENIED_BY, ALLOWED_BY, NO_MATCH (some entry is for the resource, but none matches) or NO_ACL."""
     acl: Acl | None = None
-    """The entry that decides, where one does."""
+    """The entry that decides, if one does."""
 
 
 class _Refusal(NamedTuple):
-    """A line of the log, put into words if somebody reads it: a request may bring about a hundred thousand."""
+    """Log line on a refusal, formatted only if it is logged: a request may cause a hundred thousand."""
 
     principal: Principal
     host: str
@@ -62,27 +63,27 @@ class _Refusal(NamedTuple):
 
 
 class Authorizer:
-    """What entries there are, and what follows from them. For one thread.
+    """Access control entries, and decisions by them. For one thread.
 
     Args:
-        super_users: Principals, `TYPE:NAME`, that may everything.
-        allow_if_no_acl: The answer where no entry speaks of a resource.
+        super_users: Principals, `TYPE:NAME`, that may do everything.
+        allow_if_no_acl: The decision if no entry is for the resource.
     """
 
     def __init__(self, super_users: Collection[str] = (), *, allow_if_no_acl: bool = False) -> None:
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
         self.index = AclIndex()
-        """Read by everybody; changed by `add` and `remove`."""
+        """Public for reading; changed by `add` and `remove`."""
         self._decided: dict[_Key, bool] = {}
         self._decided_before: dict[_Key, bool] = {}
-        """The generation that goes next."""
+        """Older generation of the cache, dropped next."""
         self._refusals = Floods(log)
         self.generation = 0
-        """Of entries: another one after each change."""
+        """Number of the present set of entries; each change increments it."""
 
     def load(self, entries: Mapping[str, Mapping[str, object]]) -> list[str]:
-        """Take over what the catalog has; returns a line on each entry that this version does not take."""
+        """Load the entries of the catalog; return a line for each that this version refuses."""
         problems = []
         for key, facts in entries.items():
             try:
@@ -93,12 +94,12 @@ class Authorizer:
         return problems
 
     def add(self, acl: Acl) -> None:
-        """Let an entry hold from now on."""
+        """Add an entry, in effect at once."""
         self.index.add(acl)
         self._forget()
 
     def remove(self, acl: Acl) -> None:
-        """Let an entry hold no more."""
+        """Remove an entry, in effect at once."""
         self.index.remove(acl)
         self._forget()
 
@@ -112,19 +113,19 @@ class Authorizer:
         *,
         is_attempt: bool = True,
     ) -> bool:
-        """Whether it may.
+        """Return whether the principal may do the operation.
 
         Args:
             host: The client's address.
-            name: Of the resource, which need not be there; no pattern.
-            is_attempt: Whether it has tried: a refusal is logged then.
+            name: The resource's name, not a pattern; the resource need not exist.
+            is_attempt: Whether the client has tried the operation: then a refusal is logged.
         """
         key: _Key = (principal, host, operation, resource_type, name)
         decided = self._decided.get(key)
         if decided is None:
             decide = self._logged
             if not is_attempt:
-                # Remembered apart: who tries later what was refused unasked is to be told of.
+                # Cached under another key: a later attempt at what was refused here must still be logged.
                 key, decide = (False, *key), self._unlogged
                 decided = self._decided.get(key)
             if decided is None:
@@ -138,11 +139,11 @@ class Authorizer:
     def allows_any(
         self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> Steps[bool]:
-        """Whether it may with at least one resource of this type, be there one or not: Apache Kafka's
-        authorizeByResourceType (KIP-679), for which no operation follows from another.
+        """Return whether the principal may do the operation on at least one resource of this type, existing or not.
 
-        In pieces, as every name that is allowed may have to be held against what is denied. The answer is of the moment of
-        the call; it is remembered unless entries have changed since.
+        Apache Kafka's authorizeByResourceType (KIP-679), in which no operation implies another. In steps, since every
+        allowed name may have to be compared with the denied ones. The answer is that of the moment of the call; it is
+        cached unless entries have changed since.
         """
         key = (principal, host, operation, resource_type)
         decided, generation = self._decided.get(key), self.generation
@@ -162,7 +163,7 @@ class Authorizer:
         resource_type: ResourceType,
         name: str,
     ) -> list[AclOperation]:
-        """Those of `operations` that it may; what it may not is no attempt, and is not logged."""
+        """Return those of `operations` that the principal may do. This is not an attempt, so refusals are not logged."""
         if str(principal) in self._super_users:
             return list(operations)
         who = whoever(str(principal), java_host(host))
@@ -180,7 +181,7 @@ class Authorizer:
     def decide(
         self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> Decision:
-        """The same as `allows`, with its reason; remembers nothing."""
+        """Return the decision of `allows` with its reason, without the cache."""
         if str(principal) in self._super_users:
             return Decision(True, "SUPER_USER")
         who = whoever(str(principal), java_host(host))
@@ -222,7 +223,7 @@ class Authorizer:
     def _decide_any(
         self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> Steps[bool]:
-        # As in Apache Kafka, by the name of some resource: super users may whatever is denied.
+        # As in Apache Kafka, with some resource's name: super users may do what is denied to others.
         if self.decide(principal, host, operation, resource_type, "hardcode").is_allowed:
             return True
         who = whoever(str(principal), java_host(host))
@@ -234,7 +235,7 @@ class Authorizer:
             return True
         if any(prefixes) and not any(denied_prefixes):
             return True
-        # As they are now: entries may change between the pieces. To copy sets is quick, to unite or compare them is not.
+        # Copied, since entries may change between the steps. Copying sets is quick; merging or comparing them is not.
         by_prefix, by_name = [*chain.from_iterable(prefixes)], [*chain.from_iterable(literals)]
         names_denied, beginnings = [each.copy() for each in denied], [each.copy() for each in denied_prefixes if each]
         lengths = self.index.prefix_lengths(resource_type) if beginnings else []
@@ -259,7 +260,7 @@ class Authorizer:
 
 
 def _begins_with_one(name: str, beginnings: Collection[set[str]], lengths: Iterable[int]) -> bool:
-    """Whether it begins with one of all these; `lengths`, in order, are those that they may have."""
+    """Return whether the name begins with one of these prefixes; `lengths`, in order, are the lengths that they may have."""
     fitting = takewhile(len(name).__ge__, lengths)
     return any(name[:length] in each for length in fitting for each in beginnings)
 
@@ -272,7 +273,7 @@ def _acl(
     operation: AclOperation,
     permission: Permission,
 ) -> Acl:
-    """The entry of which `bits` are left: that of the operation itself if there is one, else the next best."""
+    """Return the entry that `bits` stand for: that of the operation itself if it is among them, else the next best."""
     kind, name = pattern
     found = (
         operation

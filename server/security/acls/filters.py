@@ -1,4 +1,4 @@
-"""Which entries a request means: Apache Kafka's AclBindingFilter."""
+"""Filters on access control entries: Apache Kafka's AclBindingFilter."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .kinds import AclOperation, PatternType, Permission, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """None of a text stands for any, as ANY does of kinds; UNKNOWN stands for none.
+    """Filter on entries. A text of None matches any text, a kind of ANY any kind; UNKNOWN matches none.
 
-    With the pattern MATCH the entries are meant that speak of the resource `name`: by its name, a prefix of it, or `*`.
+    The pattern MATCH matches the entries that apply to the resource `name`: by its name, a prefix of it, or `*`.
     """
 
     resource_type: ResourceType = ResourceType.ANY
@@ -30,7 +30,7 @@ class AclFilter:
     permission: Permission = Permission.ANY
 
     def matches(self, acl: Acl) -> bool:
-        """Whether it means this entry."""
+        """Return whether the filter matches this entry."""
         return (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self.pattern in (PatternType.ANY, PatternType.MATCH, acl.pattern)
@@ -43,7 +43,7 @@ class AclFilter:
 
     @property
     def unknown(self) -> str | None:
-        """Which half of it, as Apache Kafka calls it, has a kind of UNKNOWN."""
+        """The half of the filter, by Apache Kafka's name, that has a kind of UNKNOWN; None if neither has."""
         if ResourceType.UNKNOWN is self.resource_type or PatternType.UNKNOWN is self.pattern:
             return "patternFilter"
         return (
@@ -51,7 +51,7 @@ class AclFilter:
         )
 
     def candidates(self, index: AclIndex) -> Iterable[Acl]:
-        """Entries among which all are that it means, as they are now: mostly few where it says a name."""
+        """Return entries that include all matching ones, as they are now. They are mostly few if the filter has a name."""
         if self.name is None:
             return index.all()
         kinds = list(ResourceType)[2:] if self.resource_type is ResourceType.ANY else [self.resource_type]
@@ -71,11 +71,11 @@ _Values: TypeAlias = tuple[object, ...]
 
 
 class ManyFilters:
-    """Filters, numbered as they are added, over the entries of `index`, which must not change meanwhile.
+    """Filters, numbered in the order of `add`, over the entries of `index`, which must not change during the use.
 
-    One pass over the entries says what thousands of filters mean: the work grows with their sum, not with their product. Filters
-    that ask for the same fields are looked up together, by the values that they ask for; a name and its kind of pattern are asked
-    for as the patterns of entries that there are.
+    One pass over the entries finds the matches of thousands of filters: the work grows with the sum of both, not with
+    their product. Filters on the same fields are looked up together, by their values. A filter on a name and a kind of
+    pattern becomes one on the patterns of present entries.
     """
 
     def __init__(self, index: AclIndex) -> None:
@@ -85,7 +85,7 @@ class ManyFilters:
         self._is_for_all = False
         self._count = 0
         self.size = 0
-        """How much there is to look for: filters, each as often as there are patterns of entries that it means."""
+        """Amount of work: the number of filters, plus for each filter with a name the number of matching patterns."""
 
     def add(self, wanted: AclFilter) -> None:
         number, self._count = self._count, self._count + 1
@@ -112,20 +112,20 @@ class ManyFilters:
                 self.size += 1
 
     def candidates(self) -> Iterable[Acl]:
-        """Entries among which all are that the filters mean, each once."""
+        """Return entries that include all that the filters match, each once."""
         if self._is_for_all:
             return self._index.all()
         return chain.from_iterable(self._index.of(kind, pattern) for kind, pattern in self._patterns)
 
     def meaning(self, acl: Acl) -> Iterator[Sequence[int]]:
-        """The numbers of the filters that mean this entry, each once; those together that ask for the same."""
+        """Return the numbers of the filters that match this entry, each once; filters on the same values together."""
         for fields, numbers in self._numbers.items():
             found = numbers.get(tuple([getattr(acl, field) for field in fields]))
             if found is not None:
                 yield found
 
     async def clear(self, time_slice: TimeSlice) -> None:
-        """Forget all filters, in turns: hundreds of thousands of values would go in one go."""
+        """Delete all filters, in time slices: deleting hundreds of thousands of values at once would block the thread."""
         for numbers in self._numbers.values():
             await time_slice.empty(numbers)
         await time_slice.empty(self._patterns)

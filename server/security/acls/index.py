@@ -1,4 +1,4 @@
-"""All entries, by what a decision looks for: bits of operations by pattern, principal and host.
+"""Index of all entries for decisions: bits of operations by pattern, principal and host.
 
 A decision over a hundred thousand entries looks into a few dicts, and a change of one entry changes a few bits.
 """
@@ -16,7 +16,7 @@ Pattern: TypeAlias = tuple[PatternType, str]
 Who: TypeAlias = tuple[str, str]
 """Principal and host, each as in the entry."""
 Bits: TypeAlias = tuple[int, int]
-"""Operations: those denied, and those allowed."""
+"""Bits of the denied and of the allowed operations."""
 
 _NONE: Bits = (0, 0)
 
@@ -30,20 +30,20 @@ ALLOWING = {
     operation: ALL_BIT | sum(1 << each for each in _IMPLIED_BY.get(operation, (operation,)))
     for operation in AclOperation
 }
-"""By operation, the bits of those that allow it when allowed."""
+"""Bits by operation: the operations that imply it when they are allowed."""
 
 DENYING = {operation: ALL_BIT | 1 << operation for operation in AclOperation}
-"""By operation, the bits of those that deny it when denied: nothing else follows from a denial."""
+"""Bits by operation: the operations that deny it when they are denied. Denying an operation implies nothing else."""
 
 
 class AclIndex:
-    """The entries there are. Adding one that is there, or taking away one that is not, changes nothing."""
+    """All present entries. Adding a present entry or removing an absent one changes nothing."""
 
     def __init__(self) -> None:
         self._acls: dict[Acl, None] = {}
         self._rules: dict[tuple[ResourceType, Pattern], dict[Who, Bits]] = {}
         self._prefix_chars: defaultdict[ResourceType, Counter[int]] = defaultdict(Counter)
-        """How many patterns there are with a prefix of so many characters."""
+        """Number of prefix patterns by the prefix's length in characters."""
         self._names: dict[tuple[ResourceType, Who, AclOperation, Permission], dict[PatternType, set[str]]] = {}
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class AclIndex:
         return acl in self._acls
 
     def all(self) -> list[Acl]:
-        """The entries as they are now, in the order in which they came."""
+        """Return the present entries in the order in which they were added."""
         return list(self._acls)
 
     def add(self, acl: Acl) -> None:
@@ -95,7 +95,7 @@ class AclIndex:
             del self._names[_names_key(acl)]
 
     def rules_for(self, resource_type: ResourceType, name: str) -> Iterator[tuple[Pattern, Mapping[Who, Bits]]]:
-        """What is said of the patterns that match the resource `name`: literal ones first, then ever shorter prefixes."""
+        """Return the rules of each pattern that matches the resource `name`: literal ones first, then ever shorter prefixes."""
         patterns: list[Pattern] = [(PatternType.LITERAL, name)]
         if name != ANYTHING:
             patterns.append((PatternType.LITERAL, ANYTHING))
@@ -109,23 +109,28 @@ class AclIndex:
                 yield pattern, rules
 
     def prefix_lengths(self, resource_type: ResourceType) -> list[int]:
-        """How many characters the prefixes in entries have, in order."""
+        """Return the lengths in characters of all prefixes, in order."""
         return sorted(self._prefix_chars.get(resource_type, ()))
 
     def patterns(self, resource_type: ResourceType, pattern: PatternType, name: str) -> list[Pattern]:
-        """Those with entries that a filter of this name means: with MATCH the ones that `rules_for` has, else of this very name."""
+        """Return the present patterns that a filter on this name matches.
+
+        With MATCH these are those of `rules_for`, else those with exactly this name.
+        """
         if pattern is PatternType.MATCH:
             return [each for each, _ in self.rules_for(resource_type, name)]
         kinds = (PatternType.LITERAL, PatternType.PREFIXED) if pattern is PatternType.ANY else (pattern,)
         return [(kind, name) for kind in kinds if (resource_type, (kind, name)) in self._rules]
 
     def of(self, resource_type: ResourceType, pattern: Pattern) -> Iterator[Acl]:
-        """The entries of this pattern, as they are at the call; each is made when it is asked for."""
+        """Return the entries of this pattern, as they are at the call; each is made when the iterator reaches it."""
         return _entries(resource_type, [(pattern, dict(self._rules.get((resource_type, pattern), {})))])
 
     def about(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
-        """The entries whose pattern matches the resource `name`, or is of this very name, as they are at the call. Each is made
-        when it is asked for: a hundred thousand may speak of one name."""
+        """Return the entries whose pattern matches the resource `name`, or has exactly this name, as they are at the call.
+
+        Each is made when the iterator reaches it: a hundred thousand may have one name.
+        """
         patterns = dict(self.rules_for(resource_type, name))
         own = PatternType.PREFIXED, name
         patterns.setdefault(own, self._rules.get((resource_type, own), {}))
@@ -134,7 +139,10 @@ class AclIndex:
     def names(
         self, resource_type: ResourceType, who: Collection[Who], operation: AclOperation, permission: Permission
     ) -> tuple[list[set[str]], list[set[str]]]:
-        """Literal names, and prefixes, in entries for this operation or ALL; nothing else is implied. Not to be changed."""
+        """Return literal names, and prefixes, in entries for this operation or ALL; nothing else is implied.
+
+        Callers must not change them.
+        """
         found = [
             self._names[key]
             for each in who
@@ -145,7 +153,7 @@ class AclIndex:
 
 
 def whoever(principal: str, host: str) -> tuple[Who, ...]:
-    """As whom the entries may speak of this principal at this address."""
+    """Return every (principal, host) under which entries may apply to this principal at this address."""
     return tuple({(one, where): None for one in (principal, EVERYBODY) for where in (host, ANYTHING)})
 
 

@@ -51,4 +51,4 @@ class Permission(IntEnum):
 
 
 CLUSTER_NAME = "kafka-cluster"
-"""The one resource of type CLUSTER."""
+"""The name of the one resource of type CLUSTER."""

@@ -1,5 +1,5 @@
-"""What passwords and tokens prove: the mechanisms of SASL, as conversations of bytes.
+"""SASL mechanisms, as conversations of bytes.
 
-`conversation` (what all mechanisms have in common), `passwords` (PLAIN and SCRAM, with `scram_users`), `oauthbearer` (with `jwks`,
-`fetching`), `logins` (which a listener has).
+`conversation` (the protocol of all mechanisms), `passwords` (PLAIN and SCRAM, with `scram_users`), `oauthbearer` (with
+`jwks`, `fetching`), `logins` (which mechanisms a listener has).
 """

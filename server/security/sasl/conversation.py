@@ -1,4 +1,4 @@
-"""What the mechanisms have in common: a client says something, the broker answers, until one knows who the client is."""
+"""Protocol of the mechanisms: client and broker exchange messages until the client's identity is known."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from ..principal import Principal
 
 
 class Conversation(Protocol):
-    """One client logs in, by one mechanism."""
+    """Login of one client, by one mechanism."""
 
     principal: Principal | None
-    """Who it is, once it has proved that: then nothing more is said."""
+    """The client's identity once it is authenticated; then the conversation has ended."""
     expires_ms: int | None
-    """Until when what it has shown holds, in wall time; None: for ever."""
+    """When the credentials expire, in wall time; None: never."""
 
     async def respond(self, token: bytes, now_ms: int) -> bytes:
-        """The answer to what the client says, at this wall time.
+        """Return the response to a message of the client, at this wall time.
 
         Raises:
-            UnprovenError: The client is to be sent away; the conversation is over.
+            UnprovenError: The login failed, and the broker must close the connection.
         """

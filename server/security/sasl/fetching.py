@@ -1,4 +1,4 @@
-"""What is fetched over HTTP: within a time and a size, whatever the server does."""
+"""HTTP requests with limits on time and size that hold whatever the server does."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from urllib.error import HTTPError, URLError
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 FETCH_S = 8.0
-"""However slowly it comes."""
+"""Time limit of a whole fetch, however slowly its bytes arrive."""
 FETCH_BYTES_MAX = 1 << 20
 _TOO_SLOW = "response incomplete after {:g} s"
 
 
 def fetched(url: str, tls: Mapping[str, str] | None = None) -> bytes:
-    """What the server answers, one byte more than FETCH_BYTES_MAX at most. Blocks.
+    """Return the body of the response, at most one byte more than FETCH_BYTES_MAX. Blocks.
 
     Args:
-        tls: Options `ssl.*` of Kafka's clients for an https: server. Files are read anew; without any the system decides.
+        tls: Options `ssl.*` of Kafka's clients for an https: server. Files are read with each fetch; without options the system's trust store is used.
 
     Raises:
-        OSError: There is no such server, or it refuses.
-        ValueError: It answers something else, or too slowly; or an option is not what it should be.
+        OSError: The server cannot be reached, or refuses.
+        ValueError: The response is not the expected one, or too slow; or an option is invalid.
     """
     patience = _Patience()
     opener = build_opener(_Http(patience), _Https(patience, _context(tls)), _Redirects())
@@ -50,7 +50,7 @@ def fetched(url: str, tls: Mapping[str, str] | None = None) -> bytes:
 
 
 class _Patience:
-    """Ends the connections of one fetch: the limit of a socket is for each byte of it."""
+    """Ends the connections of one fetch after a time: a socket's timeout applies to each read, not to the whole."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -78,7 +78,7 @@ class _Patience:
         with self._lock:
             for sock in self._sockets:
                 with suppress(OSError):
-                    # Not `shutdown` of TLS, which would wait for the other side.
+                    # Not `shutdown` of TLS, which would wait for the peer.
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
@@ -114,10 +114,10 @@ def _context(tls: Mapping[str, str] | None) -> ssl.SSLContext | None:
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows those that stay with their protocol; urllib itself refuses what is neither HTTP nor FTP."""
+    """Follows redirects that keep the protocol; urllib itself refuses those to other protocols than HTTP and FTP."""
 
     def redirect_request(self, request: Request, fp: Any, code: int, message: str, headers: Any, url: str) -> Any:
-        fp.close()  # urllib would read what comes with it, to an end that there may not be
+        fp.close()  # urllib would read the body, which may never end
         if url.partition(":")[0].lower() != request.type:
             raise ValueError(f"redirect from {request.type} to another protocol")
         return super().redirect_request(request, fp, code, message, headers, url)

@@ -1,6 +1,8 @@
-"""The public keys that sign tokens (RFC 7517): from a file or over HTTP, read at the start, and anew in the background.
+"""Public keys that sign tokens (RFC 7517), from a file or over HTTP.
 
-Logins take the keys that there are; whose token names another one is refused, and has them fetched for the next.
+They are read at the start, and refreshed in the background.
+
+Logins use the present keys. A token that names another key is refused, and triggers a fetch for the next login.
 """
 
 from __future__ import annotations
@@ -28,20 +30,20 @@ _FAMILIES = {"RS": ("RSA", None), "PS": ("RSA", None), "Ed": ("OKP", None)}
 _CURVES = {"ES256": ("EC", "P-256"), "ES384": ("EC", "P-384"), "ES512": ("EC", "P-521")}
 _PUBLIC = ("RSA", "EC", "OKP")
 UNKNOWN_KEY_MS = 10_000
-"""A token by an unknown key has the keys of a server fetched, at most so often: anybody may name one."""
+"""Minimum interval between fetches that are triggered by unknown keys: any client may name one."""
 RSA_BITS_MIN = 2048
-"""Shorter ones can be found out by whoever wants to sign; nor does Apache Kafka take them."""
+"""Minimum size of an RSA key. Shorter keys can be broken by an attacker; Apache Kafka refuses them also."""
 RETRY_MS_MIN = 100
-"""However short the back-off: a server that refuses is not to keep us busy."""
+"""Minimum interval between retries, however short the configured back-off: a failing server must not keep the broker busy."""
 
 KEPT_MAX = 500
 CHARS_MAX = 4_096
-"""Of a token that is kept: all of them together take two megabytes at most."""
+"""Maximum length of a remembered token: all of them together take two megabytes at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProvedToken:
-    """What its header says, the very key that its signature was checked with, and what that is for."""
+    """Header of a verified token, the key that verified its signature, and the token's content."""
 
     key_id: str | None
     algorithm: str
@@ -50,10 +52,10 @@ class ProvedToken:
 
 
 class ProvedTokens:
-    """The last tokens whose signatures have been found good, without the tokens themselves.
+    """The last tokens whose signatures were valid, without the tokens themselves.
 
-    A client shows the same one on each of its connections, until it has expired. This spares the work alone: whether the key still
-    counts, and what the token says, is for whoever asks, each time.
+    A client sends the same token on each of its connections, until it has expired. Only the signature's check is saved:
+    the caller checks each time whether the key is still valid, and what the token contains.
     """
 
     def __init__(self) -> None:
@@ -63,7 +65,7 @@ class ProvedTokens:
         return len(self._found)
 
     def get(self, text: str) -> ProvedToken | None:
-        """None: it has to be checked."""
+        """Return the verified token; None: its signature must be checked."""
         if len(text) > CHARS_MAX:
             return None
         digest = _digest(text)
@@ -73,7 +75,7 @@ class ProvedTokens:
         return found
 
     def put(self, text: str, found: ProvedToken) -> None:
-        """It has been."""
+        """Remember a token whose signature was valid."""
         if len(text) > CHARS_MAX:
             return
         digest = _digest(text)
@@ -83,7 +85,7 @@ class ProvedTokens:
             self._found.popitem(last=False)
 
     def clear(self) -> None:
-        """Keys are others: all are to be checked anew."""
+        """Forget all tokens because the keys have changed; each signature must be checked again."""
         self._found.clear()
 
 
@@ -93,24 +95,24 @@ def _digest(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """One of them."""
+    """One public key."""
 
     id: str | None
     type: str
     curve: str | None
     algorithm: str | None
-    """The one it is for; None: any that it fits."""
+    """The algorithm that the key is for; None: any that fits its type."""
     public: Any
-    """As `cryptography` has it."""
+    """Public key object of `cryptography`."""
 
     def fits(self, key_id: str | None, algorithm: str) -> bool:
-        """Whether a token that says this may be signed by it."""
+        """Return whether this key may have signed a token with this key ID and algorithm."""
         kind, curve = _CURVES.get(algorithm) or _FAMILIES.get(algorithm[:2], ("", None))
         return self.type == kind and curve in (None, self.curve) and key_id in (None, self.id)
 
 
 class Jwks:
-    """Those of one address. For the Trio thread, but `load`."""
+    """Keys of one address. For the Trio thread, except `load`."""
 
     def __init__(self, config: OauthConfig, clock: Clock) -> None:
         assert config.url is not None
@@ -118,29 +120,29 @@ class Jwks:
         self._url = config.url
         self._clock = clock
         self.proved = ProvedTokens()
-        """What has been checked with those there are."""
+        """Tokens whose signatures were checked with the present keys."""
         self._keys: list[_Key] = []
         self._fetched_ms = -math.inf
         self._tried_ms = -math.inf
-        """As those that follow, since the start."""
+        """Time of the last attempt, in elapsed time."""
         self._failures = 0
         self._told = ""
-        """Why it failed last."""
+        """Reason of the last failure."""
         self._wanted = trio.Event()
-        """Set when it is not to be waited for until it is due."""
+        """Set to fetch at once, before the next fetch is due."""
         self._path = unquote(urlsplit(self._url).path) if self._url.startswith("file:") else None
         self._stamp: tuple[int, int, int] | None = None
-        """What the file looked like before it was read."""
+        """Stamp of the file from before it was read."""
         self._looking = trio.Lock()
         self._looks_begun = 0
         self._last_look = 0
-        """The number of the last one that came to its end."""
+        """Number of the last check of the file that was completed."""
         self._fetching = trio.Lock()
         self._threads = trio.CapacityLimiter(1)
         self._running = trio.CancelScope()
 
     def load(self) -> None:
-        """Fetch them now, at a start. Blocks. Raises ConfigError: they cannot be had."""
+        """Fetch the keys now, at a start. Blocks. ConfigError: they cannot be fetched."""
         self._stamp = None if self._path is None else _stamp(self._path)
         try:
             self._take(_read(self._config))
@@ -148,11 +150,11 @@ class Jwks:
             raise ConfigError(f"Invalid value {self._url} for configuration {URL}: {error}") from None
 
     def begin_with(self, other: Jwks) -> None:
-        """Take the keys that another one has until they are fetched, which is due now."""
+        """Use the keys of another instance until these are fetched, which is due now."""
         self._keys = other._keys
 
     async def run(self) -> None:
-        """Fetch them whenever that is due, until `stop` or cancelled."""
+        """Fetch the keys whenever that is due, until `stop` or cancelled."""
         with self._running:
             while True:
                 self._wanted = trio.Event()
@@ -161,13 +163,13 @@ class Jwks:
                     await self._refresh()
 
     def stop(self) -> None:
-        """Fetch them no more: nobody asks for them from now on but who has begun to log in."""
+        """Stop fetching the keys: only clients that have already begun to log in still use them."""
         self._running.cancel()
 
     async def key(self, key_id: str | None, algorithm: str) -> Any:
-        """The key of this id that fits an algorithm; without an id the first that does. None: there is no such key.
+        """Return the key of this ID that fits an algorithm; without an ID the first that fits. None: no such key.
 
-        Nobody waits for a server, only for a file to be looked at.
+        The call never waits for a server, only for a check of a file.
         """
         if self._path is not None:
             await self._look_at_file(self._path)
@@ -177,9 +179,9 @@ class Jwks:
         return found
 
     async def _look_at_file(self, path: str) -> None:
-        """Read it, if it is another one than before: a key that was taken out of it is to count no longer.
+        """Read the file again if it has changed: a key that was removed from it must no longer be valid.
 
-        Those who wait for the same thing share a look that begins after they have come.
+        Concurrent callers share a check that begins after their calls.
         """
         begun = self._looks_begun
         async with self._looking:
@@ -192,7 +194,7 @@ class Jwks:
                 self._stamp = stamp
                 try:
                     await self._refresh()
-                except trio.Cancelled:  # Its client had no more time, but the next one's is to be read by.
+                except trio.Cancelled:  # This client's time is over, but the next client must find the new file.
                     self._stamp = before
                     raise
             self._last_look = self._looks_begun
@@ -203,7 +205,7 @@ class Jwks:
         return next((key.public for key in meant or fitting), None)
 
     def _due_ms(self) -> int:
-        """By elapsed time. Never fetched: now."""
+        """Return when the next fetch is due, by elapsed time; now if keys were never fetched."""
         if self._failures:
             backoff_ms = min(self._config.backoff_ms << min(self._failures - 1, 30), self._config.backoff_max_ms)
             return int(self._tried_ms) + max(backoff_ms, RETRY_MS_MIN)
@@ -215,7 +217,7 @@ class Jwks:
         tried_ms = self._tried_ms
         async with self._fetching:
             if self._tried_ms != tried_ms:
-                return  # somebody else has just tried
+                return  # another task has just tried
             self._tried_ms = self._clock.elapsed_ms()
             try:
                 found = await trio.to_thread.run_sync(
@@ -234,7 +236,7 @@ class Jwks:
 
     def _failed(self, why: str) -> None:
         self._failures += 1
-        if why != self._told:  # it is tried again every few seconds
+        if why != self._told:  # logged once: it is tried again every few seconds
             log.warning("%s: cannot load the key set, keeping the current keys: %s", self._url, why)
         self._told = why
 
@@ -247,7 +249,7 @@ class Jwks:
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
-    """What tells a file from the same one after a change; None if there is none. Blocks."""
+    """Return a stamp that changes with the file; None if the file does not exist. Blocks."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -256,10 +258,12 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
 
 
 def _read(config: OauthConfig) -> list[_Key]:
-    """Those that sign tokens. Blocks: thousands fit into what is fetched, each for a hundredth of a millisecond or more.
+    """Read the keys that sign tokens.
+
+    Blocks: a response may have thousands, each of which takes a hundredth of a millisecond or more.
 
     Raises:
-        OSError, ValueError: They cannot be had.
+        OSError, ValueError: The keys cannot be fetched.
     """
     import jwt
 
@@ -272,9 +276,9 @@ def _read(config: OauthConfig) -> list[_Key]:
             continue
         try:
             key = jwt.PyJWK(row).key
-            # Private ones have no place there, but whoever has put them there means their public halves.
+            # Private keys do not belong there, but their public halves are valid.
             public = key.public_key() if hasattr(key, "public_key") else key
-        except Exception:  # noqa: BLE001, S112 -- malformed, or of a kind that nobody knows: the libraries say so in many ways
+        except Exception:  # noqa: BLE001, S112 -- malformed, or of an unknown kind: the libraries raise many types
             continue
         if row["kty"] == "RSA" and public.key_size < RSA_BITS_MIN:
             continue
@@ -291,7 +295,7 @@ def _is_to_verify(row: dict[str, Any]) -> bool:
 
 
 def _document(config: OauthConfig) -> dict[str, Any]:
-    """Blocks. Raises OSError, ValueError."""
+    """Fetch the JSON document. Blocks. Raises OSError, ValueError."""
     url = config.url
     assert url is not None
     if url.startswith("file:"):

@@ -1,4 +1,4 @@
-"""How clients log in at each listener, as the options say at this moment."""
+"""Mechanisms of each listener, by the present options."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 
 class Logins:
-    """Those of one broker.
+    """Logins of one broker.
 
     Args:
-        secret: From it, the salts of SCRAM users that are not there are made.
+        secret: Source of the salts of SCRAM users that do not exist.
     """
 
     def __init__(self, config: LiveConfig, clock: Clock, secret: bytes) -> None:
         self.scram_users = ScramUsers()
         self.tokens: ScramTokens | None = None
-        """Delegation tokens, which log in by SCRAM; None where they are not enabled."""
+        """Delegation tokens, which log in by SCRAM; None if they are not enabled."""
         self._config = config
         self._clock = clock
         self._secret = secret
         self._threads = trio.CapacityLimiter(1)
         self._jwks: dict[OauthConfig, Jwks] = {}
         self._nursery: trio.Nursery | None = None
-        """While `run` runs."""
+        """Nursery of `run`; None unless it runs."""
 
     def of(self, node_id: int, listener: str, security_protocol: str) -> ListenerLogin | None:
-        """How clients log in at a node's listener of this name, or a controller's; None: they do not."""
+        """Return how clients log in at this listener of a node or controller; None: it has no SASL."""
         if security_protocol not in OVER_SASL:
             return None
         login = ListenerLogin(self, self._config, self._clock, node_id, listener)
@@ -50,10 +50,10 @@ class Logins:
         return login
 
     def open(self) -> None:
-        """Have the keys that sign tokens. Blocks, for as long as it takes to fetch them.
+        """Load the keys that sign tokens. Blocks until they are fetched.
 
         Raises:
-            ConfigError: They cannot be had, or what checks signatures is not installed.
+            ConfigError: They cannot be fetched, or the package that checks signatures is not installed.
         """
         for jwks in self._all_keys():
             try:
@@ -64,14 +64,17 @@ class Logins:
         self._config.watchers.append(self._take_options)
 
     async def run(self) -> None:
-        """Keep those keys up to date until cancelled."""
+        """Refresh those keys until cancelled."""
         async with trio.open_nursery() as self._nursery:
             for jwks in self._jwks.values():
                 self._nursery.start_soon(jwks.run)
             await trio.sleep_forever()
 
     def _take_options(self) -> None:
-        """A mechanism may have been enabled: its keys are to be there before anybody logs in by it. What is asked for no more goes."""
+        """Load the keys of a mechanism that was enabled, before a client logs in by it.
+
+        Stop refreshing keys that are no longer used.
+        """
         used = self._all_keys()
         for config in [config for config, jwks in self._jwks.items() if jwks not in used]:
             self._jwks.pop(config).stop()
@@ -91,7 +94,7 @@ class Logins:
             from .jwks import Jwks
 
             made = Jwks(config, self._clock)
-            # Whose other options have changed is not to wait for the server, which may be slow or gone.
+            # A change of other options must not wait for the server, which may be slow or unreachable.
             for before in [jwks for other, jwks in self._jwks.items() if other.url == config.url]:
                 made.begin_with(before)
             self._jwks[config] = made
@@ -100,8 +103,8 @@ class Logins:
         return self._jwks[config]
 
     def conversation(self, config: MechanismConfig) -> Conversation:
-        """A new one by this mechanism."""
-        # No broker without SASL shall wait for these.
+        """Start a conversation by this mechanism."""
+        # Imported here: a broker without SASL does not need them.
         from ...config.sasl.mechanisms import PLAIN
 
         if config.name == PLAIN:
@@ -118,13 +121,13 @@ class Logins:
 
 
 class ListenerLogin:
-    """What a connection asks while its client logs in. Options that change count from the next client on."""
+    """Login settings of one listener, for its connections. Changed options apply from the next client on."""
 
     def __init__(self, logins: Logins, config: LiveConfig, clock: Clock, node_id: int, listener: str) -> None:
         self.clock = clock
         self._node_id = node_id
         self._of: tuple[int, SaslConfig] | None = None
-        """What the options of its node say after so many changes."""
+        """The count of changes, and the SASL options at that count."""
         self._logins = logins
         self._config = config
         self._listener = listener
@@ -138,36 +141,36 @@ class ListenerLogin:
 
     @property
     def mechanisms(self) -> Sequence[str]:
-        """Those that are offered."""
+        """The offered mechanisms."""
         return tuple(self._sasl.mechanisms)
 
     @property
     def max_receive_bytes(self) -> int:
-        """Of a request before the client has logged in."""
+        """Maximum bytes of a request before the client has logged in."""
         return self._sasl.max_receive_bytes
 
     @property
     def is_limited_in_all(self) -> bool:
-        """Whether that holds for all of these requests together, with the handshake of TLS."""
+        """Whether that limit applies to all requests of a login together, including the TLS handshake."""
         return self._sasl.is_limited_in_all
 
     @property
     def failure_delay_ms(self) -> int:
-        """How long a client that failed waits for its answer."""
+        """How long the response to a failed login is delayed."""
         return self._config.current.connection_failed_authentication_delay_ms
 
     def begin(self, mechanism: str) -> Conversation:
-        """A conversation by one of `mechanisms`."""
+        """Start a conversation by one of `mechanisms`."""
         return self._logins.conversation(self._sasl.mechanisms[mechanism])
 
     def lifetime_ms(self, mechanism: str, expires_ms: int | None) -> int | None:
-        """How long a session lasts that begins now; None: until its client leaves.
+        """Return the duration of a session that begins now; None: until its client disconnects.
 
         Args:
             expires_ms: When the credentials expire, in wall time.
 
         Raises:
-            UnprovenError: Since the client began, the mechanism has been taken out of those that are enabled.
+            UnprovenError: The mechanism was disabled after the client began to log in.
         """
         config = self._sasl.mechanisms.get(mechanism)
         if config is None:

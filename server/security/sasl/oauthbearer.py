@@ -1,7 +1,7 @@
-"""OAUTHBEARER (RFC 7628, KIP-255): a token, of whoever vouches for the client.
+"""OAUTHBEARER (RFC 7628, KIP-255): login with a token of an issuer that the broker trusts.
 
 client  n,,^Aauth=Bearer TOKEN^A^A
-broker  nothing, or why not in JSON, which the client confirms with ^A
+broker  empty, or the error in JSON, which the client confirms with ^A
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _INVALID = '{"status":"invalid_token"}'
 _SCOPES_MISSING = '{"status":"insufficient_scope", "scope":"%s"}'
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""With public keys alone: whoever knew a shared key could make tokens."""
+"""Accepted algorithms. Only those with public keys: the holder of a shared key could make tokens."""
 
 
 class BearerTokenError(Exception):
-    """A token does not count. The text says why, without what is in it; `scopes` are those that it lacks."""
+    """A token is refused. The text is the reason, without the token's content; `scopes` are the missing ones."""
 
     def __init__(self, why: str, scopes: str = "") -> None:
         super().__init__(why)
@@ -41,14 +41,14 @@ class BearerTokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BearerToken:
-    """One that counts."""
+    """Facts of an accepted token."""
 
     subject: str
     expires_ms: int
 
 
 async def checked(text: str, config: OauthConfig, jwks: Jwks | None, now_ms: int) -> BearerToken:
-    """What a token says, at this wall time. BearerTokenError if it does not count.
+    """Check a token at this wall time and return its facts. BearerTokenError if it is refused.
 
     Args:
         jwks: Keys, one of which must have signed it; None: it must not be signed.
@@ -69,7 +69,7 @@ def _subject_and_times(claims: dict[str, Any], config: OauthConfig, now_ms: int,
         raise BearerTokenError(f"claim {config.subject_claim}, which names the user, is missing or invalid")
     try:
         subject.encode()
-    except UnicodeEncodeError:  # JSON may spell half a character, which no answer and no log can
+    except UnicodeEncodeError:  # JSON may contain half a surrogate pair, which responses and logs cannot
         raise BearerTokenError(f"claim {config.subject_claim} is not valid Unicode") from None
     expires_ms, issued_ms = _time_ms(claims, "exp"), _time_ms(claims, "iat")
     if expires_ms is None:
@@ -78,7 +78,7 @@ def _subject_and_times(claims: dict[str, Any], config: OauthConfig, now_ms: int,
         raise BearerTokenError("claim iat is missing")
     if now_ms >= expires_ms + config.clock_skew_ms:
         raise BearerTokenError("token has expired (exp)")
-    # Of unsigned tokens Apache Kafka looks at the time of issue, of signed ones at the claim that is meant for this.
+    # Apache Kafka looks at the time of issue of unsigned tokens, and at the claim nbf of signed ones.
     begins_ms = _time_ms(claims, "nbf") if is_signed else issued_ms
     if begins_ms is not None and begins_ms > now_ms + config.clock_skew_ms:
         raise BearerTokenError("token is not yet valid (nbf or iat)")
@@ -99,12 +99,17 @@ def _check_names(claims: dict[str, Any], config: OauthConfig) -> None:
         return
     if not isinstance(heard, list) or not all(isinstance(each, str) for each in heard):
         raise BearerTokenError("token has an invalid audience (aud)")
-    if set(heard).isdisjoint(config.audience):  # nor is a token that is for somebody one for a broker that has no name
+    if set(heard).isdisjoint(
+        config.audience
+    ):  # a token with an audience is also refused by a broker without an expected one
         raise BearerTokenError("audience (aud) does not contain any of sasl.oauthbearer.expected.audience")
 
 
 def _check_form_of_scopes(scope: Any) -> None:
-    """Nobody asks which there are in a signed token: what it may do is a matter of ACLs."""
+    """Raise unless the scopes of a signed token are well-formed.
+
+    Their values are not checked: what the client may do is a matter of ACLs.
+    """
     scopes = [scope] if isinstance(scope, str) else scope if isinstance(scope, list) else []
     names = [each.strip() if isinstance(each, str) else "" for each in scopes]
     if not all(names) or len(set(names)) < len(names):
@@ -129,7 +134,7 @@ async def _signed(text: str, jwks: Jwks) -> dict[str, Any]:
         if key is None:
             raise BearerTokenError("no signing key has the token's key ID (kid)")
         if known is None or known.key is not key:
-            # What it says is judged here: times are the broker's, which tests move.
+            # The claims are checked by the caller: times are the broker's, which tests move.
             content = jwt.PyJWS().decode(text, key, algorithms=[algorithm])
             known = ProvedToken(key_id, algorithm, key, content)
             jwks.proved.put(text, known)
@@ -139,7 +144,10 @@ async def _signed(text: str, jwks: Jwks) -> dict[str, Any]:
 
 
 def _header(text: str) -> tuple[str | None, str]:
-    """The id of the key that a token says has signed it, and by which algorithm. The rest is read when there is such a key."""
+    """Return the ID of the key that signed the token, and the algorithm, from its header.
+
+    The rest is read once the key is found.
+    """
     import jwt
 
     header = jwt.get_unverified_header(f"{text.partition('.')[0]}..")
@@ -183,7 +191,7 @@ def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_text(value: str) -> bool:
-    """Whether it can be told to anybody: JSON may have halves of a character."""
+    """Return whether a text can be encoded: JSON may contain half a surrogate pair."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -201,7 +209,7 @@ def _time_ms(claims: dict[str, Any], name: str) -> int | None:
 
 
 class OauthConversation:
-    """One client logs in.
+    """Login of one client.
 
     Args:
         jwks: None: tokens are not signed.
@@ -215,7 +223,7 @@ class OauthConversation:
         self._error = ""
 
     async def respond(self, token: bytes, now_ms: int) -> bytes:
-        """As `Conversation`."""
+        """Implement `Conversation`."""
         if self._error and token == b"\x01":
             raise UnprovenError(self._error, is_told=True)
         first = _FIRST.fullmatch(token.decode(errors="replace"))
@@ -229,7 +237,7 @@ class OauthConversation:
             _REFUSALS.tell(logging.INFO, "token rejected: %s", error)
             self._error = _SCOPES_MISSING % error.scopes if error.scopes else _INVALID
             return self._error.encode()
-        authorization = first["authorization"]  # as it was escaped: so Apache Kafka compares it
+        authorization = first["authorization"]  # compared in its escaped form, as in Apache Kafka
         if authorization and authorization != found.subject:
             raise UnprovenError(
                 f"Authentication failed: Client requested an authorization id ({authorization}) that is different from the"

@@ -1,14 +1,14 @@
-"""Logins with a password: PLAIN (RFC 4616), which sends it, and SCRAM (RFC 5802, RFC 7677), which proves that one knows it.
+"""Logins with a password: PLAIN (RFC 4616), which sends it, and SCRAM (RFC 5802, RFC 7677), which proves knowledge of it.
 
-In PLAIN the client has one thing to say: a name and a password, which the listener's line of JAAS has, too. In SCRAM the client is
-shown that the broker knows the password, too:
+In PLAIN the client sends one message: a name and a password, which the listener's JAAS entry must have. In SCRAM the
+broker also proves to the client that it knows the password:
 
-    client  n,,n=USER,r=NONCE                       (with ,tokenauth=true: USER is the id of a delegation token, KIP-48)
+    client  n,,n=USER,r=NONCE                       (with ,tokenauth=true: USER is the ID of a delegation token, KIP-48)
     broker  r=NONCE MORE,s=SALT,i=ITERATIONS
     client  c=biws,r=NONCE MORE,p=PROOF
     broker  v=SIGNATURE
 
-A user that is not there gets a salt, too, always the same, and fails with the proof, as a wrong password does.
+A user that does not exist also gets a salt, always the same, and fails with the proof, as with a wrong password.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ..principal import USER, Principal, UnprovenError
 from .scram_users import ScramUsers, salt_from
 
 _NOBODYS = token_bytes(32)
-"""Compared with where there is no such user, which takes as long as with a user's password."""
+"""Compared with the password of an unknown user, so that the response takes as long as for a known one."""
 
 
 class PlainConversation:
-    """Args: `passwords` by user."""
+    """Login by PLAIN. Args: `passwords` by user."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
@@ -40,7 +40,7 @@ class PlainConversation:
         self.expires_ms: int | None = None
 
     async def respond(self, token: bytes, now_ms: int) -> bytes:
-        """As `Conversation`; the client has one thing to say."""
+        """Implement `Conversation`; the client sends one message."""
         parts = token.split(b"\0")
         if len(parts) != 3:
             raise UnprovenError("a PLAIN token must have three parts")
@@ -75,39 +75,39 @@ _FINAL = re.compile(
     rf"(?P<bare>c=[A-Za-z0-9+/=]*,r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>[A-Za-z0-9+/]+={{0,2}})"
 )
 _TOKEN_CHARS = 8_192
-"""Of what a client says at once; names and nonces are far shorter."""
+"""Maximum characters of one message; names and nonces are far shorter."""
 
 
 class ScramTokenLogin(Protocol):
-    """What a delegation token is to SCRAM."""
+    """Delegation token, as SCRAM sees it."""
 
     @property
     def principal(self) -> Principal:
-        """Who its client is."""
+        """The principal of a client that logs in with the token."""
 
     @property
     def password(self) -> str: ...
 
     @property
     def expires_ms(self) -> int:
-        """In wall time."""
+        """When the token expires, in wall time."""
 
 
 class ScramTokens(Protocol):
-    """The delegation tokens that there are: `security.tokens`."""
+    """Present delegation tokens: `security.tokens`."""
 
     def login(self, token_id: str, now_ms: int) -> ScramTokenLogin | None:
-        """What logs in by it; None: there is none, or it has expired."""
+        """Return the token with this ID; None: unknown or expired."""
 
 
 class ScramConversation:
-    """One client logs in.
+    """Login of one client by SCRAM.
 
     Args:
-        tokens: None where delegation tokens are not enabled.
-        secret: Of this cluster: from it, the salts of users that are not there are made.
-        threads: Of all logins by token: what they work out takes some milliseconds each.
-        nonce: What the broker adds to the client's; another one each time.
+        tokens: None if delegation tokens are not enabled.
+        secret: The cluster's secret, from which the salts of unknown users are made.
+        threads: Limit for all logins by token: deriving their keys takes some milliseconds each.
+        nonce: Makes the broker's part of the nonce; a new one with each call.
     """
 
     def __init__(
@@ -128,15 +128,15 @@ class ScramConversation:
         self._threads = threads
         self._make_nonce = nonce
         self._who: Principal | None = None
-        """Who the client says it is; None if there is no such user."""
+        """The principal that the client claims to be; None if the user does not exist."""
         self._until_ms: int | None = None
         self._nonce = ""
         self._said = ""
-        """By both, so far."""
+        """The messages of both sides so far."""
         self._credential: ScramCredential | None = None
 
     async def respond(self, token: bytes, now_ms: int) -> bytes:
-        """As `Conversation`."""
+        """Implement `Conversation`."""
         try:
             text = token[: _TOKEN_CHARS + 1].decode()
         except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Who logs in by SCRAM: salted credentials by user and mechanism, as the catalog has them in its section `scram_users`."""
+"""SCRAM users: salted credentials by user and mechanism, as in the catalog's section `scram_users`."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ if TYPE_CHECKING:
 
 SCRAM_USERS = "scram_users"
 _OF_START = "of_start"
-"""Beside a credential in the catalog: it is there because a start was told of the user, and goes with one that is not."""
+"""Key in a credential's catalog entry: the credential comes from a start's options, and is deleted by a start without
+this user.
+"""
 _RANDOM_BYTES = 32
 
 Credentials = Mapping[str, ScramCredential]
-"""Of one user, by mechanism."""
+"""Credentials of one user, by mechanism."""
 Facts = dict[str, dict[str, Any]]
 
 
 class ScramUsers:
-    """Those of one broker; `services.changes` writes what changes."""
+    """SCRAM users of one broker; `services.changes` writes changes."""
 
     def __init__(self) -> None:
         self._users: dict[str, Credentials] = {}
         self._of_start: set[tuple[str, str]] = set()
-        """Users and mechanisms that the start was told of, and nobody has set since."""
+        """(user, mechanism) of the credentials that come from the start's options and were not changed since."""
 
     def load(self, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Take what the catalog says; returns a line on each user of whom that makes no sense."""
+        """Load the entries of the catalog; return a line for each user whose entry is invalid."""
         problems = []
         for user, facts in entries.items():
             try:
@@ -42,22 +44,23 @@ class ScramUsers:
         return problems
 
     def of(self, user: str) -> Credentials:
-        """Those of a user; none if there is no such user."""
+        """Return the credentials of a user; empty if the user does not exist."""
         return self._users.get(user, {})
 
     def names(self) -> Iterator[str]:
-        """All users."""
+        """Return the names of all users."""
         return iter(self._users)
 
     def __len__(self) -> int:
         return len(self._users)
 
     def begin_with(self, users: Iterable[User], rng: random.Random) -> dict[str, Facts | None]:
-        """Have these users, and none any more whom an earlier start was told of and this one is not. Takes milliseconds for
-        each: for a worker thread.
+        """Add the users of a start, and delete those that an earlier start added and this one does not.
+
+        Takes milliseconds for each: for a worker thread.
 
         Returns:
-            The entries of the catalog that are others now, None for users that are gone.
+            The changed entries of the catalog, None for deleted users.
         """
         told = {(user.name, mechanism): user for user in users for mechanism in user.mechanisms if mechanism in HASHES}
         names = {name for name, _ in (*told, *self._of_start)}
@@ -75,7 +78,7 @@ class ScramUsers:
         return {name: facts or None for name, facts in after.items() if facts != before[name]}
 
     def facts(self, user: str, credentials: Credentials) -> Facts:
-        """As the catalog is to have them, for a user that has these from now on."""
+        """Return the catalog entry for a user that will have these credentials."""
         found, present = facts_of(credentials), self.of(user)
         for mechanism, each in credentials.items():
             if (user, mechanism) in self._of_start and each is present.get(mechanism):
@@ -83,7 +86,7 @@ class ScramUsers:
         return found
 
     def put(self, user: str, credentials: Credentials) -> None:
-        """Replace the credentials of a user; one without any is gone."""
+        """Replace the credentials of a user; a user without any is deleted."""
         for mechanism, each in self.of(user).items():
             if credentials.get(mechanism) is not each:
                 self._of_start.discard((user, mechanism))
@@ -94,14 +97,17 @@ class ScramUsers:
 
 
 def _renewed(old: ScramCredential | None, mechanism: str, password: str, rng: random.Random) -> ScramCredential:
-    """That of a password; one that is of it already stays as it is."""
+    """Return the credential of a password; `old` itself if it already is."""
     if old is not None and old == _made(mechanism, password, old.salt, old.iterations):
         return old
     return _made(mechanism, password, salt_from(rng.randbytes(_RANDOM_BYTES)), ITERATIONS_MIN)
 
 
 def salt_from(random_bytes: bytes) -> bytes:
-    """A salt as tools make them, 26 characters. Users that are not there have such ones, too: theirs must not look otherwise."""
+    """Return a salt as Kafka's tools make them, 26 characters.
+
+    Users that do not exist get such salts also, which must not look different.
+    """
     return b64encode(random_bytes).translate(None, b"+/=").lower()[:26]
 
 
@@ -110,7 +116,7 @@ def _made(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramC
 
 
 def facts_of(credentials: Credentials) -> Facts:
-    """As the catalog has them."""
+    """Return credentials in the catalog's form."""
     return {
         mechanism: {
             "iterations": each.iterations,

@@ -1,1 +1,1 @@
-"""What certificates prove: contexts of listeners, and principals from names in certificates."""
+"""TLS: contexts of listeners, and principals from names in certificates."""

@@ -1,4 +1,4 @@
-"""The client's side of TLS: `ssl.*` as Kafka's clients have it, for Ottla's commands."""
+"""Client side of TLS: the `ssl.*` properties of Kafka's clients, for Ottla's commands."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ NAMES = frozenset(
         "ssl.truststore.type",
     }
 )
-"""Properties that count."""
+"""Properties that have an effect."""
 
 
 def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """What a client with these properties connects with. Without a trust store it trusts what the system trusts. Blocks.
+    """Return the TLS context of a client with these properties. Without a trust store it uses the system's. Blocks.
 
     Raises:
-        ConfigError: A value, or a file, is not what it should be; one line, without secrets.
+        ConfigError: A value or a file is invalid; one line, without secrets.
     """
 
     def text(name: str) -> str | None:

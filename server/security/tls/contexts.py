@@ -1,4 +1,4 @@
-"""What a listener speaks TLS with: OpenSSL's context, made of the listener's settings, and what is to be known of it later."""
+"""TLS context of a listener: OpenSSL's context, made from the listener's settings, and facts that are needed later."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ from .stores import Key, Stamp, read_key, read_trusted, stamps_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TlsContext:
-    """Immutable; a change of keys brings a new one, and connections keep theirs."""
+    """TLS context of a listener. Immutable; a change of keys makes a new one, and connections keep theirs."""
 
     settings: TlsSettings
     context: ssl.SSLContext
     stamps: dict[str, Stamp] = field(repr=False)
-    """What the files looked like before they were read, by path."""
+    """Stamps of the files from before they were read, by path."""
     subject: str
     alternative_names: frozenset[bytes]
 
     def principal(self, certificate: bytes | None) -> Principal:
-        """Who a client with this certificate (DER) is; None: it has shown none. UnprovenError: no mapping rule applies."""
+        """Return the principal of a client with this certificate (DER); None: it has sent none.
+
+        UnprovenError: no mapping rule applies.
+        """
         if certificate is None or not self.settings.names_clients:
             return ANONYMOUS
         try:
@@ -40,7 +43,7 @@ class TlsContext:
 
 
 class ListenerTls:
-    """The present context of one listener of one node; a connection takes it when it comes."""
+    """The present context of one listener of one node. A connection takes it when it is accepted."""
 
     __slots__ = ("present",)
 
@@ -49,17 +52,17 @@ class ListenerTls:
 
 
 def make_context(settings: TlsSettings) -> TlsContext:
-    """Read the files that the settings name, and make a context of them. Blocks.
+    """Read the files that the settings name, and make a context from them. Blocks.
 
     Raises:
-        ConfigError: Anything of it cannot be had; one line, without secrets.
+        ConfigError: A file or value cannot be used; one line, without secrets.
     """
     stamps = stamps_of(settings)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version, context.maximum_version = settings.versions[0], settings.versions[-1]
     context.options |= ssl.OP_NO_RENEGOTIATION
-    # A session that is resumed brings the next ticket. OpenSSL's two cost 0.4 ms where clients show certificates, half of what
-    # these cost, and mostly nobody uses any.
+    # A resumed session gets the next ticket. OpenSSL's two tickets cost 0.4 ms if clients send certificates, half of the
+    # cost of these, and most clients use none.
     context.num_tickets = 1
     context.verify_mode = settings.client_auth
     # A certificate in the trust store is trusted as it is, be it of a root or not: Java's rule.
@@ -74,8 +77,8 @@ def make_context(settings: TlsSettings) -> TlsContext:
     key = read_key(settings.key_store)
     load_key(context, settings.key_store, key)
     if settings.trust_store is not None:
-        # Where no client is asked for a certificate it is not used, and yet checked: a change of ssl.client.auth is not to
-        # find it broken.
+        # If clients are not asked for certificates, the store is not used, but still checked, so that a later change of
+        # ssl.client.auth does not find it broken.
         is_used = settings.client_auth is not ssl.CERT_NONE
         where = context if is_used else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         load_trusted(where, settings.trust_store, read_trusted(settings.trust_store))
@@ -89,10 +92,12 @@ def make_context(settings: TlsSettings) -> TlsContext:
 
 
 def check_follows(old: TlsContext, new: TlsContext) -> None:
-    """Whether a running listener may go from one to the other: Apache Kafka's rules, by which clients notice nothing.
+    """Check that a running listener may replace one context by the other.
+
+    Apache Kafka's rules, which keep the change invisible to clients.
 
     Raises:
-        ConfigError: The subject is another one, alternative names are gone, or there was no trust store before.
+        ConfigError: The subject differs, alternative names are missing, or the old context has no trust store.
     """
     settings, store = new.settings, new.settings.key_store
     if old.subject != new.subject and not settings.allows_other_names:
@@ -113,7 +118,7 @@ def check_follows(old: TlsContext, new: TlsContext) -> None:
 
 
 def load_key(context: ssl.SSLContext, store: KeySource, key: Key) -> None:
-    """Have `context` show what was read from `store`. ConfigError: OpenSSL does not take it."""
+    """Load the key that was read from `store` into `context`. ConfigError: OpenSSL refuses it."""
     was_asked = False
 
     def password() -> str:
@@ -124,7 +129,7 @@ def load_key(context: ssl.SSLContext, store: KeySource, key: Key) -> None:
     name = "location" if store.key is None else "key"
     with _as_file(key.pem) as path:
         try:
-            # With a function, for OpenSSL would ask at the terminal.
+            # As a function: otherwise OpenSSL would ask at the terminal.
             context.load_cert_chain(path, password=password)
         except (ssl.SSLError, ValueError) as error:
             raise store.refused(name, _why_no_key(error, was_asked, key)) from None
@@ -142,7 +147,7 @@ def _why_no_key(error: Exception, was_asked: bool, key: Key) -> str:
 
 
 def load_trusted(context: ssl.SSLContext, store: KeySource, certificates: str) -> None:
-    """Have `context` trust what was read from `store`. ConfigError: OpenSSL does not take it."""
+    """Make `context` trust the certificates that were read from `store`. ConfigError: OpenSSL refuses them."""
     try:
         context.load_verify_locations(cadata=certificates)
     except (ssl.SSLError, ValueError) as error:
@@ -151,14 +156,14 @@ def load_trusted(context: ssl.SSLContext, store: KeySource, certificates: str) -
 
 
 def _reason(error: Exception) -> str:
-    """What OpenSSL says, in its own words without file names and line numbers."""
+    """Return OpenSSL's message without file names and line numbers."""
     reason = getattr(error, "reason", None) or str(error)
     return str(reason).replace("_", " ").lower()
 
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """A path under which OpenSSL, which takes keys from files only, reads `data`: in memory where the system can."""
+    """Yield a path at which OpenSSL, which reads keys from files only, finds `data`: in memory if the system supports it."""
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
         descriptor = os.memfd_create("ottla-tls", os.MFD_CLOEXEC)
         try:
@@ -168,7 +173,7 @@ def _as_file(data: bytes) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
-    descriptor, path = tempfile.mkstemp(prefix="ottla-tls-")  # for its owner only
+    descriptor, path = tempfile.mkstemp(prefix="ottla-tls-")  # readable by the owner only
     try:
         with open(descriptor, "wb") as file:
             file.write(data)

@@ -1,12 +1,12 @@
 """`ssl.principal.mapping.rules`: how the subject of a client's certificate becomes the name of its user.
 
-Rules with commas between, of which the first that applies to the whole name counts:
+Rules are separated by commas; the first that matches the whole name applies:
 
     DEFAULT                                  the name as it is
-    RULE:PATTERN/REPLACEMENT/[L|U]           what PATTERN leaves of it, `$1` for its groups, in lower or upper case
+    RULE:PATTERN/REPLACEMENT/[L|U]           REPLACEMENT with `$1` for PATTERN's groups, in lower or upper case
 
-Patterns are regular expressions as RE2 knows them: a match takes time that grows with the name, not with its powers. RE2 has
-Java's syntax without look-around, back-references and sets within sets, which are refused.
+Patterns are regular expressions of RE2: the time of a match is linear in the length of the name. RE2 has Java's syntax
+without look-around, back-references and sets within sets, which are refused.
 """
 
 from __future__ import annotations
@@ -23,24 +23,27 @@ _REFERENCE = re.compile(r"\\(.)|\$([0-9]+)|\$\{(\w+)\}", re.DOTALL)
 _OF_JAVA_ALONE = re.compile(
     r"\\Q(?:(?!\\E).)*(?:\\E)?|\\.|(?P<flag>\(\?[a-z-]*U)|\[\^?\]?(?:\\.|[^\\\[\]&]|&(?!&))*(?P<set>\[|&&)?", re.DOTALL
 )
-"""What RE2 takes for something else: `(?U)`, and a set within a set (`[a-z&&[^x]]`)."""
+"""Syntax that RE2 reads differently from Java: `(?U)`, and a set within a set (`[a-z&&[^x]]`)."""
 
 NAME_CHARS_MAX = 1_024
-"""Of a subject that a rule is tried with: the replacement of each of its characters costs some microseconds."""
+"""Maximum length of a subject that rules are applied to: the replacement of each of its characters costs some microseconds."""
 _SHOWN_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One of them; without `pattern` it is DEFAULT."""
+    """One rule; without `pattern` it is DEFAULT."""
 
     pattern: Any = None
-    """Of RE2, which has no types."""
+    """Compiled pattern of RE2, which has no types."""
     replacement: str = ""
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """What `name` becomes, None if the rule does not apply. UnprovenError: the name is too long to try."""
+        """Return the name that the rule makes of `name`, None if the rule does not match.
+
+        UnprovenError: the name is too long.
+        """
         pattern = self.pattern
         if pattern is None:
             return name
@@ -55,7 +58,10 @@ class Rule:
         return {"L": result.lower, "U": result.upper}.get(self.case, lambda: result)()
 
     def _expanded(self, match: Any) -> str:
-        """The replacement as Java reads it: `$12` is group 1 and a 2 where there is no group 12, `$9` is text without group 9."""
+        """Return the replacement with Java's rules.
+
+        `$12` is group 1 and a 2 if group 12 does not exist, `$9` is text without group 9.
+        """
 
         def value(reference: re.Match[str]) -> str:
             literal, digits, name = reference.groups()
@@ -75,10 +81,10 @@ class Rule:
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """The rules of the option's text.
+    """Parse the rules of the option's text.
 
     Raises:
-        ValueError: One is malformed; names it.
+        ValueError: A rule is malformed; names it.
     """
     rules: list[Rule] = []
     text, at = text.strip(), 0
@@ -120,7 +126,7 @@ def _compiled(pattern: str) -> Any:
 
 
 def mapped(rules: tuple[Rule, ...], name: str) -> str:
-    """What the first of `rules` that applies makes of `name`. UnprovenError: there is none, or the name is too long to try one."""
+    """Return the name by the first of `rules` that matches. UnprovenError: no rule matches, or the name is too long."""
     for rule in rules:
         result = rule.apply(name)
         if result is not None:

@@ -1,7 +1,7 @@
-"""Names in certificates: the subject as Java writes it, which is the name of a principal, and the alternative names.
+"""Names in certificates: the subject in Java's notation, which is the name of a principal, and the alternative names.
 
-Java's X500Principal.getName() is RFC 2253 with its own choices: nine attribute types have names, any other is written as
-numbers with its value in hexadecimal; `,=+<>#;"\\` are escaped wherever they stand, spaces at both ends.
+Java's X500Principal.getName() is RFC 2253 with choices of its own: nine attribute types have names, any other is
+written as numbers with its value in hexadecimal. `,=+<>#;"\\` are escaped at every position, spaces at both ends.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-# What Java takes for a text, and reads as UTF-8 whatever it is: UTF8String, PrintableString, T61String, IA5String, GeneralString,
-# BMPString.
+# Types that Java reads as text, always decoded as UTF-8: UTF8String, PrintableString, T61String, IA5String,
+# GeneralString, BMPString.
 _TEXTS = (0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E)
 _ESCAPED = ',=+<>#;"\\'
 _SUBJECT_ALT_NAME = "2.5.29.17"
 KEPT_MAX = 200
-"""Of 16 KiB at most, as a handshake takes no more, and mostly of one."""
+"""Number of cached subjects. A certificate has at most 16 KiB, the limit of a handshake, and mostly one."""
 
 SEQUENCE, OBJECT_ID, OCTETS, BOOLEAN = 0x30, 0x06, 0x04, 0x01
 VERSION, EXTENSIONS = 0xA0, 0xA3
 
 
 class Element(NamedTuple):
-    """One value of DER, the binary form of certificates: its tag byte, its content, and the whole of it with tag and length."""
+    """One DER value (DER is the binary form of certificates): its tag byte, its content, and all bytes with tag and length."""
 
     tag: int
     content: bytes
@@ -42,10 +42,10 @@ class Element(NamedTuple):
 
 
 def elements(data: bytes) -> Iterator[Element]:
-    """The values that stand one behind the other in `data`, which is DER. ValueError: they are cut short.
+    """Return the successive values in `data`, which is DER. ValueError: they are cut short.
 
-    What is read has been taken apart by OpenSSL before, so malformed bytes mean a fault of ours; they raise all the same, and
-    nothing outside the given bytes is looked at.
+    OpenSSL has parsed these bytes before, so malformed bytes mean a bug of ours. They still raise, and nothing outside
+    the given bytes is read.
     """
     at = 0
     while at < len(data):
@@ -65,7 +65,7 @@ def elements(data: bytes) -> Iterator[Element]:
 
 
 def object_id(content: bytes) -> str:
-    """An object identifier as numbers with dots. ValueError: it is empty or cut short."""
+    """Return an object identifier as numbers with dots. ValueError: it is empty or cut short."""
     numbers: list[int] = []
     number = 0
     for byte in content:
@@ -81,15 +81,15 @@ def object_id(content: bytes) -> str:
 
 @lru_cache(KEPT_MAX)
 def subject(certificate: bytes) -> str:
-    """The distinguished name of a certificate's subject, the last part first; "" if it is empty.
+    """Return the distinguished name of a certificate's subject, the last part first; "" if it is empty.
 
-    That of the last KEPT_MAX certificates is remembered: a client shows the same one on each of its connections.
+    The names of the last KEPT_MAX certificates are cached: a client sends the same one on each of its connections.
 
     Args:
         certificate: In DER.
 
     Raises:
-        ValueError: It is no certificate.
+        ValueError: Not a certificate.
     """
     # tbsCertificate: serial number, signature, issuer, validity, subject, …
     parts = [
@@ -100,7 +100,7 @@ def subject(certificate: bytes) -> str:
 
 
 def alternative_names(certificate: bytes) -> frozenset[bytes]:
-    """The subject's alternative names, each in DER. ValueError: it is no certificate."""
+    """Return the subject's alternative names, each in DER. ValueError: not a certificate."""
     for part in _body(certificate)[6:]:
         if part.tag != EXTENSIONS:
             continue
@@ -113,7 +113,7 @@ def alternative_names(certificate: bytes) -> frozenset[bytes]:
 
 
 def _body(certificate: bytes) -> list[Element]:
-    """What is signed, without the version, which is optional."""
+    """Return the signed fields without the optional version."""
     body = list(elements(_first(_first(certificate).content).content))
     if body and body[0].tag == VERSION:
         del body[0]

@@ -1,4 +1,4 @@
-"""PKCS#12 files, with the package `cryptography`, which is asked for only where such a file is named."""
+"""PKCS#12 files, by the package `cryptography`, which is needed only if such a file is configured."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def key_in_pem(store: KeySource, content: bytes) -> bytes:
-    """The private key, not encrypted, and its certificates, each followed by the one that has signed it.
+    """Return the private key, not encrypted, and its certificates, each followed by its issuer's.
 
     Raises:
-        ConfigError: It is no such file, the password is wrong, there is no key, or `cryptography` is not installed.
+        ConfigError: Not a PKCS#12 file, a wrong password, no key, or `cryptography` is not installed.
     """
     found = _loaded(store, content)
     if store.key_password is not None and store.key_password != store.password:
@@ -32,7 +32,7 @@ def key_in_pem(store: KeySource, content: bytes) -> bytes:
 
 
 def certificates_in_pem(store: KeySource, content: bytes) -> bytes:
-    """All certificates. ConfigError as for `key_in_pem`."""
+    """Return all certificates. ConfigError as for `key_in_pem`."""
     from_file = _loaded(store, content)
     from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -49,14 +49,14 @@ def _loaded(store: KeySource, content: bytes) -> PKCS12KeyAndCertificates:
         ) from None
     try:
         return load_pkcs12(content, None if store.password is None else store.password.encode())
-    except Exception:  # noqa: BLE001 -- whatever is wrong with it; the library's errors may show parts of the file
+    except Exception:  # noqa: BLE001 -- of any type; the library's errors may show parts of the file
         raise store.refused(
             "location", f"cannot be read as PKCS#12 with {store.prefix}.password: different format or wrong password"
         ) from None
 
 
 def _chain(first: Certificate, others: list[Certificate]) -> list[Certificate]:
-    """The certificate and those that lead from it to its authority; not the root, which whoever trusts it has."""
+    """Return the certificate and those that lead from it to its authority, without the root, which its peers have already."""
     chain = [first]
     while issuer := next((each for each in others if each.subject == chain[-1].issuer), None):
         others.remove(issuer)

@@ -1,4 +1,4 @@
-"""What the `ssl.*` options of one listener ask for, checked as far as that needs no file."""
+"""TLS settings of one listener, from its `ssl.*` options, checked without reading files."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-"""Those that are spoken, by Java's names."""
+"""Supported versions, by Java's names."""
 _OLD_VERSIONS = ("SSLv2", "SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
-"""Java knows these and speaks none of them any more (its option jdk.tls.disabledAlgorithms)."""
+"""Versions that Java knows and no longer supports (its option jdk.tls.disabledAlgorithms)."""
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """Where keys or certificates come from: a file, or texts in PEM."""
+    """Source of keys or certificates: a file, or texts in PEM."""
 
     prefix: str
-    """`ssl.keystore` or `ssl.truststore`, with `listener.name.NAME.` before it where options are set for that listener."""
+    """`ssl.keystore` or `ssl.truststore`, after `listener.name.NAME.` if options are set for that listener."""
     type: str
     location: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -39,14 +39,14 @@ class KeySource:
     key: str | None = field(default=None, repr=False)
 
     def refused(self, what: str, reason: str) -> ConfigError:
-        """The error that names the option `what` of this store, and its value unless that is secret."""
+        """Return the error that names the option `what` of this store, and its value unless that is secret."""
         shown = {"location": self.location, "type": self.type}.get(what) or "[hidden]"
         return ConfigError(f"Invalid value {shown} for configuration {self.prefix}.{what}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Of one listener. Listeners with equal settings share what is made of them."""
+    """TLS settings of one listener. Listeners with equal settings share one context."""
 
     option_prefix: str
     """`listener.name.NAME.`"""
@@ -54,7 +54,7 @@ class TlsSettings:
     trust_store: KeySource | None
     client_auth: ssl.VerifyMode
     versions: tuple[ssl.TLSVersion, ...]
-    """Without gaps, the oldest first."""
+    """Versions without gaps, the oldest first."""
     ciphers: Ciphers | None
     rules: tuple[Rule, ...]
     allows_other_names: bool
@@ -63,18 +63,18 @@ class TlsSettings:
     names_clients: bool
     """Whether the subject of a client's certificate is its user."""
     warnings: tuple[str, ...] = field(default=(), compare=False)
-    """One line for each part of a value that does nothing here."""
+    """One line for each part of a value that has no effect here."""
 
 
 def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = False) -> TlsSettings:
-    """What the listener of this name is to do.
+    """Return the TLS settings of the listener of this name.
 
     Args:
-        is_over_sasl: Its clients log in. Then `ssl.client.auth` counts only where it is set for this listener, as in
-            Apache Kafka, and a certificate says nothing of who they are.
+        is_over_sasl: Its clients log in with SASL. Then `ssl.client.auth` applies only if it is set for this listener, as in
+            Apache Kafka, and certificates do not identify the clients.
 
     Raises:
-        ConfigError: A value, alone or with others, is nothing that can be had; names value, option and bound.
+        ConfigError: A value is unsupported, alone or with others; names value, option and bound.
     """
     prefix = f"listener.name.{listener.lower()}."
 
@@ -126,7 +126,7 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
         parsed = parse_rules(rules)
     except ValueError as error:
         raise refused("ssl.principal.mapping.rules", str(error)) from None
-    # Errors name options as somebody has set them.
+    # Errors name an option in the form in which it was set.
     shown = prefix if any(config.is_set(prefix + name) for name in PER_LISTENER) else ""
     key_store = KeySource(
         f"{shown}ssl.keystore",
@@ -163,7 +163,7 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
 
 
 def check_key_store(store: KeySource) -> None:
-    """Apache Kafka's rules on what goes together. Raises ConfigError."""
+    """Check which options of a key store go together, by Apache Kafka's rules. Raises ConfigError."""
     _check_type(store)
     if store.key is None and store.certificates is not None:
         raise store.refused("certificate.chain", f"{store.prefix}.key is not set")
@@ -186,7 +186,7 @@ def check_key_store(store: KeySource) -> None:
 
 
 def check_trust_store(store: KeySource) -> None:
-    """Likewise; both location and certificates may be missing. Raises ConfigError."""
+    """Check which options of a trust store go together; both location and certificates may be missing. Raises ConfigError."""
     if store.certificates is not None:
         if store.type != PEM:
             raise store.refused("type", f"must be {PEM} if {store.prefix}.certificates is set")
@@ -202,7 +202,7 @@ def check_trust_store(store: KeySource) -> None:
 
 
 def _check_type(store: KeySource) -> None:
-    # A JKS store of Java reads PKCS#12 as well, and the other way round: the file tells.
+    # A JKS store of Java can also be PKCS#12, and the reverse: the file decides.
     if store.type not in (PEM, PKCS12, JKS):
         raise store.refused("type", f"must be one of: {PEM}, {PKCS12}{_like(store.type, (PEM, PKCS12))}")
 
@@ -213,9 +213,9 @@ def _like(name: str, known: object) -> str:
 
 
 _OF_TLS_1_3 = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
-"""Those that OpenSSL offers."""
+"""Suites of TLS 1.3 that OpenSSL offers."""
 CAN_CHOOSE_TLS_1_3 = hasattr(ssl.SSLContext, "set_ciphersuites")
-"""From Python 3.15 on; before, a listener offers all suites of TLS 1.3 or none."""
+"""Whether suites of TLS 1.3 can be chosen, from Python 3.15 on. Before, a listener offers all of them or none."""
 _STEPS = (
     (r"^TLS_", ""),
     (r"^RSA_WITH_", ""),
@@ -226,7 +226,7 @@ _STEPS = (
     (r"CCM_8", "CCM8"),
     (r"_", "-"),
 )
-"""How OpenSSL's names come from IANA's."""
+"""Replacements that turn IANA's names of suites into OpenSSL's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +238,12 @@ class Ciphers:
 
     @property
     def versions(self) -> tuple[ssl.TLSVersion, ...]:
-        """The versions of TLS that there is a suite for."""
+        """The versions of TLS for which a suite is chosen."""
         pairs = (ssl.TLSVersion.TLSv1_2, self.of_tls_1_2), (ssl.TLSVersion.TLSv1_3, self.of_tls_1_3)
         return tuple(version for version, names in pairs if names)
 
     def choose(self, context: ssl.SSLContext) -> None:
-        """Have `context` offer these and no others."""
+        """Make `context` offer these suites and no others."""
         if self.of_tls_1_2:
             context.set_ciphers(":".join(self.of_tls_1_2))
         if self.of_tls_1_3 and CAN_CHOOSE_TLS_1_3:
@@ -251,10 +251,10 @@ class Ciphers:
 
 
 def ciphers_of(suites: tuple[str, ...]) -> Ciphers:
-    """The choice that suites' names of IANA make, which Java has too (`ssl.cipher.suites`), as OpenSSL calls them.
+    """Return the choice of suites by IANA's names, which Java also uses (`ssl.cipher.suites`), with OpenSSL's names.
 
     Raises:
-        ValueError: OpenSSL has no such suite; or this Python cannot leave out the others of TLS 1.3.
+        ValueError: OpenSSL has no such suite; or this Python cannot disable the others of TLS 1.3.
     """
     older: list[str] = []
     newer: list[str] = []
@@ -281,7 +281,7 @@ def ciphers_of(suites: tuple[str, ...]) -> Ciphers:
 
 @cache
 def _known() -> frozenset[str]:
-    """The suites of TLS 1.2 that a server may choose, with a certificate and encryption."""
+    """Return the suites of TLS 1.2 that a server may choose, with a certificate and encryption."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers("ALL:!aNULL:!eNULL:!PSK:!SRP")
     return frozenset(each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3")

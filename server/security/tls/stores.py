@@ -1,6 +1,7 @@
-"""Private keys, certificates and whom to trust, out of files and texts.
+"""Private keys, certificates and trusted certificates, from files and texts.
 
-All come out as PEM in memory: OpenSSL takes them from there, files are read once, and what is used is what was checked.
+All are returned as PEM in memory, which OpenSSL reads: files are read once, and the bytes that are used are those that
+were checked.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ....storage.topics.options import ConfigError
 from .settings import PEM, KeySource, TlsSettings
 
 STORE_BYTES_MAX = 16 << 20
-"""Of a file: the certificates of all public authorities take a quarter of a megabyte."""
+"""Maximum size of a file: the certificates of all public authorities take a quarter of a megabyte."""
 _JKS_BEGINNINGS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM_BEGINNING = b"-----BEGIN "
 
@@ -29,11 +30,11 @@ _LINE_CHARACTERS = 64
 
 
 class Block(NamedTuple):
-    """One of the things that follow each other in PEM."""
+    """One block of PEM."""
 
     label: str
     pem: bytes
-    """The whole of it, with lines, the last of which has its end."""
+    """The whole block, split into lines, the last of which ends with a line feed."""
 
     @property
     def is_certificate(self) -> bool:
@@ -45,10 +46,12 @@ class Block(NamedTuple):
 
 
 def blocks(text: bytes) -> list[Block]:
-    """What there is in `text`, PEM as people write it, as OpenSSL reads it; in its order. What stands between is for people.
+    """Return the blocks of `text`, PEM as people write it, in the form that OpenSSL reads, in order.
 
-    A value of a properties file that goes over several lines has none of its line ends left, only spaces at best: Apache Kafka
-    takes that, and OpenSSL wants lines.
+    Text between blocks is ignored.
+
+    A multi-line value of a properties file has lost its line ends, and has spaces at best. Apache Kafka accepts that;
+    OpenSSL needs the lines.
     """
     return [_block(*match.groups()) for match in _BLOCK.finditer(text)]
 
@@ -64,20 +67,20 @@ def _block(label: bytes, content: bytes) -> Block:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What one side shows of itself."""
+    """Private key and certificates of one side of a connection."""
 
     pem: bytes = field(repr=False)
-    """The private key, which may be encrypted, and the certificates, its own first."""
+    """The private key, which may be encrypted, and the certificates, the key's own first."""
     password: str | None = field(repr=False)
     certificate: str
-    """Its own, in PEM."""
+    """The key's own certificate, in PEM."""
 
 
 def read_key(store: KeySource) -> Key:
-    """The private key and certificates of a store. Blocks.
+    """Read the private key and certificates of a store. Blocks.
 
     Raises:
-        ConfigError: The file cannot be read or is not what it is said to be, or the password is wrong. One line.
+        ConfigError: The file cannot be read or is not of the declared type, or the password is wrong. One line.
     """
     password = store.key_password
     if store.key is not None:
@@ -102,7 +105,7 @@ def read_key(store: KeySource) -> Key:
 
 
 def stamps_of(settings: TlsSettings) -> dict[str, Stamp]:
-    """What the files look like that these settings name, by path. Blocks."""
+    """Return stamps of the files that these settings name, by path. Blocks."""
     stores = (settings.key_store, settings.trust_store)
     return {
         store.location: _stamp(store.location) for store in stores if store is not None and store.location is not None
@@ -110,7 +113,7 @@ def stamps_of(settings: TlsSettings) -> dict[str, Stamp]:
 
 
 def _stamp(path: str) -> Stamp:
-    """What tells a file from the same one after a change; None if there is none."""
+    """Return a stamp that changes with the file; None if the file does not exist."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -119,7 +122,7 @@ def _stamp(path: str) -> Stamp:
 
 
 def read_trusted(store: KeySource) -> str:
-    """The certificates of a store, in PEM. Blocks. Raises ConfigError as `read_key`."""
+    """Read the certificates of a store, in PEM. Blocks. Raises ConfigError as `read_key`."""
     if store.certificates is not None:
         name, content = "certificates", store.certificates.encode()
     else:
@@ -150,7 +153,7 @@ def _content(store: KeySource) -> bytes:
 
 
 def _is_pem(store: KeySource, content: bytes) -> bool:
-    """Whether a file is PEM, as its type says. ConfigError: it is not what the type says."""
+    """Return whether a file is PEM by its type option. ConfigError: the content is of another type."""
     if content[:4] in _JKS_BEGINNINGS:
         raise _jks(store)
     is_pem = _PEM_BEGINNING in content

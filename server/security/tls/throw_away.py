@@ -1,6 +1,8 @@
-"""A certificate authority for tests, which lives as long as whoever made it, unless its `pem` is kept: nobody else trusts it.
+"""Certificate authority for tests.
 
-With the package `cryptography`, which is asked for only here and for PKCS#12.
+It lives as long as the process that made it, unless its `pem` is kept; no other program trusts it.
+
+Needs the package `cryptography`, which otherwise only PKCS#12 needs.
 """
 
 from __future__ import annotations
@@ -14,20 +16,20 @@ from typing import Any, Self
 from ....storage.topics.options import ConfigError
 
 DAYS = 3650
-"""How long its certificates hold; from the day before, for clocks that are slow."""
+"""Validity of its certificates in days, from the day before, for clocks that are slow."""
 LAST_DAYS = 30
-"""An authority that is as near to its end is not used any more."""
+"""An authority with fewer days left is no longer used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A private key and its certificate, in PEM."""
+    """Private key and its certificate, in PEM."""
 
     key: str = field(repr=False)
     certificate: str
 
     def pkcs12(self, name: str, password: str, trusted: str) -> bytes:
-        """Both as a PKCS#12 file, with the authority's certificate."""
+        """Return both as a PKCS#12 file, with the authority's certificate."""
         from cryptography import x509
         from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key
         from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
@@ -44,10 +46,10 @@ class Identity:
 
 
 class Authority:
-    """Signs certificates.
+    """Certificate authority: signs certificates.
 
     Args:
-        now_ms: When they begin to hold, but for a day.
+        now_ms: Start of their validity, less one day.
 
     Raises:
         ConfigError: `cryptography` is not installed.
@@ -67,14 +69,14 @@ class Authority:
         usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
         extensions = [(constraints, True), (usage, True)]
         self.certificate = self._signed(self._name, self._key, extensions, now_ms, DAYS)
-        """In PEM; who trusts it trusts whatever it has signed."""
+        """Its certificate in PEM; a client that trusts it trusts everything that it has signed."""
 
     @classmethod
     def read(cls, text: str, now_ms: int) -> Self | None:
-        """The one whose `pem` this is; None if it is over, or soon will be.
+        """Return the authority of this `pem`; None if it has expired, or soon will.
 
         Raises:
-            ValueError: It is none. Says nothing of what there is instead.
+            ValueError: Not such a text. Does not show the text.
             ConfigError: `cryptography` is not installed.
         """
         made = cls(now_ms)
@@ -109,7 +111,7 @@ class Authority:
         begins_ms: int | None = None,
         days: int = DAYS,
     ) -> Identity:
-        """A new key with a certificate, for a server at `hosts` and for a client likewise."""
+        """Make a new key with a certificate, for a server at `hosts` as well as for a client."""
         from cryptography import x509
 
         key = _new_key()
