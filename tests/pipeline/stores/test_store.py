@@ -222,7 +222,7 @@ REFUSED: tuple[tuple[Callable[[CrashFiles], None], type[PipelineError], str], ..
         f"{DATA_DIR}/{TP}/{0:020}.log.swap: a swap is in progress, or was left by a server",
     ),
     (lose_index, CorruptSourceError, f"{DATA_DIR}/{TP}/{1:020}.index is missing"),
-    (break_catalog, CorruptSourceError, f"{DATA_DIR}/ottla.json: not a readable catalog"),
+    (break_catalog, CorruptSourceError, f"{DATA_DIR}/ottla.json: invalid catalog"),
     (break_epochs, CorruptSourceError, f"{DATA_DIR}/{TP}/leader-epoch-checkpoint, line 1: "),
     (break_checkpoint, CorruptSourceError, f"{DATA_DIR}/log-start-offset-checkpoint, line 1: unknown version"),
     (lose_segments, UsageError, f"{DATA_DIR}/{TP} has no segments"),
