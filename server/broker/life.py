@@ -1,13 +1,12 @@
-"""One life of a broker, from bound listeners to closed logs.
+"""One life of a broker on bound listeners, until its logs are closed.
 
-Start, in an order that leaves nothing behind when a step fails: bind all listeners, lock and load the
-data directories, load or make the catalog, then accept. Stop: accept no more, let requests in progress
-end (until a deadline), stop the cleaner, close the logs, which marks the directories as cleanly closed.
+Start, in an order that leaves nothing behind when a step fails: lock and load the data directories, load or make the
+catalog, then accept. Stop: accept no more, let requests in progress end (until a deadline), stop the cleaner, close the
+logs, which marks the directories as cleanly closed.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import Enum
@@ -15,16 +14,10 @@ from functools import partial
 
 import trio
 
-from ...storage.disk.files import Files
-from ...storage.disk.os_files import OsFiles
-from ..cluster.nodes import close_all
-from ..config.static_config import StaticConfig
-from ..faults.table import Faults
 from ..handlers.dispatch import take_quotas
-from ..runtime.clock import Clock
 from ..runtime.floods import tell_of_hidden
 from ..runtime.nursery import open_plain_nursery
-from .broker import Broker, nodes_of
+from .broker import Broker
 from .faulty import end_faults_of_disks, faults_in_force
 from .node_life import STOP_DEADLINE_S
 
@@ -42,43 +35,6 @@ class Ending:
 
     def __init__(self) -> None:
         self.end = End.STOP
-
-
-@asynccontextmanager
-async def run_broker(
-    static: StaticConfig,
-    *,
-    clock: Clock | None = None,
-    files: Files | None = None,
-    rng: random.Random | None = None,
-    faults: Faults | None = None,
-) -> AsyncIterator[Broker]:
-    """Start a broker for one life, yield it while it serves, and stop it cleanly.
-
-    Args:
-        faults: Those that are in force already.
-
-    Raises:
-        OSError: A listener cannot be had, or the disk refuses.
-        DataDirectoryError: An unusable data directory; each message is one clear line,
-            and nothing was written.
-    """
-    nodes = nodes_of(static)
-    broker = Broker(
-        static,
-        nodes,
-        clock=clock or Clock(),
-        files=files or OsFiles(),
-        rng=rng or random.Random(),
-        faults=Faults() if faults is None else faults,
-    )
-    try:
-        for node in nodes:
-            node.bind(broker.config.current.listen_backlog)
-        async with alive(broker):
-            yield broker
-    finally:
-        close_all(nodes)
 
 
 @asynccontextmanager

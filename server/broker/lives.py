@@ -502,7 +502,9 @@ async def run_lives(
         prepare: Called in the first life, and in the one after a reset, before it is said to serve.
 
     Raises:
-        As `life.run_broker`; and what goes wrong inside of a life, as it is.
+        OSError: A listener cannot be had, or the disk refuses.
+        DataDirectoryError: An unusable data directory; each message is one clear line, and nothing was written.
+        Whatever goes wrong inside of a life, as it is.
     """
     lives = Lives(
         static,

@@ -17,7 +17,6 @@ from .partitions import topic_named
 
 PARTITIONS_MAX = 10_000
 """As many as one CreateTopics of a client may ask for."""
-_SHOWN = 249
 
 
 @dataclass(frozen=True, slots=True)

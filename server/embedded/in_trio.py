@@ -83,7 +83,7 @@ async def open_broker(
     Raises:
         RuntimeError: This is not Trio.
         TypeError, ConfigError: An option is refused.
-        OSError, DataDirectoryError and the like: as `broker.life.run_broker`.
+        OSError, DataDirectoryError and the like: as `broker.lives.run_lives`.
     """
     if (library := event_loop()) != "trio":
         raise RuntimeError(

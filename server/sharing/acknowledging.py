@@ -26,20 +26,13 @@ class Acknowledgement(NamedTuple):
 
 
 def acknowledge(
-    partition: SharePartition, member_id: str, acknowledgements: Sequence[Acknowledgement], elapsed_ms: int
-) -> Update:
-    """What a member's word means; nothing has changed yet. See `acknowledge_some`."""
-    return acknowledge_some(partition, member_id, acknowledgements, elapsed_ms)[0]
-
-
-def acknowledge_some(
     partition: SharePartition,
     member_id: str,
     acknowledgements: Sequence[Acknowledgement],
     elapsed_ms: int,
-    most: int | None = None,
+    most: int,
 ) -> tuple[Update, list[Acknowledgement]]:
-    """What a member's word means for `most` runs, if that is given, and what is left of it; nothing has changed yet.
+    """What a member's word means for `most` runs, and what is left of it; nothing has changed yet.
 
     It costs what the acknowledgements have of types, and what is in flight, however many offsets they name. Records before the
     start offset are over, so nothing is said of them.

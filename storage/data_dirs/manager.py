@@ -31,7 +31,7 @@ from ..logs.log_parts import LogPlace
 from ..logs.recovery import offline_log
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ..topics.config import LogConfig
-from .claims import claim, cluster_of
+from .claims import claim
 from .closing import close_dir
 from .data_dir import DataDir
 from .departures import Departure, DueRemoval, collected
@@ -101,11 +101,6 @@ class LogManager:
     def data_dirs(self) -> list[str]:
         """The paths of the data directories."""
         return [each.path for each in self._dirs]
-
-    @property
-    def stored_cluster_id(self) -> str | None:
-        """The cluster that the directories belong to; None if all are new."""
-        return cluster_of(self._dirs)
 
     @property
     def failures(self) -> dict[str, str]:

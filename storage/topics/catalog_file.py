@@ -96,19 +96,16 @@ class CatalogState:
     """Entries by section (of SECTIONS) and key; no section is empty. The catalog has them as `Entries`."""
 
 
-def encode(state: CatalogState) -> bytes:
-    """The bytes of the file, the same for equal states: everything is sorted by name."""
-    return b"".join(encode_in_pieces(state))
+def encode_in_pieces(state: CatalogState, texts: Texts) -> Iterator[bytes]:
+    """The bytes of the file, the same for equal states: everything is sorted by name.
 
-
-def encode_in_pieces(state: CatalogState, texts: Texts | None = None) -> Iterator[bytes]:
-    """The same, about a megabyte at a time: to join a hundred of them in one go holds all threads.
+    About a megabyte at a time: to join a hundred of them in one go holds all threads.
 
     `texts` spares the work for topics and entries that are as they were when it was last given; it is brought up to date.
     """
     lines: list[str] = []
     chars = 0
-    for line in _lines(state, {} if texts is None else texts):
+    for line in _lines(state, texts):
         if chars >= PIECE_CHARS:
             yield ("\n".join(lines) + "\n").encode()
             lines, chars = [], 0

@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -44,14 +43,6 @@ class Admin:
         self.address = admin_of(options, environment)
         self._host, self._port = _parsed(self.address)
         self._token = _token(options.admin_token_file, environment)
-
-    @property
-    def is_on_this_machine(self) -> bool:
-        """Whether the address is of this machine alone."""
-        try:
-            return ip_address(self._host).is_loopback
-        except ValueError:
-            return self._host.lower() == "localhost"
 
     def call(self, operation: str, /, **fields: object) -> Answer:
         """Ask for an operation.

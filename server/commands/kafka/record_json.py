@@ -15,8 +15,6 @@ from typing import Any
 from ...client.values import NewRecord, Record
 
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
-_IGNORED = ("topic", "offset")
-"""Where the record lay; it gets places of its own."""
 
 
 class RecordLineError(ValueError):

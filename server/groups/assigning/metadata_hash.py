@@ -13,7 +13,7 @@ from hashlib import blake2b
 from heapq import nsmallest
 from itertools import islice, repeat
 
-from ...coordination.jobs import A_PIECE, AT_ONCE, Job, Steps, to_the_end
+from ...coordination.jobs import A_PIECE, AT_ONCE, Job, Steps
 from .topics import TopicView
 
 SUMS_KEPT = 16
@@ -21,13 +21,10 @@ TRIES = 3
 _BITS = 64
 
 
-def metadata_hash(names: Iterable[str], topics: TopicView) -> int:
-    """A signed 64-bit number made of id, name, partition count and racks of those topics that exist; 0 if none does."""
-    return to_the_end(hashing(set(names), topics))
-
-
 def hashing(names: Iterable[str], topics: TopicView) -> Steps[int]:
-    """`metadata_hash`, each name once, and each topic as it is when its piece comes.
+    """A signed 64-bit number made of id, name, partition count and racks of those topics that exist; 0 if none does.
+
+    Each name must come once. Each topic counts as it is when its piece comes.
 
     A topic never is again what it was before, as ids are given once and partitions only become more. So a group that finds the number
     that it knew has seen each topic as it was then.
@@ -45,7 +42,7 @@ def hashing(names: Iterable[str], topics: TopicView) -> Steps[int]:
 
 
 class MetadataHashes:
-    """`metadata_hash` for all groups, which ask for the same topics with each member that comes."""
+    """The numbers that `hashing` gives, for all groups, which ask for the same topics with each member that comes."""
 
     def __init__(self, topics: TopicView) -> None:
         self._topics = topics

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from math import inf
@@ -19,8 +18,6 @@ from .group import StreamsGroup
 
 if TYPE_CHECKING:
     from ..shard import GroupShard
-
-log = logging.getLogger("ottla.groups")
 
 
 class TargetJobs:

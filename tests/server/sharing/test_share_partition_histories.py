@@ -18,6 +18,7 @@ from support.noted import each_case
 from support.sharing.model import OVER, Model
 from support.sizes import size
 
+ALL = 10_000
 STEPS = 60
 MEMBERS = ("a", "b", "c")
 
@@ -121,7 +122,7 @@ class Life:
             seen |= {offset for one in said for offset in range(one.first_offset, one.last_offset + 1)}
             expected = self.model.acknowledge("a", said)
             assert isinstance(expected, dict)
-            self.carry_out(acknowledge(partition, "a", said, self.now_ms), expected)
+            self.carry_out(acknowledge(partition, "a", said, self.now_ms, ALL)[0], expected)
         assert left <= seen
         assert partition.room() == self.model.room() > 0, "the next record finds no room"
         assert all(run.state in OVER for batch in partition.in_flight for run in batch.runs)
@@ -145,7 +146,7 @@ class Life:
             behind = last + 1
         expected = self.model.acknowledge(member, said)
         try:
-            update = acknowledge(self.partition, member, said, self.now_ms)
+            update, _ = acknowledge(self.partition, member, said, self.now_ms, ALL)
         except KafkaError as error:
             assert error.code == expected
         else:

@@ -88,14 +88,15 @@ def refuse(files: CrashFiles, operation: str, part: str = "") -> None:
 def test_a_new_directory_gets_an_identity() -> None:
     files = CrashFiles()
     manager = locked(files, "/x/d", node_id=4)
-    assert manager.stored_cluster_id is None
     assert files.list("/x/d") == [".lock"]
     claim(manager)
     identity = read_meta_properties(files, "/x/d")
     assert identity is not None
     assert (identity.cluster_id, identity.node_id, len(identity.directory_id or b"")) == (CLUSTER, 4, 16)
     manager.close(0)
-    assert locked(files, "/x/d", node_id=4).stored_cluster_id == CLUSTER
+    again = locked(files, "/x/d", node_id=4)
+    claim(again)
+    assert read_meta_properties(files, "/x/d") == identity
 
 
 def test_every_directory_has_an_id_of_its_own() -> None:

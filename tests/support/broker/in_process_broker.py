@@ -23,7 +23,7 @@ import trio.testing
 
 from ottla.protocol.connection import encode_request, encode_response, parse_request
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.life import run_broker
+from ottla.server.broker.lives import run_lives
 from ottla.server.client.connection import api_of
 from ottla.server.config.static_config import static_config
 from ottla.server.network.desk import RequestingClient, finished
@@ -121,7 +121,8 @@ async def running(
     rng = random.Random(files.digest())  # else the ids of a later run would be those of an earlier one
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=rng.getrandbits(128), version=4))  # of members of groups
-        async with run_broker(static, files=files, clock=clock, rng=rng) as broker:
+        async with run_lives(static, files=files, clock=clock, rng=rng) as lives:
+            broker = lives.broker
             yield broker, InProcessClient(broker)
 
 
