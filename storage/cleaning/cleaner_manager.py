@@ -381,8 +381,8 @@ class CleanerManager(CleaningStates):
     def mark_uncleanable(self, tp: TopicPartition, reason: str) -> None:
         """Leave this partition alone: what is wrong with it would be wrong in every pass (KIP-346).
 
-        Until `retry`, which a change of the topic's configuration is worth, or until its log begins elsewhere, is cut
-        or deleted, or the broker starts anew; Apache Kafka knows only the last two (KAFKA-19895).
+        Until `retry`, which a change of the topic's configuration is worth, or until its log begins elsewhere or
+        is deleted, or the broker starts anew; Apache Kafka knows only the last two (KAFKA-19895).
         """
         if (log := self._logs.get(tp)) is not None:
             self.uncleanable[tp] = UncleanableMark(reason, log.log_start_offset)
@@ -450,17 +450,6 @@ class CleanerManager(CleaningStates):
             self._checkpoints.drop(from_dir, [log.topic_partition])
         except OSError as error:
             self._note(f"the cleaner's checkpoint of {log.topic_partition} could not move with it: {error}")
-
-    def truncated(self, log: Log) -> None:
-        """A log was cut: its clean part may be shorter now, its damage gone. Called while the partition is paused.
-
-        Raises:
-            OSError: The checkpoint cannot be written.
-        """
-        tp, bound = log.topic_partition, log.segments.active.base_offset
-        self.retry(tp)
-        if log.config.is_compact and self._checkpoints.of([log])[0].get(tp, 0) > bound:
-            self._checkpoints.set(log, bound)
 
 
 def _pieces(logs: Sequence[Log]) -> Iterator[range]:

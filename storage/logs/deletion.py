@@ -28,7 +28,7 @@ class Deletion:
         snapshots_below: int,
         *,
         one_by_one: bool,
-        has_more: bool = False,
+        has_more: bool,
     ) -> None:
         """
         Args:
@@ -50,7 +50,9 @@ class Deletion:
     def carry_out(self) -> None:
         """Rename the segments' files and remove old snapshots. Safe beside appends, reads and flushes of the log.
 
-        On a full disk, where this is what makes room, it needs none.
+        Where it matters each is gone from the disk before the next, so that a power loss brings back only the last ones: a
+        key's older value must not outlive the newer one, nor aborted records the index that tells of them. On a full disk,
+        where this is what makes room, it needs none.
 
         Raises:
             OSError: The disk refused; `renamed` tells how far it came, and the next deletion goes on there.
@@ -58,20 +60,12 @@ class Deletion:
         self._leader_epochs.write_if_room()
         for segment in self._segments:
             segment.load_indexes()
-        self.rename()
+        log_first = self._one_by_one or any(segment.txn_index.entry_count for segment in self._segments)
+        for segment in self._segments:
+            segment.rename_deleted(log_first=log_first)
+            self.renamed.append(segment)
         if self.has_more:
             self._files.sync_dir(self._directory)  # these are gone before those of the next step
         for offset in producer_snapshots.offsets(self._files, self._directory):
             if offset < self._snapshots_below:
                 self._files.remove(paths.snapshot_path(self._directory, offset))
-
-    def rename(self) -> None:
-        """The renames alone.
-
-        Where it matters each is gone from the disk before the next, so that a power loss brings back only the last
-        ones: a key's older value must not outlive the newer one, nor aborted records the index that tells of them.
-        """
-        log_first = self._one_by_one or any(segment.txn_index.entry_count for segment in self._segments)
-        for segment in self._segments:
-            segment.rename_deleted(log_first=log_first)
-            self.renamed.append(segment)

@@ -40,7 +40,7 @@ from .durable_log import DurableLog
 from .large_append import AT_ONCE_WRITTEN_BYTES, LargeAppend, LargeWriteError
 from .log_parts import LogContents, LogPlace
 from .log_reader import FoundOffset
-from .replay import load_producers, update_producers
+from .replay import update_producers
 from .retention import SEGMENTS_AT_ONCE, deletable_segments
 from .swap import is_begun, swap_files
 
@@ -301,12 +301,12 @@ class Log(DurableLog):
         jitter_ms = min(self.config.segment_jitter_ms, self.config.roll_after_ms)
         self._active.rolling_jitter_ms = self._rng.randrange(jitter_ms) if jitter_ms > 0 else 0
 
-    # Shortening
+    # Log start and retention
 
     def advance_log_start(self, offset: int) -> None:
         """Hide the records below `offset`; one below the present log start changes nothing.
 
-        Segments that lie wholly below go with the next `delete_old_segments`.
+        Segments that lie wholly below go with the next deletion.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE above the high watermark; KAFKA_STORAGE_ERROR.
@@ -321,36 +321,15 @@ class Log(DurableLog):
                 self.leader_epochs.truncate_from_start(offset)
                 self.log_start_offset = offset
 
-    def delete_old_segments(self, now_ms: int, elapsed_ms: int) -> int:
-        """Drop what retention lets go; returns the number of segments. See `retention.deletable_segments`.
-
-        If all segments go, a new one begins first, so the LEO is kept. The log start offset moves to the first
-        segment that stays. The caller sees to it that the cleaner does not hold this log. On a full disk, where this is
-        what makes room, all goes that needs none: the active segment stays, and epochs from before the start are forgotten
-        later.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the next call goes on where this one ended.
-        """
-        deleted = 0
-        while (deletion := self.begin_deletion(now_ms)) is not None:
-            with self._working():
-                try:
-                    deletion.carry_out()
-                finally:
-                    self.end_deletion(deletion, elapsed_ms)
-            deleted += len(deletion.renamed)
-            if not deletion.has_more:
-                break
-        return deleted
-
     def begin_deletion(self, now_ms: int, *, at_once: bool = False) -> Deletion | None:
-        """A first step of `delete_old_segments`: the log starts behind what is to go. None if nothing is.
+        """Begin to drop what retention lets go (`retention.deletable_segments`): the log starts behind it. None if nothing is to go.
 
-        If more is to go than one step takes, the deletion says so: another one may follow at once.
+        If more is to go than one deletion takes, it says so: another one may follow at once. If all segments go, a new one
+        begins first, so the LEO is kept. On a full disk, where this is what makes room, all goes that needs none: the active
+        segment stays, and epochs from before the start are forgotten later.
 
         The caller runs `carry_out` in any thread, and then, whatever became of that, calls `end_deletion`. Reads and appends
-        may come in between, but neither another deletion nor a swap.
+        may come in between, but neither another deletion nor a swap, nor may the cleaner hold this log.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -371,7 +350,15 @@ class Log(DurableLog):
                     has_more = False
             staying = self.segments.higher(deletable[-1].base_offset) or self._active
             self.log_start_offset = max(self.log_start_offset, staying.base_offset)
-            return self._deletion_of(deletable, staying.base_offset, has_more=has_more)
+            return Deletion(
+                self.files,
+                self.directory,
+                self.leader_epochs,
+                deletable,
+                staying.base_offset,
+                one_by_one=self.config.is_compact and len(deletable) > 1,
+                has_more=has_more,
+            )
 
     def end_deletion(self, deletion: Deletion, elapsed_ms: int) -> None:
         """Take out of the list what `deletion` has renamed; what the disk refused stays, and goes with the next one."""
@@ -379,92 +366,6 @@ class Log(DurableLog):
         self.leader_epochs.truncate_from_start(self.log_start_offset)
         self.segments.remove(deletion.renamed)
         self._delete_later(deletion.renamed, (), elapsed_ms)
-
-    def truncate_to(self, offset: int, now_ms: int, elapsed_ms: int) -> None:
-        """Drop all batches that reach `offset` or beyond; at or above the LEO nothing happens.
-
-        The new LEO is the end of the last batch that is left: `offset`, if one began there. Segments go from the end
-        on, and each is gone from the disk before the next: a power loss leaves a log that is too long, but without a
-        hole. No flush of this log may be under way.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
-        """
-        with self._working(), self._whole("a truncation"):
-            if offset >= self.log_end_offset:
-                return
-            if offset <= self.segments.first.base_offset:
-                self.truncate_fully_and_start_at(offset, now_ms, elapsed_ms)
-                return
-            self.leader_epochs.write()
-            for segment in reversed(self.segments.between(offset + 1, self.log_end_offset + 1)):
-                if segment.base_offset > offset:
-                    self._delete_segments([segment], elapsed_ms)
-                    self.files.sync_dir(self.directory)
-            self._active = self.segments.active
-            self._active.truncate_to(offset)
-            self._draw_jitter()
-            self._active.flush()
-            # Not `offset` itself: a batch that it lies in is gone as a whole, and the next start would see that.
-            end = self._active.next_offset()
-            self.leader_epochs.truncate_from_end(end)
-            self.leader_epochs.write()
-            self.log_end_offset = end
-            self.high_watermark = min(self.high_watermark, end)
-            self.log_start_offset = min(self.log_start_offset, end)
-            self.recovery_point = min(self.recovery_point, end)
-            load_producers(
-                self.files,
-                self.directory,
-                self.producers,
-                self.segments,
-                log_start_offset=self.log_start_offset,
-                log_end_offset=end,
-                now_ms=now_ms,
-            )
-
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int, elapsed_ms: int) -> None:
-        """Drop everything and go on with an empty log that begins at `offset`. No flush may be under way.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
-        """
-        self.make()
-        with self._working(), self._whole("a truncation"):
-            self._delete_segments(list(self.segments)[::-1], elapsed_ms)
-            self.files.sync_dir(self.directory)
-            self._active = LogSegment.create(self.files, self.directory, offset, self.config, now_ms)
-            self.segments.add(self._active)
-            self._draw_jitter()
-            self.leader_epochs.clear()
-            self.leader_epochs.write()
-            producer_snapshots.remove_all(self.files, self.directory)
-            self.producers.reset(offset)
-            self.log_end_offset = self.high_watermark = self.log_start_offset = offset
-            self.recovery_point = min(self.recovery_point, offset)
-
-    def _deletion_of(self, segments: Sequence[LogSegment], snapshots_below: int, *, has_more: bool = False) -> Deletion:
-        one_by_one = self.config.is_compact and len(segments) > 1
-        return Deletion(
-            self.files,
-            self.directory,
-            self.leader_epochs,
-            tuple(segments),
-            snapshots_below,
-            one_by_one=one_by_one,
-            has_more=has_more,
-        )
-
-    def _delete_segments(self, segments: Sequence[LogSegment], elapsed_ms: int) -> None:
-        """Take segments out of the list and rename their files, in the order given.
-
-        An OSError leaves in the list what was not renamed, or not all of it; the same call goes on there.
-        """
-        deletion = self._deletion_of(segments, 0)
-        try:
-            deletion.rename()
-        finally:
-            self.end_deletion(deletion, elapsed_ms)
 
     def _delete_later(
         self, segments: Sequence[LogSegment], snapshots_of: Sequence[LogSegment], elapsed_ms: int
@@ -478,7 +379,7 @@ class Log(DurableLog):
     def prepare_swap(self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment]) -> None:
         """Put the files of cleaned segments in the place of the old ones; for a worker thread. See `swap.swap_files`.
 
-        The list is not touched: reads go on with the old segments until `commit_swap`. Retention, truncation and
+        The list is not touched: reads go on with the old segments until `commit_swap`. Retention and
         deletion of this log must be kept away from here to there, which the cleaner's state of the partition does.
 
         Raises:

@@ -27,7 +27,7 @@ from ..disk.health import Health
 from ..segment.index import AbortedTxn
 from ..segment.log_offset_metadata import FetchedRecords, LogOffsetMetadata
 from ..segment.segment import LogSegment
-from ..steps import Steps, to_the_end
+from ..steps import Steps
 from ..topics.config import LogConfig
 from .log_parts import LogContents, LogPlace
 from .segments import SegmentList
@@ -150,17 +150,6 @@ class LogReader:
         if self._health.failure is not None:
             raise self._offline()
 
-    @contextmanager
-    def _whole(self, what: str) -> Iterator[None]:
-        """For a change of the files that can only go on once it has begun: if it fails, the log is given up."""
-        try:
-            yield
-        except Exception as error:
-            if isinstance(error, OSError):
-                self._health.note(error)
-            self.give_up(f"{what} ended half-way: {error}")
-            raise
-
     def _offline(self) -> KafkaError:
         return KafkaError(self._health.code, f"{self.topic_partition} cannot be used: {self._health.failure}")
 
@@ -241,10 +230,11 @@ class LogReader:
                 raise self.fail(error) from error
         return FetchedRecords(FileSlice(self._active.log_file, 0, 0), 0, start)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
-        """The first record at or above the log start whose timestamp is at least `timestamp_ms`.
+    def search_timestamp(self, timestamp_ms: int) -> Search:
+        """The first record at or above the log start whose timestamp is at least `timestamp_ms`; None if there is none.
 
-        For a worker thread: it may read the indexes of all segments, and unpacks a batch. The log may change meanwhile.
+        For a worker thread: it may read the indexes of all segments, and unpacks a batch. The log may change meanwhile. In
+        steps, as a gigabyte of small batches takes half a minute.
 
         Looks into the first segment with such a timestamp only. A clean pass may have removed the record whose
         timestamp is meant, and kept the timestamp: then the answer is None though later segments match, as in
@@ -253,14 +243,6 @@ class LogReader:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE: a batch that may hold it cannot be read.
         """
-        return to_the_end(self.search_timestamp(timestamp_ms))
-
-    def max_timestamp_and_offset(self) -> FoundOffset | None:
-        """The first record with the largest timestamp of the log; None if no record has one. Otherwise as above."""
-        return to_the_end(self.search_max_timestamp())
-
-    def search_timestamp(self, timestamp_ms: int) -> Search:
-        """`offset_for_timestamp` step by step: a gigabyte of small batches takes half a minute."""
         with self._working():
             for segment in self.segments:
                 if segment.largest_timestamp_ms >= timestamp_ms:
@@ -270,7 +252,7 @@ class LogReader:
         return None
 
     def search_max_timestamp(self) -> Search:
-        """`max_timestamp_and_offset`, step by step."""
+        """The first record with the largest timestamp of the log; None if no record has one. Otherwise as `search_timestamp`."""
         with self._working():
             latest = self.segments.first
             for segment in self.segments:

@@ -1,7 +1,7 @@
 """From record batches to producer state: after an append, and when a log is read again.
 
-Used by `Log` for each append of a producer and after a truncation, by recovery at start. What is on disk decides;
-nothing here refuses a batch.
+Used by `Log` for each append of a producer, and by recovery at start. What is on disk decides; nothing here refuses a
+batch.
 """
 
 from __future__ import annotations

@@ -231,20 +231,6 @@ class TransactionIndex(IndexFile):
         is_complete = end < len(slots)
         return self._overlapping(start, end + is_complete, upper_offset), is_complete
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop the transactions whose marker lies at or above `offset`."""
-        if not self._loaded:
-            self._load()
-        count = bisect_left(range(self._count()), offset, key=self._last_offset)
-        if count < self._count():
-            full_blocks = count // ENTRIES_PER_BLOCK
-            # Not in place: somebody may be taking what he has found.
-            self._data = self._data[: count * self.ENTRY_BYTES]
-            self._earliest = self._earliest[:full_blocks]
-            rest = range(full_blocks * ENTRIES_PER_BLOCK, count)
-            self._block_earliest = min((self._entry(slot).first_offset for slot in rest), default=paths.OFFSET_MAX)
-            self._cut_written(count)
-
     def _overlapping(self, slot: int, end: int, upper_offset: int) -> Iterator[AbortedTxn]:
         data, earliest = self._data, self._earliest
         if min(earliest, default=upper_offset) >= upper_offset:  # mostly few, or none that was open for long

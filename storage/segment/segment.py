@@ -170,24 +170,6 @@ class LogSegment(SegmentReader):
     def _misfit(self, last_offset: int) -> ValueError:
         return ValueError(f"offset {last_offset} does not fit a segment with base offset {self.base_offset}")
 
-    def truncate_to(self, offset: int) -> int:
-        """Drop every batch that reaches `offset` or beyond, and what the indexes say of it.
-
-        A batch that begins below `offset` goes too if it ends at or above it.
-
-        Returns:
-            The bytes that the log file lost.
-        """
-        self._indexes.check()
-        position = self.position_of(offset)
-        removed_bytes = 0
-        if position is not None:
-            removed_bytes = self.size_bytes - position
-            self.log_file.truncate(position)
-        self._first_batch_timestamp_ms = None
-        self._indexes.truncate_to(offset)
-        return removed_bytes
-
     def on_roll(self, *, at_once: bool = False) -> None:
         """Close the segment for appends: final time index entry, indexes written, preallocated space given back.
 

@@ -58,7 +58,7 @@ class SegmentIndexes:
         self.txn = TransactionIndex(files, paths.txn_index_path(directory, base_offset, suffix), base_offset)
         self.all = (self.offset, self.time, self.txn)
         self.newest = NewestBatches()
-        """Those noted since open or truncation; none once the segment is sealed."""
+        """Those noted since open; none once the segment is sealed."""
         self._where = paths.log_path(directory, base_offset, suffix)
         self._distance_bytes = config.index_distance_bytes
         self._log_file = log_file
@@ -188,8 +188,8 @@ class SegmentIndexes:
         self._check_time_index()
 
     def truncate_to(self, offset: int) -> None:
-        """Follow the log file, which lost every batch that reaches `offset` or beyond."""
-        for index in self.all:
+        """Follow the log file, which lost every batch that reaches `offset` or beyond; none of them ended a transaction."""
+        for index in (self.offset, self.time):
             index.truncate_to(offset)
         self._forget()
         self.grow()

@@ -16,7 +16,7 @@ from ottla.storage.logs.log import AppendOrigin
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles, PowerLoss
 from support.logs.batches import ABORT, batch, marker
-from support.logs.make_log import contents
+from support.logs.make_log import contents, delete_old_segments
 
 TP = TopicPartition("t", 0)
 DIRECTORY = "/d/t-0"
@@ -189,7 +189,7 @@ def test_a_log_that_was_put_in_the_place_of_the_stopped_one_is_served_whole(stop
     manager = LogManager(stopped, ["/d"])
     manager.load(0, 0, config_for=lambda _: CONFIG)
     manager.logs[TP].advance_log_start(5)
-    manager.logs[TP].delete_old_segments(0, 0)
+    delete_old_segments(manager.logs[TP], 0, 0)
     manager.close(0)
     for name in stopped.list(DIRECTORY):
         if name != "partition.metadata":

@@ -28,7 +28,7 @@ from ottla.storage.logs.recovery import load_log
 from ottla.storage.topics.config import LogConfig
 from support.calls import calls_of
 from support.disk.crash_files import CrashFiles
-from support.logs.make_log import append, contents
+from support.logs.make_log import append, contents, delete_old_segments
 
 A, B, C = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 TOPIC_ID = bytes(range(1, 17))
@@ -540,7 +540,7 @@ def test_deletions_that_a_stop_overtakes_are_done_after_the_next_start() -> None
     append(log, ("k", "v"), timestamp=0, roll=True)
     create(manager, A)
     manager.delete_all([A], 0)
-    log.delete_old_segments(100, 100)
+    delete_old_segments(log, 100, 100)
     manager.close(0)
     manager = opened(files, now_ms=7)
     remove_due(manager, 7)
@@ -609,7 +609,7 @@ def test_log_starts_are_written_only_where_no_segment_tells_them() -> None:
         append(log, ("k", "v"), roll=True)
         append(log, ("k", "v"))
         log.advance_log_start(start)
-        log.delete_old_segments(0, 0)
+        delete_old_segments(log, 0, 0)
     manager.checkpoint_log_starts()
     assert checkpoint(files, paths.LOG_START_CHECKPOINT) == {C: 2}
     assert {tp: log.log_start_offset for tp, log in killed(files).logs.items()} == {A: 0, B: 1, C: 2}
@@ -625,7 +625,7 @@ def test_no_power_loss_brings_back_what_was_deleted_before_retention_took_its_se
     log.flush(0)
     log.advance_log_start(1)
     manager.checkpoint_log_starts()  # DeleteRecords is answered
-    log.delete_old_segments(0, 0)
+    delete_old_segments(log, 0, 0)
     manager.checkpoint_log_starts()
     assert checkpoint(files, paths.LOG_START_CHECKPOINT) == {}
     starts = {opened(disk).logs[A].log_start_offset for disk in files.after_crash(ordered=ordered)}
@@ -641,7 +641,7 @@ def test_a_partition_that_is_being_deleted_keeps_no_other_log_start_from_the_che
         append(log, ("k", "w"), ("k", "x"))
         log.advance_log_start(1)
     manager.checkpoint_log_starts()
-    going.delete_old_segments(0, 0)
+    delete_old_segments(going, 0, 0)
     staying.advance_log_start(2)
     files.rename(going.directory, f"{going.directory}.0-delete")  # as the owner does, before it drops the log
     manager.checkpoint_log_starts()
@@ -755,7 +755,7 @@ def test_a_stop_with_deletions_under_way_and_no_delay_is_clean() -> None:
     manager = opened(files)
     (log,) = create(manager, file_delete_delay_ms=0, cleanup_policy=("delete",), retention_bytes=0)
     append(log, ("k", "v"), roll=True)
-    log.delete_old_segments(0, 0)
+    delete_old_segments(log, 0, 0)
     manager.delete_all([A], 0)
     manager.close(0)
     assert opened(files).was_clean

@@ -76,10 +76,6 @@ def _roll(log: Log) -> None:
     log.roll(0)
 
 
-def _truncate(log: Log) -> None:
-    log.truncate_to(0, 0, 0)
-
-
 def _another(log: Log) -> None:
     begun(log)
 
@@ -89,7 +85,7 @@ def _give_up(log: Log) -> None:
     log.give_up_large()
 
 
-@pytest.mark.parametrize("between", [_append, _roll, _truncate, _another, _give_up])
+@pytest.mark.parametrize("between", [_append, _roll, _another, _give_up])
 @pytest.mark.parametrize("is_written", [True, False])
 def test_what_comes_between_makes_it_begin_anew(
     files: tuple[Files, str], between: Callable[[Log], None], is_written: bool

@@ -14,7 +14,7 @@ from ottla.storage.pictures.contents import BATCH_BYTES_MAX, UNPACKED_BYTES_MAX,
 from ottla.storage.pictures.log_picture import Bar, Contents, LogPicture, Part
 from ottla.storage.pictures.taking import picture_in_pieces
 from ottla.storage.steps import to_the_end
-from support.logs.make_log import Producer, all_batches, append, clean, make_log
+from support.logs.make_log import Producer, all_batches, append, clean, log_with_holes, make_log
 from support.noted import each_case
 
 
@@ -146,8 +146,7 @@ def test_markers_are_told_apart() -> None:
 
 
 def test_gigantic_offsets_have_buckets_too() -> None:
-    log = make_log()
-    log.truncate_fully_and_start_at(2**62, 1_000, 1_000)
+    log = log_with_holes((2**62, []))
     append(log, ("k", "v"))
     (bucket,) = look(log, 2**62, 2**62 + 1, 200).buckets
     assert (bucket.from_offset, bucket.records) == (2**62, 1)

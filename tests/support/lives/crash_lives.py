@@ -12,6 +12,7 @@ from support.disk.crash_search import CrashSearch
 from support.disk.crash_subsets import CHANGES_MAX
 from support.lives.compacted_life import DATA_DIR, TOPIC_ID, TP, Broker, CompactedLife, History, Owed, check
 from support.logs.batches import ABORT, COMMIT, batch, marker
+from support.logs.make_log import delete_old_segments
 
 Steps = Callable[[CompactedLife], None]
 
@@ -168,7 +169,7 @@ def retain(life: CompactedLife) -> None:
     life.append(("b", "9"), timestamp=THIRD_MS)
     life.flush()
     life.reconfigure(cleanup_policy=("compact", "delete"), retention_ms=50_000)
-    life.log.delete_old_segments(THIRD_MS, THIRD_MS)
+    delete_old_segments(life.log, THIRD_MS, THIRD_MS)
     life.broker.manager.checkpoint_log_starts()
     life.broker.remove_deleted_files()
 

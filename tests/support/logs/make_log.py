@@ -90,6 +90,31 @@ def remove_deleted(log: Log, elapsed_ms: int) -> None:
         log.files.remove(path)
 
 
+def delete_old_segments(log: Log, now_ms: int, elapsed_ms: int) -> int:
+    """Retention of a log in one thread; returns the number of segments that went."""
+    deleted = 0
+    while (deletion := log.begin_deletion(now_ms)) is not None:
+        try:
+            deletion.carry_out()
+        except OSError as error:
+            raise log.fail(error) from error
+        finally:
+            log.end_deletion(deletion, elapsed_ms)
+        deleted += len(deletion.renamed)
+        if not deletion.has_more:
+            break
+    return deleted
+
+
+def cut_off(log: Log, offset: int) -> None:
+    """Take what reaches `offset` out of the files, from the end on, as Apache Kafka's followers do. `log` itself does not follow."""
+    for segment in reversed(list(log.segments)):
+        if segment.base_offset > offset:
+            segment.rename_deleted(log_first=True)
+        elif (position := segment.position_of(offset)) is not None:
+            segment.log_file.truncate(position)
+
+
 def append(log: Log, *pairs: Pair, now_ms: int | None = None, roll: bool = False, **batch_fields: Any) -> int:
     """Append one batch, as `support.logs.batches.batch` makes it; returns its base offset. Then roll, if asked to."""
     made = batch(*pairs, **batch_fields)
