@@ -287,9 +287,9 @@ class CleanerManager(CleaningStates):
                 checkpoints, _ = self._checkpoints.of(logs[at : at + CHECKPOINTS_AT_ONCE])
             yield first_dirty_offset(log, checkpoints.get(log.topic_partition))[0]
 
-    def eligibility(self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None) -> Iterator[Eligibility]:
+    def eligibility(self, logs: Sequence[Log], now_ms: int) -> Iterator[Eligibility]:
         """`assessments`, each in one go."""
-        return map(to_the_end, self.assessments(logs, now_ms, cleaner_off=cleaner_off))
+        return map(to_the_end, self.assessments(logs, now_ms))
 
     def assessments(
         self,

@@ -270,31 +270,26 @@ class LogReader:
         epoch = self.leader_epochs.epoch_for_offset(found[1])
         return FoundOffset(*found, -1 if epoch is None else epoch)
 
-    def aborted_transactions(
-        self, from_offset: int, up_to: int, records: FileSlice | None = None, *, at_once: bool = False
-    ) -> list[AbortedTxn]:
-        """What a `read_committed` consumer must know to skip the aborted records in what it fetched.
-
-        Args:
-            from_offset: Where the fetch began.
-            up_to: The end of what it may hold (exclusive).
-            records: What `read` gave for it. Transactions that begin behind are left out, so that reading through a log
-                does not tell all that is to come with every fetch. None: everything up to `up_to`.
-
-        Returns:
-            The aborted transactions that overlap this range.
-
-        Raises:
-            KafkaError, WouldWaitError: As `locate`.
-        """
-        return list(self.overlapping_aborted(from_offset, up_to, records, at_once=at_once))
+    def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTxn]:
+        """All that `overlapping_aborted` gives."""
+        return list(self.overlapping_aborted(from_offset, up_to))
 
     def overlapping_aborted(
         self, from_offset: int, up_to: int, records: FileSlice | None = None, *, at_once: bool = False
     ) -> Iterator[AbortedTxn]:
-        """What `aborted_transactions` gives, one by one, as there may be very many: as they are now, whatever comes.
+        """The aborted transactions that overlap a range: what a `read_committed` consumer must know to skip their records.
 
-        To find the next one takes some milliseconds at most. All errors are raised here, none later.
+        They come one by one, as there may be very many: as they are now, whatever comes. To find the next one takes some
+        milliseconds at most.
+
+        Args:
+            from_offset: Where the range begins.
+            up_to: Its end (exclusive).
+            records: What `read` gave for it. Transactions that begin behind are left out, so that reading through a log
+                does not tell all that is to come with every fetch. None: everything up to `up_to`.
+
+        Raises:
+            KafkaError, WouldWaitError: As `locate`, and here, none later.
         """
         with self._working():
             if records is not None:

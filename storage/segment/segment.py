@@ -276,7 +276,6 @@ class LogSegment(SegmentReader):
         producers: ProducerReplay | None = None,
         epochs: LeaderEpochs | None = None,
         *,
-        check_crc: bool = True,
         before_cut: Callable[[], None] | None = None,
     ) -> int:
         """Read the whole segment after an unclean stop: rebuild all indexes, cut off what is no batch.
@@ -315,7 +314,7 @@ class LogSegment(SegmentReader):
                     or not last_offset < batch.base_offset <= batch.last_offset < paths.OFFSET_MAX
                 ):
                     break
-                if check_crc and computed_crc(self.log_file, position, batch) != batch.crc:
+                if computed_crc(self.log_file, position, batch) != batch.crc:
                     break
                 if epochs is not None and batch.partition_leader_epoch > epochs.latest_epoch:
                     epochs.assign(batch.partition_leader_epoch, batch.base_offset)

@@ -18,14 +18,9 @@ def show_answer(options: argparse.Namespace, answer: Any, tell: Callable[[Any], 
     (show_json if options.json else tell)(answer)
 
 
-def show_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> None:
-    """Print objects of one kind as a table.
-
-    Args:
-        columns: Field to header; all fields under their names unless given.
-    """
-    if columns is None:
-        columns = {name: words(name).upper() for row in rows for name in row if name != SENTENCE}
+def show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print objects of one kind as a table: all fields under their names."""
+    columns = {name: words(name).upper() for row in rows for name in row if name != SENTENCE}
     cells = [[told(name, row.get(name)) for name in columns] for row in rows]
     show_table(list(columns.values()), cells, [row.get(SENTENCE) or "" for row in rows])
 

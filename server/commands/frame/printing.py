@@ -79,11 +79,9 @@ def _as_json(value: object) -> Any:
     raise TypeError(f"expected something that JSON has, found {type(value).__name__}")
 
 
-def show_table(
-    header: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = (), *, width: int | None = None
-) -> None:
+def show_table(header: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = ()) -> None:
     """Print a table, as `table` makes it, as wide as the terminal; as wide as it is where that is none."""
-    show(table(header, rows, notes, width=width or terminal_width()))
+    show(table(header, rows, notes, width=terminal_width()))
 
 
 def terminal_width() -> int | None:

@@ -24,13 +24,13 @@ TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 OFFERED = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-def security_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Security:
+def security_of(options: argparse.Namespace) -> Security:
     """What the file that a command was given says; without one, connections are plain.
 
     Raises:
         WrongCallError: The file cannot be read, or says what cannot be done.
     """
-    path = options.command_config or environment.get(COMMAND_CONFIG)
+    path = options.command_config or os.environ.get(COMMAND_CONFIG)
     if not path:
         return PLAIN
     try:

@@ -558,8 +558,8 @@ def test_aborted_transactions_are_told_to_the_end_of_a_segment_that_was_read_to_
         append(log, ("k", "v"), producer_id=producer_id, transactional=True)
         append_marker(log, ABORT, producer_id)
         log.roll(0)
-    assert [txn.producer_id for txn in log.aborted_transactions(0, 4, read(log, 0))] == [1]
-    assert [txn.producer_id for txn in log.aborted_transactions(2, 4, read(log, 2))] == [2]
+    assert [txn.producer_id for txn in log.overlapping_aborted(0, 4, read(log, 0))] == [1]
+    assert [txn.producer_id for txn in log.overlapping_aborted(2, 4, read(log, 2))] == [2]
 
 
 def test_aborted_transactions_are_told_only_as_far_as_the_bytes_read_reach() -> None:
@@ -570,8 +570,8 @@ def test_aborted_transactions_are_told_only_as_far_as_the_bytes_read_reach() -> 
         put_many(log, 3)
     up_to = log.last_stable_offset
     first = read(log, 0, max_bytes=1, up_to=up_to)
-    assert [txn.producer_id for txn in log.aborted_transactions(0, up_to, first)] == [1]
-    assert [txn.producer_id for txn in log.aborted_transactions(0, up_to, read(log, 0))] == [1, 2]
+    assert [txn.producer_id for txn in log.overlapping_aborted(0, up_to, first)] == [1]
+    assert [txn.producer_id for txn in log.overlapping_aborted(0, up_to, read(log, 0))] == [1, 2]
 
 
 # A failing disk

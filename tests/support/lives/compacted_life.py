@@ -201,7 +201,7 @@ def read_committed(log: Log, start: int) -> list[Row]:
         data = fetched.read()
         if not data:
             break
-        waiting = sorted(log.aborted_transactions(offset, end, fetched), key=lambda txn: txn.first_offset)
+        waiting = sorted(log.overlapping_aborted(offset, end, fetched), key=lambda txn: txn.first_offset)
         aborting: set[int] = set()
         for each in batches(data):
             while waiting and waiting[0].first_offset <= each.last_offset:
