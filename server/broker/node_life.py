@@ -52,7 +52,6 @@ class NodeLife:
         self._one_at_a_time = trio.Lock()
 
     async def stop(self, node_id: int) -> None:
-        """As `Broker.stop_node`."""
         node = self._node(node_id)
         async with self._one_at_a_time:
             if not node.is_alive:
@@ -64,7 +63,6 @@ class NodeLife:
             log.info("node %d: stopped", node_id)
 
     async def start(self, node_id: int) -> None:
-        """As `Broker.start_node`."""
         node = self._node(node_id)
         async with self._one_at_a_time:
             if node.is_alive:

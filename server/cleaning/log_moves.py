@@ -122,7 +122,7 @@ class Pace:
                 await self._clock.sleep_until_or(self._at_ms + wait_ms, changed)
 
     def spend(self, copied_bytes: int) -> None:
-        """So much was copied."""
+        """Count bytes that were copied."""
         self._settle()
         if self._rate < math.inf:
             self._balance_bytes -= copied_bytes
@@ -155,7 +155,6 @@ class LogMoves:
 
     @property
     def under_way(self) -> Mapping[TopicPartition, LogMove]:
-        """All of them."""
         return self._moves
 
     async def run(self) -> None:

@@ -69,13 +69,13 @@ class WatchedPasses:
             del self._running[partition]
 
     def passed(self, partition: TopicPartition, watched: WatchedPass) -> None:
-        """That pass counts."""
+        """Note a pass that has ended."""
         if watched.picture is not None:
             self._last[partition] = watched.picture
         self._horizons.pop(partition, None)  # it may have set or used up any
 
     def forget(self, partition: TopicPartition) -> None:
-        """It was deleted."""
+        """Forget a partition that was deleted."""
         self._last.pop(partition, None)
         self._horizons.pop(partition, None)
 

@@ -16,7 +16,7 @@ from .cluster import Cluster
 
 
 class ConfigChanges:
-    """Those of one broker."""
+    """The only writer of the dynamic configs of one broker."""
 
     def __init__(self, cluster: Cluster, live_config: LiveConfig, cleaning: Cleaning) -> None:
         self._cluster = cluster

@@ -42,7 +42,7 @@ RETRY_MS = 1_000
 
 
 class Reassignments(Watcher):
-    """Those of one broker."""
+    """The reassignments of one broker's partitions."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster

@@ -33,7 +33,7 @@ class NewReplica(NamedTuple):
 
 
 class ReplicationThrottle:
-    """That of one broker."""
+    """The throttle of one broker's new replicas."""
 
     def __init__(self, nodes: Iterable[Node], live_config: LiveConfig) -> None:
         self._nodes = {node.node_id: node for node in nodes}

@@ -14,7 +14,7 @@ from ..runtime.clock import Clock
 
 
 class Ground(NamedTuple):
-    """Of one broker."""
+    """What coordinators use of one broker."""
 
     clock: Clock
     config: LiveConfig

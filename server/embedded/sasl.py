@@ -200,7 +200,6 @@ class Vouching:
         }
 
     def token(self, user: str, now_ms: int, lifetime_s: float, scope: str) -> str:
-        """As `Running.token`."""
         if not user.strip():
             raise ValueError("a token must name a user")
         if not abs(lifetime_s) < 1e9:
@@ -208,7 +207,6 @@ class Vouching:
         return self._issuer.token(user, now_ms, lifetime_s, scope)
 
     def sasl(self, user: str, tls: Tls | None, now_ms: Callable[[], int]) -> Sasl:
-        """As `Running.sasl`."""
 
         def token() -> str:
             return self.token(user, now_ms(), LIFETIME_S, "")

@@ -59,7 +59,7 @@ class DeclaredFault:
         return True
 
     def hit(self) -> None:
-        """It acts."""
+        """Count a request on which the fault acts."""
         self.hits += 1
         self._hit.set()
         self._hit = trio.Event()
@@ -118,7 +118,6 @@ class Faults:
         return fault
 
     def remove(self, fault: DeclaredFault) -> None:
-        """As `Fault.remove`."""
         if self._faults.pop(fault.id, None) is not None:
             fault.end()
             self.changed()

@@ -30,7 +30,7 @@ QUERY_FIELDS_MAX = 100
 
 
 class Reply(NamedTuple):
-    """What goes back."""
+    """The answer to a request."""
 
     status: int
     body: bytes

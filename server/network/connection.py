@@ -86,7 +86,6 @@ class Connection:
     logging_in: LoggingIn | None = None
 
     is_queued = is_parked = False
-    """As `Watched`."""
 
     _context: Any = None
     """What its handlers are called with. It names this, so it goes with the task."""
@@ -302,13 +301,11 @@ class Connection:
                 argument.close()
 
     def has_news(self, *, is_ending: bool) -> None:
-        """As `Watched`."""
         self._frames.is_drained = False
         if is_ending:
             self._frames.is_ending = True
 
     def wake(self) -> None:
-        """As `Watched`."""
         task, self._task, self.is_parked = self._task, None, False
         if task is not None:
             trio.lowlevel.reschedule(task)
@@ -337,7 +334,6 @@ class Connection:
         return None
 
     def send(self, parts: list[Part]) -> bool:
-        """As `Watched`."""
         if not self.is_parked:  # closed meanwhile
             return False
         try:

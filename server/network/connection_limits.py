@@ -23,7 +23,7 @@ OVERRIDES = "max.connections.per.ip.overrides"
 
 
 class NodeLimits:
-    """Those of one node."""
+    """How many connections one node takes."""
 
     def __init__(self, config: BrokerConfig, addresses: Mapping[str, str]) -> None:
         self.config = config

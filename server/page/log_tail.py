@@ -15,7 +15,7 @@ LINE_CHARACTERS_MAX = 2_000
 
 
 class Line(NamedTuple):
-    """One of them."""
+    """A line of the program's log."""
 
     number: int
     """From 0 on."""

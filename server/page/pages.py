@@ -90,7 +90,7 @@ STREAMS_MAX = 16
 
 
 class PageReply(NamedTuple):
-    """What goes back."""
+    """The answer to a request for a page."""
 
     status: int
     body: bytes

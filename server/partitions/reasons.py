@@ -14,7 +14,7 @@ REASONS_CHARS_MAX = 256 << 10
 
 
 class Reasons:
-    """Those of one answer."""
+    """The error messages of one answer, bounded together."""
 
     __slots__ = ("_left_chars", "_left_records")
 

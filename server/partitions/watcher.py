@@ -12,7 +12,7 @@ class Watcher:
         """Another node leads the partition, or none."""
 
     def topic_created(self, topic: Topic) -> None:
-        """There is a new topic."""
+        """A topic was created."""
 
     def topic_grew(self, topic: Topic) -> None:
         """A topic got more partitions."""

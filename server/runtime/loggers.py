@@ -20,7 +20,7 @@ _BEFORE: dict[str, tuple[int, int]] = {}
 
 
 class Loggers:
-    """Those of one broker."""
+    """The levels of the loggers that clients may change."""
 
     def __init__(self) -> None:
         self._changed: set[str] = set()

@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # No broker without an authorizer, or without tokens, shall w
 
 
 class Services(NamedTuple):
-    """Of one broker."""
+    """What handlers use of one broker."""
 
     clock: Clock
     files: Files

@@ -42,7 +42,7 @@ Prepared = Sequence[tuple[Listener, "TlsContext"]]
 
 
 class ListenerKeys:
-    """Those of one broker."""
+    """The keys and certificates of one broker's listeners."""
 
     def __init__(self, nodes: Iterable[Node], live_config: LiveConfig) -> None:
         self._live_config = live_config

@@ -13,7 +13,7 @@ from ..quotas.validation import Alteration, alter, is_literal_address
 
 
 class QuotaChanges:
-    """Those of one broker."""
+    """The only writer of the quotas of one broker."""
 
     def __init__(self, cluster: Cluster, table: QuotaTable, hosts: Hosts) -> None:
         self._cluster = cluster

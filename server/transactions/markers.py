@@ -30,7 +30,7 @@ class OffsetKeeper(Protocol):
 
 
 class Markers:
-    """Of one broker."""
+    """Writes the markers of one broker's transactions."""
 
     def __init__(self, topics: Topics, appends: Appends, offsets: OffsetKeeper) -> None:
         self._topics = topics

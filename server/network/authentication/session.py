@@ -67,25 +67,20 @@ class Session:
 
     @property
     def handlers(self) -> Session:
-        """As `Desk`."""
         return self
 
     @property
     def is_open(self) -> bool:
-        """As `Desk`."""
         return self._desk.is_open and not self._has_failed
 
     @property
     def login(self) -> ListenerLogin | None:
-        """As `Desk`."""
         return self._desk.login
 
     async def loaded(self, key: int) -> Handler:
-        """As `Desk`."""
         return await self._desk.loaded(key)
 
     def context_for(self, client: Any) -> Any:
-        """As `Desk`."""
         return self._desk.context_for(client)
 
     def get(self, key: int) -> Handler | None:

@@ -36,8 +36,6 @@ RETRY_MS_MIN = 100
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """One of them."""
-
     id: str | None
     type: str
     curve: str | None

@@ -40,7 +40,6 @@ class OauthConversation:
         self._error = ""
 
     async def respond(self, token: bytes, now_ms: int) -> bytes:
-        """As `Conversation`."""
         if self._error and token == b"\x01":
             raise SaslError(self._error)
         first = _FIRST.fullmatch(token.decode(errors="replace"))

@@ -45,7 +45,7 @@ class ProvedTokens:
         return found
 
     def put(self, text: str, found: ProvedToken) -> None:
-        """It has been."""
+        """Note a token that was proved."""
         if len(text) > CHARS_MAX:
             return
         digest = _digest(text)
