@@ -18,13 +18,11 @@ from ..logs.log import Log
 from ..produce.producer_state import LastRecord
 from ..steps import Steps, to_the_end
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
-from .cleaning_states import CleaningStates, HeldError, StateError
+from .cleaning_states import CleaningStates, HeldError
 from .dirtiness import LogToClean, first_dirty_offset, measure_forced_in_pieces, measure_in_pieces
 
 if TYPE_CHECKING:
     from .eligibility import Eligibility
-
-__all__ = ["CleanerManager", "StateError", "UncleanableMark"]
 
 # Logs and their segments; a millisecond or two.
 MEASURED_AT_ONCE = 64

@@ -30,21 +30,18 @@ from ..disk.health import is_disk_failure
 from ..produce import producer_snapshots
 from ..produce.validation import AppendOrigin, CheckedBatch, admit, assign, check_batch
 from ..segment.cleaned import discard
-from ..segment.index import RELATIVE_OFFSET_MAX
+from ..segment.index_file import RELATIVE_OFFSET_MAX
 from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
 from ..topics.config import LogConfig
 from .deleted_files import DeletedFiles
 from .deletion import Deletion
 from .durable_log import DurableLog
-from .large_append import AT_ONCE_WRITTEN_BYTES, LargeAppend, LargeWriteError
+from .large_append import AT_ONCE_WRITTEN_BYTES, LargeAppend
 from .log_parts import LogContents, LogPlace
-from .log_reader import FoundOffset
 from .replay import update_producers
 from .retention import SEGMENTS_AT_ONCE, deletable_segments
 from .swap import is_begun, swap_files
-
-__all__ = ["AppendInfo", "AppendOrigin", "FoundOffset", "LargeWriteError", "Log"]
 
 
 class AppendInfo(NamedTuple):

@@ -20,15 +20,7 @@ from typing import ClassVar, NamedTuple
 
 from ..disk import paths
 from ..disk.files import Files
-from .index_file import RELATIVE_OFFSET_MAX, IndexFile, SparseIndex
-
-__all__ = [
-    "RELATIVE_OFFSET_MAX",
-    "AbortedTxn",
-    "OffsetIndex",
-    "TimeIndex",
-    "TransactionIndex",
-]
+from .index_file import IndexFile, SparseIndex
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _OFFSET = struct.Struct(">q")

@@ -24,7 +24,8 @@ from ..disk import paths
 from ..disk.files import Buffer, Files, WriteAhead
 from ..topics.config import LogConfig
 from .batch_scan import RECOVERY_CHUNK_BYTES, batch_walk, computed_crc
-from .index import RELATIVE_OFFSET_MAX, AbortedTxn
+from .index import AbortedTxn
+from .index_file import RELATIVE_OFFSET_MAX
 from .leader_epochs import LeaderEpochs
 from .segment_indexes import NewEntries
 from .segment_reader import SegmentReader

@@ -21,8 +21,8 @@ from ..disk import paths
 from ..disk.files import DamagedFileError, File, Files, WouldWaitError
 from ..topics.config import LogConfig
 from .batch_scan import SCAN_CHUNK_BYTES, batch_walk
-from .index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex, TransactionIndex
-from .index_file import POSITION_MAX
+from .index import OffsetIndex, TimeIndex, TransactionIndex
+from .index_file import POSITION_MAX, RELATIVE_OFFSET_MAX
 from .newest_batches import NewestBatches
 
 

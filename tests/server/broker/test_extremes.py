@@ -43,8 +43,8 @@ from ottla.server.broker.broker import Broker
 from ottla.server.config.broker_config import BrokerConfig
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
-from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError, Option
-from ottla.storage.topics.options import MAX_LONG, OptionType, options_of
+from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError
+from ottla.storage.topics.options import MAX_LONG, Option, OptionType, options_of
 from support.broker.admin import delete_records
 from support.broker.conversation import create_topic, fetch, list_offset, produce
 from support.broker.raw_client import RawClient

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.storage.cleaning.cleaner_manager import CleanerManager, StateError
+from ottla.storage.cleaning.cleaner_manager import CleanerManager
+from ottla.storage.cleaning.cleaning_states import StateError
 from ottla.storage.cleaning.dirtiness import LogToClean
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.files import Files

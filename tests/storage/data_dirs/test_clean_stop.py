@@ -12,7 +12,7 @@ from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.files import Files
 from ottla.storage.disk.paths import TopicPartition
-from ottla.storage.logs.log import AppendOrigin
+from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles, PowerLoss
 from support.logs.batches import ABORT, batch, marker

@@ -13,7 +13,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.disk.checkpoints import CorruptCheckpointError
 from ottla.storage.disk.files import SyncError
 from ottla.storage.disk.health import Health, is_disk_failure
-from ottla.storage.logs.log import AppendOrigin, Log
+from ottla.storage.logs.log import Log
+from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.steps import to_the_end
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, batch, marker

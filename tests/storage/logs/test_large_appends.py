@@ -12,7 +12,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.disk.files import Files
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs import log as log_module
-from ottla.storage.logs.log import LargeWriteError, Log
+from ottla.storage.logs.large_append import LargeWriteError
+from ottla.storage.logs.log import Log
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
 from support.logs.make_log import all_batches, append, contents, make_log, reopen

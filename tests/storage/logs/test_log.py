@@ -14,10 +14,11 @@ from ottla.protocol.records import RecordBatch
 from ottla.storage.disk import paths
 from ottla.storage.disk.files import FileSlice
 from ottla.storage.disk.health import Health
-from ottla.storage.logs.log import AppendInfo, AppendOrigin, Log
+from ottla.storage.logs.log import AppendInfo, Log
 from ottla.storage.logs.log_parts import LogPlace
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.record_checks import InvalidRecordError
+from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.segment import segment as segment_module
 from ottla.storage.segment.segment import LogSegment
 from ottla.storage.steps import to_the_end

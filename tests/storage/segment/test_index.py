@@ -14,13 +14,13 @@ from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.segment import index_file
 from ottla.storage.segment.index import (
     ENTRIES_PER_BLOCK,
-    RELATIVE_OFFSET_MAX,
     WRITTEN_AT_ONCE,
     AbortedTxn,
     OffsetIndex,
     TimeIndex,
     TransactionIndex,
 )
+from ottla.storage.segment.index_file import RELATIVE_OFFSET_MAX
 from support.between_lines import between_lines
 from support.calls import calls_of
 from support.disk.crash_files import CrashFiles

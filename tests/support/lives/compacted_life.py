@@ -25,9 +25,10 @@ from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.paths import TopicPartition
-from ottla.storage.logs.log import AppendOrigin, Log
+from ottla.storage.logs.log import Log
 from ottla.storage.logs.replay import update_producers
 from ottla.storage.produce.txn_markers import ABORT_MARKER, read_marker
+from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.config import LogConfig
 from support.cleaner.choosing import filthiest
 from support.disk.crash_files import CrashFiles

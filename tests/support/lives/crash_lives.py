@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
+from ottla.storage.segment.index_file import RELATIVE_OFFSET_MAX
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.disk.crash_search import CrashSearch
