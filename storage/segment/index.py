@@ -172,6 +172,7 @@ class TransactionIndex(IndexFile):
     _VERSION: ClassVar[int] = 0
     _data: bytearray
     _earliest: array[int]
+    _block_earliest: int
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
         """No size limit: every marker is a record of the segment."""

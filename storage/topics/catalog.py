@@ -122,10 +122,22 @@ class Catalog:
     # Every change raises OSError where the disk refuses it, or the file would be larger than MAX_CATALOG_BYTES; then nothing has
     # changed.
 
-    def put_topics(self, topics: Iterable[TopicEntry]) -> None:
-        """Add these topics, or replace those of the same names, in one write."""
+    def put_topics(
+        self,
+        topics: Iterable[TopicEntry],
+        section: str | None = None,
+        entries: Mapping[str, Facts | None] | None = None,
+    ) -> None:
+        """Add these topics, or replace those of the same names, and entries of a section with them, in one write."""
         added = {topic.name: topic for topic in topics}
-        self._change(lambda state: {"topics": {**state.topics, **added}})
+
+        def changed(state: CatalogState) -> dict[str, Any]:
+            fields: dict[str, Any] = {"topics": {**state.topics, **added}}
+            if section is not None:
+                fields["sections"] = _with_entries(state, section, entries or {})
+            return fields
+
+        self._change(changed)
 
     def remove_topics(self, names: Iterable[str]) -> None:
         """Forget these topics, in one write; unknown names are fine."""
