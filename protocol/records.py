@@ -96,9 +96,9 @@ def sequence_after(sequence: int, steps: int) -> int:
     return (sequence + steps) & _SEQUENCE_MASK
 
 
-def batch_size(data: BytesLike, at: int = 0) -> int:
-    """How many bytes the batch at `data[at:]` has, if its length is to be believed; LOG_OVERHEAD_BYTES of it are enough."""
-    length: int = LOG_OVERHEAD.unpack_from(data, at)[1]
+def batch_size(data: BytesLike) -> int:
+    """How many bytes the batch at the front of `data` has, if its length is to be believed; LOG_OVERHEAD_BYTES of it are enough."""
+    length: int = LOG_OVERHEAD.unpack_from(data)[1]
     return LOG_OVERHEAD_BYTES + length
 
 

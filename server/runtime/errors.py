@@ -67,10 +67,10 @@ KINDS_OF_KAFKA: dict[ErrorCode, Kind] = {
 """All others say that an argument is wrong."""
 
 
-def refusal(error: KafkaError, where: str = "") -> ControlError:
-    """The same as an error of a control operation; `where` begins its sentence."""
+def refusal(error: KafkaError) -> ControlError:
+    """The same as an error of a control operation."""
     sentence = " ".join((error.message or error.code.name).split())
-    return ControlError(KINDS_OF_KAFKA.get(error.code, Kind.INVALID), f"{where}: {sentence}" if where else sentence)
+    return ControlError(KINDS_OF_KAFKA.get(error.code, Kind.INVALID), sentence)
 
 
 def did_you_mean(name: str, among: Iterable[str]) -> str:

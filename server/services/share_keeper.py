@@ -41,7 +41,7 @@ class ShareKeeper:
     async def summaries(
         self, group_id: str, partitions: Mapping[bytes, Collection[int]]
     ) -> dict[SharePlace, StateSummary]:
-        """See `StateKeeper.summaries`."""
+        """How far the group is in these partitions; the table is the caller's."""
         found: dict[SharePlace, StateSummary] = {}
 
         def look(key: SharePartitionKey) -> None:

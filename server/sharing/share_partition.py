@@ -122,11 +122,6 @@ class SharePartition:
     # What is offered
 
     @property
-    def delivery_complete_count(self) -> int:
-        """How many records from the start offset on nobody gets any more."""
-        return self.in_flight.ended
-
-    @property
     def in_flight_count(self) -> int:
         """Offsets, gaps between batches included."""
         return self.end_offset - self.start_offset + 1 if self.in_flight else 0

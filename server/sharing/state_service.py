@@ -66,13 +66,6 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
         """Return once what was written of `key` is on disk; KafkaError as `settle`."""
         await self.settle(self.coordinator.shard_for(key.text))
 
-    async def summary(self, key: SharePartitionKey) -> ShareState | None:
-        """As `ShareStateCoordinator.summary`; what it says is on disk."""
-        await self._have_topic()
-        found = self.coordinator.summary(key)
-        await self.settle(self.coordinator.shard_for(key.text))
-        return found
-
     async def delete(self, key: SharePartitionKey) -> None:
         """As `ShareStateCoordinator.delete`; on disk."""
         await self._have_topic()

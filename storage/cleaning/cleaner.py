@@ -157,7 +157,6 @@ class CleanPass:
         self._chunk_bytes = chunk_bytes
         self._reader = ChunkReader(chunk_bytes)
         self._swap = swap
-        self._checkpoint = checkpoint
         self._on_map_built = on_map_built
         self._stats = stats = CleanStats()
         self._progress = progress = progress or PassProgress()

@@ -6,7 +6,7 @@ the next start needs no recovery. Which log is cleaned when is the CleanerManage
     manager = LogManager(files, ["/data"], ...)     locks, reads identities; nothing is written yet
     manager.load(now_ms, elapsed_ms, ...)           loads every <topic>-<partition>
     manager.claim(home, cluster_id, write_catalog)         writes whose directories they are
-    manager.create(...)  .promise(...)  .delete_all(...)  .logs[...]
+    manager.create(...)  .promise(...)  .begin_delete(...)  .logs[...]
     manager.close(now_ms)                           flushes, checkpoints, marks as cleanly stopped, unlocks
 
 Everything runs on the thread that owns the logs. Of what waits for the disk, `load` and `close` may be called in a worker
@@ -71,7 +71,7 @@ class LogManager:
                 clusters. None is locked then.
         """
         self.logs = LogTable()
-        """The open logs. Live: it changes with `load`, `create` and `delete_all`."""
+        """The open logs. Live: it changes with `load`, `create` and `begin_delete`."""
         self.was_clean = False
         """Whether all directories were stopped cleanly before the last `load`."""
         self.interrupted_moves: dict[TopicPartition, str] = {}
@@ -223,26 +223,10 @@ class LogManager:
         """Whether there is a data directory that does not work."""
         return len(self._working_dirs()) < len(self._dirs)
 
-    def delete_all(self, topic_partitions: Iterable[TopicPartition], elapsed_ms: int) -> None:
-        """Give up these partitions: their names are free on return, their files go after `file.delete.delay.ms`.
-
-        Later calls of their logs answer UNKNOWN_TOPIC_OR_PARTITION. The cleaner must have let go of them.
-
-        Raises:
-            KeyError: There is no such log.
-            OSError: The disk refused something, the first of it. All partitions are deleted all the same; a directory
-                that could not be put aside keeps its name until the next start.
-        """
-        departure = self.begin_delete(topic_partitions)
-        try:
-            departure.carry_out()
-        finally:
-            self.end_delete(departure, elapsed_ms)
-
     def begin_delete(self, topic_partitions: Iterable[TopicPartition]) -> Departure:
-        """The first step of `delete_all`: nobody finds these partitions any more. KeyError: there is no such log.
+        """Begin to give up these partitions: nobody finds them any more. KeyError: there is no such log.
 
-        The caller runs `carry_out` in any thread, when no flush of these logs is under way, and then, whatever became of
+        Later calls of their logs answer UNKNOWN_TOPIC_OR_PARTITION. The cleaner must have let go of them. The caller runs `carry_out` in any thread, when no flush of these logs is under way, and then, whatever became of
         that, calls `end_delete`; until then nobody may `create` a partition of one of the names.
         """
         logs = [self.logs[each] for each in topic_partitions]

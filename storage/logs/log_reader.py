@@ -169,10 +169,9 @@ class LogReader:
                         return LogOffsetMetadata(offset, segment.base_offset, position)
         return LogOffsetMetadata(offset, segment.base_offset, segment.log_file.size())
 
-    def read(self, offset: int, *, max_bytes: int, up_to: int, first_batch_whole: bool = True) -> FileSlice:
+    def read(self, offset: int, *, max_bytes: int, up_to: int) -> FileSlice:
         """As `fetch`, up to the offset `up_to` (exclusive), which is at most the LEO: the batches alone."""
-        end = self.locate(up_to)
-        return self.fetch(offset, max_bytes=max_bytes, end=end, first_batch_whole=first_batch_whole).records
+        return self.fetch(offset, max_bytes=max_bytes, end=self.locate(up_to)).records
 
     def fetch(
         self,

@@ -191,7 +191,6 @@ class SparseIndex(IndexFile):
     def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
         """`max_bytes` is `segment.index.bytes`."""
         super().__init__(files, path, base_offset)
-        self.max_bytes = max_bytes
         # One entry at least, in which the time index of a segment ends. Apache Kafka accepts a `segment.index.bytes` below
         # the size of an entry, too, and then cannot make the index (IllegalArgumentException).
         self._max_count = max(1, max_bytes // self.ENTRY_BYTES)

@@ -43,7 +43,6 @@ PRODUCER_ID_BLOCK = 1000
 MAX_CATALOG_BYTES = 256 << 20
 """A larger file is neither read nor written: 100 000 partitions take 6 MB."""
 
-_NO_CONFIGS: Configs = MappingProxyType({})
 _NO_ENTRIES: Mapping[str, Facts] = MappingProxyType({})
 
 
@@ -110,14 +109,6 @@ class Catalog:
     @property
     def features(self) -> Mapping[str, int]:
         return self._state.features
-
-    def topic_configs(self, name: str) -> Configs:
-        """The overrides of a topic. KeyError for an unknown one."""
-        return self._state.topics[name].configs
-
-    def broker_configs(self, node: str) -> Configs:
-        """The dynamic configs of node id `node`, written as a decimal, or of CLUSTER_DEFAULT; empty if none are set."""
-        return self._state.broker_configs.get(node, _NO_CONFIGS)
 
     # Every change raises OSError where the disk refuses it, or the file would be larger than MAX_CATALOG_BYTES; then nothing has
     # changed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ....protocol.errors import KafkaError
@@ -41,8 +41,3 @@ class StateKeeper(Protocol):
 
     async def delete(self, group_id: str, partitions: Topics) -> Refusals:
         """Forget these states; there may be none."""
-
-    async def summaries(
-        self, group_id: str, partitions: Mapping[bytes, Collection[int]]
-    ) -> dict[SharePlace, StateSummary]:
-        """How far the group is in these partitions; the table is the caller's."""

@@ -31,6 +31,3 @@ class ShareMember:
     client_host: str = ""
     topic_names: frozenset[str] = frozenset()
     assigned: Assignment = field(default_factory=dict)
-
-    def is_reconciled_to(self, epoch: int) -> bool:
-        return self.state == STABLE and self.epoch == epoch

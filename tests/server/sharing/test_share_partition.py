@@ -76,7 +76,7 @@ def test_records_fare_one_by_one() -> None:
         ShareStateBatch(3, 4, ARCHIVED, 1),
     ]
     assert runs(partition) == [(2, 2, AVAILABLE, 1), (3, 4, ARCHIVED, 1), (5, 5, State.ACQUIRED, 1)]
-    assert partition.start_offset == 2 and partition.delivery_complete_count == 2
+    assert partition.start_offset == 2 and partition.in_flight.ended == 2
     assert take(partition, 0, 5) == [Acquired(2, 2, 2)]
 
 
@@ -195,7 +195,7 @@ def test_what_becomes_of_many_runs_comes_to_the_same_in_pieces(what: str, most: 
                 say(partition, (offset, offset, (ACCEPT,)))
         assert len(runs(partition)) == 30
         written = in_pieces(partition, what, most)
-        return runs(partition), partition.start_offset, written, partition.delivery_complete_count
+        return runs(partition), partition.start_offset, written, partition.in_flight.ended
 
     assert found(most) == found(1_000)
 
@@ -286,7 +286,7 @@ def test_a_log_that_begins_later_takes_what_is_before_it_along() -> None:
     partition = with_records((0, 9), (10, 19))
     say(partition, (0, 12, (ACCEPT,)), (14, 14, (ACCEPT,)))
     partition.log_starts_at(14)
-    assert (partition.start_offset, partition.end_offset, partition.delivery_complete_count) == (14, 19, 1)
+    assert (partition.start_offset, partition.end_offset, partition.in_flight.ended) == (14, 19, 1)
     say(partition, (10, 13, (ACCEPT,)))  # in vain, but no mistake
     partition.log_starts_at(40)
     assert (partition.start_offset, partition.end_offset, partition.in_flight_count) == (40, 40, 0)

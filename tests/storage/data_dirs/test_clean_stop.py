@@ -47,8 +47,8 @@ def test_a_clean_stop_is_marked_once_and_taken_once() -> None:
     files = CrashFiles()
     files.make_dir("d")
     assert not clean_stop.take(files, "d")
-    clean_stop.write(files, "d", [], 5)
-    assert json.loads(read(files, MARK)) == {"version": 0, "brokerEpoch": 5, "logs": {}}
+    clean_stop.write(files, "d", [])
+    assert json.loads(read(files, MARK)) == {"version": 0, "brokerEpoch": -1, "logs": {}}
     assert clean_stop.take(files, "d")
     assert not clean_stop.take(files, "d")
 

@@ -28,7 +28,7 @@ from ottla.storage.logs.recovery import load_log
 from ottla.storage.topics.config import LogConfig
 from support.calls import calls_of
 from support.disk.crash_files import CrashFiles
-from support.logs.make_log import append, contents, delete_old_segments
+from support.logs.make_log import append, contents, delete_all, delete_old_segments
 
 A, B, C = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 TOPIC_ID = bytes(range(1, 17))
@@ -365,8 +365,8 @@ def test_new_partitions_go_where_there_are_fewest() -> None:
     manager = opened(CrashFiles(), "/d", "/e")
     create(manager, A, B, C)
     assert [manager.data_dir_of(tp) for tp in (A, B, C)] == ["/d", "/e", "/d"]
-    manager.delete_all([A], 0)
-    manager.delete_all([C], 0)
+    delete_all(manager, [A], 0)
+    delete_all(manager, [C], 0)
     create(manager, A)
     assert manager.data_dir_of(A) == "/d"
 
@@ -411,7 +411,7 @@ def test_many_partitions_cost_each_no_more_than_a_few() -> None:
         manager = opened(CrashFiles())
         partitions = [TopicPartition("t", index) for index in range(count)]
         created = calls_of(lambda: create(manager, *partitions))
-        return created, calls_of(lambda: manager.delete_all(partitions, 0))
+        return created, calls_of(lambda: delete_all(manager, partitions, 0))
 
     for few, many in zip(calls_for(20), calls_for(200), strict=True):
         assert many < 11 * few
@@ -426,7 +426,7 @@ def test_partitions_come_and_go_in_one_change_of_the_table_and_one_sync_of_the_d
     assert syncs.count("/d") == 1
     table = manager.logs.values()
     syncs.clear()
-    manager.delete_all([A, B, C], 0)
+    delete_all(manager, [A, B, C], 0)
     assert len(table) == 3 and len(manager.logs) == 0, "who walks the table sees all or none go"
 
 
@@ -437,7 +437,7 @@ def test_a_deleted_partition_is_set_aside_and_later_removed() -> None:
     append(log, ("k", "v"))
     held = log.read(0, max_bytes=1, up_to=1)
 
-    manager.delete_all([A], 1_000)
+    delete_all(manager, [A], 1_000)
 
     assert A not in manager.logs and manager.logs[B] is other
     with pytest.raises(KafkaError) as raised:
@@ -452,7 +452,7 @@ def test_a_deleted_partition_is_set_aside_and_later_removed() -> None:
     assert len(held.read()) > 0
     append(other, ("k", "v"))
     with pytest.raises(KeyError):
-        manager.delete_all([A], 0)
+        delete_all(manager, [A], 0)
 
 
 def test_a_partition_made_anew_inherits_nothing() -> None:
@@ -465,7 +465,7 @@ def test_a_partition_made_anew_inherits_nothing() -> None:
     log.flush(0)
     manager.checkpoint_recovery_points()
     manager.checkpoint_log_starts()
-    manager.delete_all([A], 0)
+    delete_all(manager, [A], 0)
     assert checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT) == checkpoint(files, paths.LOG_START_CHECKPOINT) == {}
 
     (log,) = create(manager)
@@ -489,7 +489,7 @@ def deleted_while_checkpoints_are_refused(files: CrashFiles) -> LogManager:
     manager = with_old_offsets(files)
     refuse(files, "append", "-offset-checkpoint")
     with pytest.raises(OSError, match="tired"):
-        manager.delete_all([A], 0)
+        delete_all(manager, [A], 0)
     files.refuse = None
     return manager
 
@@ -524,7 +524,7 @@ def test_overlong_topic_names_can_be_created_and_deleted() -> None:
     manager = opened(files)
     long = TopicPartition("x" * 249, 12)
     create(manager, long)
-    manager.delete_all([long], 0)
+    delete_all(manager, [long], 0)
     assert max(map(len, files.list("/d"))) == 255
     manager.close(0)
     manager = opened(files, now_ms=5)
@@ -539,7 +539,7 @@ def test_deletions_that_a_stop_overtakes_are_done_after_the_next_start() -> None
     (log,) = create(manager, B, cleanup_policy=("delete",), retention_ms=1)
     append(log, ("k", "v"), timestamp=0, roll=True)
     create(manager, A)
-    manager.delete_all([A], 0)
+    delete_all(manager, [A], 0)
     delete_old_segments(log, 100, 100)
     manager.close(0)
     manager = opened(files, now_ms=7)
@@ -594,7 +594,7 @@ def test_a_checkpoint_that_a_deletion_overtakes_does_not_bring_the_partition_bac
                 pass
             done.append(path)
 
-    deleter = threading.Thread(target=lambda: manager.delete_all([A], 0))
+    deleter = threading.Thread(target=lambda: delete_all(manager, [A], 0))
     files.refuse = delete_meanwhile
     manager.checkpoint_recovery_points()
     deleter.join()
@@ -756,7 +756,7 @@ def test_a_stop_with_deletions_under_way_and_no_delay_is_clean() -> None:
     (log,) = create(manager, file_delete_delay_ms=0, cleanup_policy=("delete",), retention_bytes=0)
     append(log, ("k", "v"), roll=True)
     delete_old_segments(log, 0, 0)
-    manager.delete_all([A], 0)
+    delete_all(manager, [A], 0)
     manager.close(0)
     assert opened(files).was_clean
 

@@ -19,7 +19,7 @@ from ottla.storage.steps import to_the_end
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
-from support.logs.make_log import delete_old_segments
+from support.logs.make_log import delete_all, delete_old_segments
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 ID = bytes(range(16))
@@ -149,7 +149,7 @@ def test_a_deletion_leaves_nothing_of_a_promise_be_it_half_made() -> None:
         with suppress(KafkaError):
             log.make()
         files.refuse = None
-        manager.delete_all([A], 0)
+        delete_all(manager, [A], 0)
         for remove in manager.due_deletions("/d", 10**9):
             remove()
         assert directories(files) == [] and manager.unmade("/d") == []

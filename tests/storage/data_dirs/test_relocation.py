@@ -20,7 +20,7 @@ from ottla.storage.segment.leader_epochs import LeaderEpochs
 from support.disk.crash_files import CrashFiles
 from support.lives.moved_life import CONFIG, DIRS, MOVES, TOPIC_ID, TOPICS, A, caught_up, made, partition_dirs, started
 from support.logs.batches import old_message
-from support.logs.make_log import append, clean, contents, delete_old_segments
+from support.logs.make_log import append, clean, contents, delete_all, delete_old_segments
 from support.sizes import size
 
 
@@ -326,7 +326,7 @@ def test_what_was_put_aside_outlives_an_interrupted_move() -> None:
 
 def test_a_deleted_log_whose_move_did_not_end_tells_nothing_of_the_next_of_its_name() -> None:
     manager, _, files = half_moved()
-    manager.delete_all([A], 0)
+    delete_all(manager, [A], 0)
     (log,) = manager.create([A], topic_id=TOPIC_ID, config=CONFIG, now_ms=0, elapsed_ms=0)
     append(log, ("k", "new"))
     log.flush(0)

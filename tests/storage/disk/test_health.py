@@ -18,7 +18,7 @@ from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.steps import to_the_end
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, batch, marker
-from support.logs.make_log import append, contents, delete_old_segments, make_log, remove_deleted, reopen
+from support.logs.make_log import append, contents, delete_old_segments, flush_sealed, make_log, remove_deleted, reopen
 from support.noted import each_case
 
 FAILED = ("EIO", "EROFS", "ENXIO", "ENODEV", "EUCLEAN", "EBADMSG", "ESTALE", "ENOTCONN")
@@ -201,7 +201,7 @@ LIFE: list[Callable[[Log], object]] = [
     write("e"),
     lambda log: delete_old_segments(log, 2_000, 0),
     write("f", producer_id=6, producer_epoch=0, base_sequence=0),
-    lambda log: log.flush_sealed(0),
+    lambda log: flush_sealed(log, 0),
     lambda log: log.advance_log_start(4),
     write("g", epoch=4),
     lambda log: delete_old_segments(log, 2_000, 0),

@@ -21,7 +21,16 @@ from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles, disks_left
 from support.lives import compacted_life
 from support.logs.batches import ABORT
-from support.logs.make_log import append, append_marker, contents, delete_old_segments, make_log, remove_deleted
+from support.logs.make_log import (
+    append,
+    append_marker,
+    contents,
+    delete_all,
+    delete_old_segments,
+    flush_sealed,
+    make_log,
+    remove_deleted,
+)
 from support.sizes import size
 
 BOTH_MODELS = pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
@@ -69,7 +78,7 @@ class Growing:
                 log.flush(0)
                 self.flushed = log.recovery_point
             elif step == "s":
-                log.flush_sealed(0)
+                flush_sealed(log, 0)
                 self.flushed = max(self.flushed, log.recovery_point)
             else:
                 log.close(0)
@@ -291,7 +300,7 @@ class Managing:
 
     def delete(self, tp: TopicPartition) -> None:
         self.certain.pop(tp, None)
-        self.manager.delete_all([tp], 0)
+        delete_all(self.manager, [tp], 0)
         for remove in self.manager.due_deletions("/d", 10**9):
             remove()
 
@@ -316,7 +325,7 @@ class Managing:
             check_sound(log)
         for tp in (A, B):
             if tp in manager.logs:
-                manager.delete_all([tp], 0)
+                delete_all(manager, [tp], 0)
             (log,) = manager.create([tp], topic_id=ID, config=LogConfig(), now_ms=0, elapsed_ms=0)
             assert append(log, ("k", "v")) == 0
         manager.close(0)

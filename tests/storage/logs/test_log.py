@@ -32,6 +32,7 @@ from support.logs.make_log import (
     append,
     append_marker,
     delete_old_segments,
+    flush_sealed,
     make_log,
     remove_deleted,
     reopen,
@@ -55,7 +56,7 @@ def put_many(log: Log, count: int, **fields: Any) -> None:
 
 def read(log: Log, offset: int, *, max_bytes: int = 1 << 20, up_to: int | None = None, whole: bool = True) -> FileSlice:
     up_to = log.high_watermark if up_to is None else up_to
-    return log.read(offset, max_bytes=max_bytes, up_to=up_to, first_batch_whole=whole)
+    return log.fetch(offset, max_bytes=max_bytes, end=log.locate(up_to), first_batch_whole=whole).records
 
 
 def bases(log: Log) -> list[int]:
@@ -285,7 +286,7 @@ def test_long_indexes_are_written_by_whoever_flushes_after_the_roll(then: str, m
     assert [name for name in names(log) if name.endswith("index")] == []
     match then:
         case "flushed":
-            log.flush_sealed(0)
+            flush_sealed(log, 0)
         case "closed":
             log.close(0)
         case "killed":
@@ -750,7 +751,7 @@ def test_after_a_roll_behind_a_flush_the_sealed_segment_is_found_with_all_its_in
         checkpoint = log.recovery_checkpoint
     assert checkpoint < 3 and log.has_unflushed_segments
     if checkpointed == "after the next flush":
-        log.flush_sealed(0)
+        flush_sealed(log, 0)
         checkpoint = log.recovery_checkpoint
         assert checkpoint == 3
     log.files.sync_dir("/data")
@@ -783,7 +784,7 @@ def test_a_flush_that_a_roll_overtakes_promises_less() -> None:
     flush.sync()
     log.end_flush(flush, 0)
     assert log.recovery_point == 2
-    log.flush_sealed(0)
+    flush_sealed(log, 0)
     assert log.recovery_point == 4
 
 
@@ -793,7 +794,7 @@ def test_sealed_segments_are_flushed_without_the_active_one() -> None:
     put_many(log, 2)
     log.roll(0)
     put_many(log, 1)
-    log.flush_sealed(5)
+    flush_sealed(log, 5)
     assert log.recovery_point == 2
     assert log.begin_flush_of_sealed() is None
 

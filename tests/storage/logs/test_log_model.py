@@ -12,7 +12,7 @@ from ottla.storage.segment.segment import LogSegment
 from ottla.storage.steps import to_the_end
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, COMMIT, batch
-from support.logs.make_log import append_marker, delete_old_segments, make_log, remove_deleted
+from support.logs.make_log import append_marker, delete_old_segments, flush_sealed, make_log, remove_deleted
 from support.sizes import size
 
 KEYS = st.sampled_from(["a", "b", "c"])
@@ -110,8 +110,8 @@ class LogModel(RuleBasedStateMachine):
         assert self.log.recovery_point == self.end
 
     @rule()
-    def flush_sealed(self) -> None:
-        self.log.flush_sealed(self.now_ms)
+    def flush_rolled(self) -> None:
+        flush_sealed(self.log, self.now_ms)
         assert self.log.recovery_point >= self.log.segments.active.base_offset
 
     # Shrinking

@@ -12,7 +12,7 @@ from support.disk.crash_search import CrashSearch
 from support.disk.crash_subsets import CHANGES_MAX
 from support.lives.compacted_life import DATA_DIR, TOPIC_ID, TP, Broker, CompactedLife, History, Owed, check
 from support.logs.batches import ABORT, COMMIT, batch, marker
-from support.logs.make_log import delete_old_segments
+from support.logs.make_log import delete_old_segments, flush_sealed
 
 Steps = Callable[[CompactedLife], None]
 
@@ -184,7 +184,7 @@ def abort_and_roll(life: CompactedLife) -> None:
     assert life.broker is not None
     life.append(("a", "aborted"), producer_id=4, transactional=True)
     life.end_transaction(ABORT, 4, roll=True)
-    life.log.flush_sealed(life.now_ms)
+    flush_sealed(life.log, life.now_ms)
     life.broker.manager.checkpoint_recovery_points()
     life.append(("j", "1"))
 

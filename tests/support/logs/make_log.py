@@ -10,6 +10,7 @@ from typing import Any
 from ottla.protocol.records import Record, RecordBatch, batches
 from ottla.storage.cleaning.cleaner import Cleaner, CleanStats
 from ottla.storage.cleaning.dirtiness import measure
+from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.files import Files
 from ottla.storage.disk.paths import TopicPartition
@@ -104,6 +105,25 @@ def delete_old_segments(log: Log, now_ms: int, elapsed_ms: int) -> int:
         if not deletion.has_more:
             break
     return deleted
+
+
+def flush_sealed(log: Log, elapsed_ms: int) -> None:
+    """Make the segments that have been rolled durable, in one thread."""
+    if (flush := log.begin_flush_of_sealed()) is not None:
+        try:
+            flush.sync()
+        except OSError as error:
+            raise log.fail(error) from error
+        log.end_flush(flush, elapsed_ms)
+
+
+def delete_all(manager: LogManager, topic_partitions: Iterable[TopicPartition], elapsed_ms: int) -> None:
+    """Give up these partitions, in one thread."""
+    departure = manager.begin_delete(topic_partitions)
+    try:
+        departure.carry_out()
+    finally:
+        manager.end_delete(departure, elapsed_ms)
 
 
 def cut_off(log: Log, offset: int) -> None:
