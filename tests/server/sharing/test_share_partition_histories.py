@@ -227,7 +227,7 @@ class Life:
         if self.rng.random() < 0.5:
             assert partition.has_room() == model.has_room()
         assert (partition.start_offset, partition.end_offset) == (model.start, model.end)
-        assert partition.delivery_complete_count == model.ended
+        assert partition.in_flight.ended == model.ended
         assert partition.next_fetch_offset() == model.next_fetch_offset()
         found = {
             offset: (run.state, run.delivery_count, run.member_id)
