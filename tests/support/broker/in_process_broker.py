@@ -123,15 +123,15 @@ async def running(
     rng = random.Random(files.digest())  # else the ids of a later run would be those of an earlier one
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=rng.getrandbits(128), version=4))  # of members of groups
-        nodes = nodes_of(static)
-        broker = Broker(static, nodes, clock=clock, files=files, rng=rng, faults=Faults())
+        played = nodes_of(static)
+        broker = Broker(static, played, clock=clock, files=files, rng=rng, faults=Faults())
         try:
-            for node in nodes:
+            for node in played:
                 node.bind(broker.config.current.listen_backlog)
             async with alive(broker):  # one life, which does not end with its data directories
                 yield broker, InProcessClient(broker)
         finally:
-            close_all(nodes)
+            close_all(played)
 
 
 async def pass_time(broker: Broker, by_ms: int) -> None:
