@@ -70,13 +70,7 @@ def show_bytes(data: bytes) -> None:
 
 def show_json(value: Any, *, indent: int | None = 2) -> None:
     """Print one JSON document; with `indent` None on one line, at once."""
-    show(json.dumps(value, indent=indent, default=_as_json), flush=indent is None, as_it_is=True)
-
-
-def _as_json(value: object) -> Any:
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    raise TypeError(f"expected something that JSON has, found {type(value).__name__}")
+    show(json.dumps(value, indent=indent), flush=indent is None, as_it_is=True)
 
 
 def show_table(header: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = ()) -> None:
