@@ -45,15 +45,10 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
             base_sequence=-1,
         )
 
-    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """As `ShareStateCoordinator.initialize`; on disk. Creates the topic on first need."""
-        await self._have_topic()
-        self.coordinator.initialize(key, state_epoch, start_offset, self.ground.clock.now_ms())
-        await self.settle(self.coordinator.shard_for(key.text))
-
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
         """As `ShareStateCoordinator.read`; what it says is on disk."""
-        await self._have_topic()
+        if not self.coordinator.shards:
+            await self.ensure_topic()
         found = self.coordinator.read(key, leader_epoch, self.ground.clock.now_ms())
         await self.settle(self.coordinator.shard_for(key.text))
         return found
@@ -66,19 +61,9 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
         """Return once what was written of `key` is on disk; KafkaError as `settle`."""
         await self.settle(self.coordinator.shard_for(key.text))
 
-    async def delete(self, key: SharePartitionKey) -> None:
-        """As `ShareStateCoordinator.delete`; on disk."""
-        await self._have_topic()
-        self.coordinator.delete(key, self.ground.clock.now_ms())
-        await self.settle(self.coordinator.shard_for(key.text))
-
     def topic_deleted(self, topic_id: bytes) -> None:
         """Forget what there is of its share partitions."""
         self.coordinator.topic_deleted(topic_id, self.ground.clock.now_ms())
-
-    async def _have_topic(self) -> None:
-        if not self.coordinator.shards:
-            await self.ensure_topic()
 
     def _exists(self, topic_id: bytes, partition: int) -> bool:
         topic = self.ground.topics.by_id(topic_id)
