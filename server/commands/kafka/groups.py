@@ -355,10 +355,6 @@ def where_to(text: str) -> str:
     return text
 
 
-def _list_options(parser: Parser) -> None:
-    _common(parser)
-
-
 def _describe_options(parser: Parser) -> None:
     parser.add_argument("group", metavar="GROUP")
     _common(parser)
@@ -391,7 +387,7 @@ def _common(parser: Parser) -> None:
 
 
 ACTIONS = (
-    Command("list", "names, types and states", _list, _list_options),
+    Command("list", "names, types and states", _list, _common),
     Command("describe", "how far a group is behind, and its members", _describe, _describe_options),
     Command("delete", "delete groups without members, and what they have committed", _delete, _delete_options),
     Command("reset", "set what a group has committed", _reset, _reset_options, RESET_NOTES),
