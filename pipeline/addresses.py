@@ -9,7 +9,7 @@ from .errors import ServiceFailedError, UsageError
 CONNECT_TIMEOUT_S = 10.0
 
 
-def check_that_somebody_is_there(bootstrap_servers: str, option: str = "--bootstrap") -> None:
+def check_that_somebody_is_there(bootstrap_servers: str) -> None:
     """Ask, at once, whether one of them takes a connection: a client would go on trying, and tell of each time.
 
     Raises:
@@ -20,13 +20,13 @@ def check_that_somebody_is_there(bootstrap_servers: str, option: str = "--bootst
     for text in bootstrap_servers.split(","):
         host, _, port = text.strip().rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-            raise UsageError(f"{option}: expected HOST:PORT[,…], the port from 1 to 65535, found {text.strip()!r}")
+            raise UsageError(f"--bootstrap: expected HOST:PORT[,…], the port from 1 to 65535, found {text.strip()!r}")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
         except OSError as error:
             reasons.append(f"{text.strip()}: {error.strerror or error}")
         except UnicodeError as error:
-            raise UsageError(f"{option}: {text.strip()}: not a name of a host: {error}") from error
+            raise UsageError(f"--bootstrap: {text.strip()}: not a name of a host: {error}") from error
         else:
             return
     raise ServiceFailedError(f"no broker answers at {'; '.join(reasons)}")

@@ -13,20 +13,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import NoReturn, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
-from .apply.options import OF_A_FILE, add_options
+from .apply.options import OF_A_FILE, add_options, client_option, number, shown
 from .errors import PipelineError, UsageError, as_pipeline_error, without_the_extra
 
 EXAMPLES = """\
 examples:
-  ottla-spark compact ./data --topic orders --dry-run     what would go
-  ottla-spark compact ./data --topic orders --install     with the server stopped; --include-active: all that is in the log
+  ottla-spark compact ./data --topic orders --dry-run     show what would be removed
+  ottla-spark compact ./data --topic orders --install     with the server stopped; add --include-active to clean the whole log
   ottla-spark verify ./data --topic orders --against ./copy-from-before
   ottla-spark verify --bootstrap source:9092 --topic orders --against mirror:9092
   ottla-spark snapshot ./data --topic orders --out ./orders-latest
@@ -34,11 +32,9 @@ examples:
   ottla-spark read ./data --topic orders --limit 5
   ottla-spark check /mnt/logs/data --master spark://host:7077
 
-exit codes: 0 done, 1 bad options, 2 a server holds the data directory, 3 damaged log, 4 segments changed since the plan, or meanwhile,
-5 verify found something, 6 Spark, a disk or the server failed (another call goes on)
+exit codes: 0 success, 1 usage error, 2 data directory in use by a server, 3 damaged log, 4 segments changed since or during the plan,
+5 verify found problems, 6 Spark, a disk or the server failed (call again to continue)
 """
-
-_NAME = re.compile(r"[\w.-]*")
 
 Commands: TypeAlias = "argparse._SubParsersAction[SparkParser]"
 
@@ -50,11 +46,24 @@ class SparkParser(argparse.ArgumentParser):
         self.exit(UsageError.exit_code, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
+class _Named(argparse.Action):
+    """Puts all values of an option into one dictionary. A later one wins."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, getattr(namespace, self.dest) | dict([values]))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        from .run import cli_runs
+        from . import cli_runs
 
         return cli_runs.run(options)
     except ImportError as error:
@@ -65,10 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failure = as_pipeline_error(error)
         return _refused(str(failure), failure.exit_code)
     except KeyboardInterrupt:
-        on = "another call goes on" if options.command == "apply" else "--resume goes on"
-        return _refused(
-            f"stopped; what is {'applied' if options.command == 'apply' else 'staged'} stays, and {on}", 130
-        )
+        on = "another call continues" if options.command == "apply" else "--resume continues"
+        return _refused(f"stopped; {'applied' if options.command == 'apply' else 'staged'} data is kept, and {on}", 130)
 
 
 def _refused(text: str, exit_code: int) -> int:
@@ -86,204 +93,222 @@ def _parser() -> SparkParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=SparkParser)
-    _plan(commands)
-    _compact(commands)
-    _install(commands)
-    _verify(commands)
-    _snapshot(commands)
-    _restore(commands)
-    _apply(commands)
-    _read(commands)
-    _status(commands)
-    _check(commands)
+    for add in (_plan, _compact, _install, _verify, _snapshot, _restore, _apply, _read, _status, _check):
+        add(commands)
     return parser
 
 
 def _plan(commands: Commands) -> None:
-    parser = _command(commands, "plan", "fix what a compaction would do, and save it beside the data directory")
+    parser = _command(commands, "plan", "plan a compaction, and save the plan next to the data directory")
     _log_options(parser)
     _at_once_option(parser)
     _html_option(parser)
 
 
 def _compact(commands: Commands) -> None:
-    parser = _command(commands, "compact", "compact into a directory beside the data directory")
+    parser = _command(commands, "compact", "compact into a staging directory next to the data directory")
     _log_options(parser)
-    parser.add_argument("--install", action="store_true", help="then put the result into the log")
+    parser.add_argument("--install", dest="installs", action="store_true", help="then install the result in the log")
     _admin_option(parser)
     _at_once_option(parser)
-    parser.add_argument("--dry-run", action="store_true", help="say what would go, and leave nothing behind")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be removed, and write nothing")
     _html_option(parser)
     parser.add_argument(
         "--resume", action="store_true",
-        help="insist on the pending plan where there is one: whatever the configs are now, and if its segments have"
-        " changed, stop with exit code 4 (without it a new plan is made then)",
+        help="continue the pending plan, even if configs have changed; exit code 4 if its segments have changed (default:"
+        " make a new plan then)",
     )  # fmt: skip
     parser.add_argument(
-        "--include-active", action="store_true",
-        help="roll the active segment first, so that its records count; the server must be stopped, and was stopped cleanly",
+        "--include-active", dest="includes_active", action="store_true",
+        help="roll the active segment first, to include its records; requires a server that was stopped cleanly",
     )  # fmt: skip
-    parser.add_argument("--max-groups", type=_number(1), metavar="N", help="install so many groups of each partition")
+    parser.add_argument(
+        "--max-groups", type=number(1), metavar="N", help="maximum number of groups to install for each partition"
+    )
     parser.add_argument(
         "--on-corrupt",
         choices=("fail", "skip-partition"),
         default="fail",
-        help="what to do about a damaged log (default: %(default)s)",
+        help="action for a damaged log (default: %(default)s)",
     )
-    parser.add_argument("--no-verify", action="store_true", help="do not verify what is staged")
+    parser.add_argument("--no-verify", dest="verifies", action="store_false", help="do not verify the staged segments")
 
 
 def _install(commands: Commands) -> None:
-    parser = _command(commands, "install", "put what compact has staged into the log")
+    parser = _command(commands, "install", "install the segments that `compact` has staged")
     _log_options(parser, needs_topic=False)
     _admin_option(parser)
-    parser.add_argument("--plan", metavar="ID", help="this one only")
-    parser.add_argument("--max-groups", type=_number(1), metavar="N", help="so many groups of each plan")
+    parser.add_argument("--plan", dest="plan_id", metavar="ID", help="install only this plan")
+    parser.add_argument(
+        "--max-groups", type=number(1), metavar="N", help="maximum number of groups to install for each plan"
+    )
 
 
 def _verify(commands: Commands) -> None:
     parser = _command(
         commands,
         "verify",
-        "check that a log, or a topic over the wire, holds what compaction promises",
+        "verify the guarantees of compaction in a log, or in a topic over the wire",
         needs_dir=False,
     )
     _log_options(parser, needs_topic=False)
     parser.add_argument(
         "--against", metavar="DIR|HOST:PORT",
-        help="a copy of the data directory from before, or of all: A,B; with --bootstrap the Kafka that has the other topic",
+        help="earlier copy of the data directory, or of all: A,B; with --bootstrap, address of the Kafka with the other topic",
     )  # fmt: skip
-    parser.add_argument("--plan", metavar="ID", help="what this plan has made, staged or installed, and its originals")
+    parser.add_argument(
+        "--plan",
+        dest="plan_id",
+        metavar="ID",
+        help="verify the segments of this plan, staged or installed, against their originals",
+    )
     parser.add_argument(
         "--drop-originals",
         action="store_true",
-        help="with --plan, if it passes and is installed: forget the plan, and give back the space of the files that it"
-        " has replaced",
+        help="with --plan, if it passes and is installed: delete the plan and the files that it has replaced",
     )
     wire = parser.add_argument_group(
         "over the wire",
-        "any Kafka, by Spark's own connector (--conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION);"
-        " with --against or --against-topic two topics are compared, key by key",
+        "any Kafka, through Spark's connector (--conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION);"
+        " --against or --against-topic compares two topics, key by key",
     )
-    wire.add_argument("--bootstrap", metavar="HOST:PORT[,…]", help="in place of DATA_DIR")
-    wire.add_argument("--against-topic", metavar="NAME", help="the other topic (default: of the same name)")
+    wire.add_argument("--bootstrap", metavar="HOST:PORT[,…]", help="broker address, instead of DATA_DIR")
+    wire.add_argument("--against-topic", metavar="NAME", help="topic to compare with (default: the same name)")
     wire.add_argument(
-        "--command-config", metavar="FILE", help="options of Kafka's clients, as Kafka's own tools take them"
+        "--command-config", metavar="FILE", help="file with client properties as for Apache Kafka's tools"
     )
-    wire.add_argument("--against-command-config", metavar="FILE", help="those for --against (default: the same)")
-    wire.add_argument("--headers", action="store_true", help="headers are compared, too")
+    wire.add_argument(
+        "--against-command-config",
+        metavar="FILE",
+        help="file with client properties for --against (default: --command-config)",
+    )
+    wire.add_argument("--headers", action="store_true", help="compare headers as well")
     wire.add_argument("--every-version", action="store_true", help="compare all records of a key, and their order")
-    wire.add_argument("--clean-end", metavar="OFFSET|JSON", help='below it all is compacted: 4711, or {"0": 4711, …}')
+    wire.add_argument(
+        "--clean-end",
+        metavar="OFFSET|JSON",
+        help='offset below which everything is compacted: 4711, or by partition {"0": 4711, …}',
+    )
     wire.add_argument(
         "--no-transactions", action="store_true",
-        help="nobody writes the topic in transactions: below a missing offset all is compacted",
+        help="assume that the topic has no transactions: everything below a missing offset is compacted",
     )  # fmt: skip
     wire.add_argument(
-        "--cleaned-within", type=_number(0), metavar="MS",
-        help="so long after its timestamp each record is cleaned (default, where timestamps are those of the append:"
-        " max.compaction.lag.ms and an hour)",
+        "--cleaned-within", type=number(0), metavar="MS",
+        help="time in milliseconds within which a record is cleaned after its timestamp (default for append timestamps:"
+        " max.compaction.lag.ms plus one hour)",
     )  # fmt: skip
 
 
 def _snapshot(commands: Commands) -> None:
-    parser = _command(commands, "snapshot", "the latest value of each key, as Parquet")
+    parser = _command(commands, "snapshot", "write the latest value of each key as Parquet")
     _log_options(parser, is_one=True)
-    parser.add_argument("--out", required=True, metavar="DIR", help="a folder that is not there yet, or an address")
-    parser.add_argument("--overwrite", action="store_true", help="take the place of a snapshot that is there")
+    parser.add_argument("--out", required=True, metavar="DIR", help="new directory, or address in an object store")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing snapshot")
     parser.add_argument(
         "--since", metavar="DIR",
-        help="an earlier snapshot, which may be that of --out: read only what has come since, and put it over that one's files",
+        help="earlier snapshot, which may be --out: read only newer records, and layer them over its files",
     )  # fmt: skip
 
 
 def _restore(commands: Commands) -> None:
-    parser = commands.add_parser("restore", help="write a snapshot into a topic, through a stock producer")
-    parser.add_argument("snapshot", metavar="DIR", help="what `snapshot` has written")
+    parser = commands.add_parser("restore", help="write a snapshot to a topic, through a standard producer")
+    parser.add_argument("snapshot", metavar="DIR", help="snapshot written by `snapshot`")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT[,…]")
     parser.add_argument(
         "--create",
         action="store_true",
-        help="make the topic, compacted, where it is not there, with the snapshot's partitions",
+        help="create the topic if missing, compacted and with the snapshot's partitions",
     )
     parser.add_argument(
-        "--producer-config", action="append", type=_client_option, default=[], metavar="NAME=VALUE|@FILE",
-        help=f"option of the producer; {OF_A_FILE}",
+        "--producer-config", action="append", type=client_option, default=[], metavar="NAME=VALUE|@FILE",
+        help=f"producer option; repeatable; {OF_A_FILE}",
     )  # fmt: skip
     _fs_option(parser)
-    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def _apply(commands: Commands) -> None:
-    text = "bring a change feed into a table with one row a key: Delta Lake, Apache Iceberg or Parquet"
-    parser = commands.add_parser("apply", help=text, description=text[0].upper() + text[1:] + ".")
-    add_options(parser, _client_option, _number)
+    text = "apply a change feed to a table with one row per key: Delta Lake, Apache Iceberg or Parquet"
+    parser = _described(commands, "apply", text)
+    add_options(parser)
     _spark_options(parser)
 
 
 def _read(commands: Commands) -> None:
-    parser = _command(commands, "read", "print records, a JSON object each")
+    parser = _command(commands, "read", "print records as JSON objects")
     _log_options(parser)
+    parser.add_argument("--from-offset", type=number(0), metavar="N", help="first offset (default: the log start)")
     parser.add_argument(
-        "--from-offset", type=_number(0), metavar="N", help="the first offset (default: the log's start)"
-    )
-    parser.add_argument(
-        "--limit", type=_number(1), metavar="N", help="so many records of each partition (default: all)"
+        "--limit", type=number(1), metavar="N", help="maximum number of records of each partition (default: all)"
     )
     parser.add_argument(
         "--isolation-level", choices=("read_committed", "read_uncommitted"), default="read_committed",
-        help="(default: %(default)s)",
+        help="isolation level (default: %(default)s)",
     )  # fmt: skip
 
 
 def _status(commands: Commands) -> None:
-    parser = _command(commands, "status", "the plans beside a data directory, and how far they are")
+    parser = _command(commands, "status", "show the plans of a data directory and their progress")
     _log_options(parser, needs_topic=False)
-    parser.add_argument(
-        "--forget", metavar="ID", help="a plan that is given up: take it away, with the replaced files that it keeps"
-    )
+    parser.add_argument("--forget", metavar="ID", help="delete this plan, and the replaced files that it keeps")
 
 
 def _check(commands: Commands) -> None:
-    text = "what each executor of a cluster has, and what does not go together: exit code 6"
-    parser = commands.add_parser("check", help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("data_dir", metavar="DATA_DIR", nargs="?", help="is it seen there; several: A,B")
+    parser = _described(
+        commands, "check", "show the versions of each executor of a cluster; exit code 6 if they do not match"
+    )
+    parser.add_argument(
+        "data_dir",
+        metavar="DATA_DIR",
+        nargs="?",
+        help="data directory that executors must see; separate several by commas",
+    )
     _spark_options(parser)
 
 
+def _described(commands: Commands, name: str, text: str) -> SparkParser:
+    return commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+
+
 def _command(commands: Commands, name: str, text: str, *, needs_dir: bool = True) -> SparkParser:
-    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser = _described(commands, name, text)
     parser.add_argument(
         "data_dir", metavar="DATA_DIR", nargs=None if needs_dir else "?",
-        help="of Ottla or Apache Kafka; several as in log.dirs: A,B; or the address of a copy",
+        help="data directory of Ottla or Apache Kafka; several as in log.dirs: A,B; or the address of a copy",
     )  # fmt: skip
     return parser
 
 
 def _log_options(parser: SparkParser, *, needs_topic: bool = True, is_one: bool = False) -> None:
-    which = None if is_one else "or several" + ("" if needs_topic else " (default: all)")
+    which = None if is_one else "topic, or several" + ("" if needs_topic else " (default: all)")
     parser.add_argument("--topic", required=needs_topic, metavar="NAME" if is_one else "NAME[,…]", help=which)
-    parser.add_argument("--partition", type=_number(0), metavar="N", help="only this one")
+    parser.add_argument("--partition", type=number(0), metavar="N", help="only this partition")
     parser.add_argument(
-        "--config", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
-        help="a topic config that the store does not have: what `ottla topics` and kafka-configs have set is there,"
-        " what stands in server.properties is not (log.cleaner.delete.retention.ms there is delete.retention.ms here);"
-        " and producer.id.expiration.ms, where that is set there",
+        "--config", dest="configs", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE",
+        help="topic config that is not stored with the topic, i.e. that is set in server.properties"
+        " (log.cleaner.delete.retention.ms there is delete.retention.ms here), or producer.id.expiration.ms; repeatable",
     )  # fmt: skip
     _fs_option(parser)
-    _spark_options(parser, "; `none` does it in this process, without a JVM")
+    _spark_options(parser, "; `none`: run in this process, without a JVM")
 
 
 def _spark_options(parser: SparkParser, more: str = "") -> None:
     parser.add_argument(
         "--master", default=_default_master(os.environ), metavar="URL",
-        help=f"Spark's{more} (default: $OTTLA_SPARK_MASTER, else what spark-submit was told, else local[*])",
+        help=f"Spark master{more} (default: $OTTLA_SPARK_MASTER, else the master of spark-submit, else local[*])",
     )  # fmt: skip
     parser.add_argument(
-        "--conf", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE", help="of Spark"
+        "--conf",
+        action=_Named,
+        type=_name_and_value,
+        default={},
+        metavar="NAME=VALUE",
+        help="Spark option; repeatable",
     )
-    parser.add_argument("--json", action="store_true", help="the result as JSON")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--quiet", action="store_true", help="do not print progress")
 
 
 def _default_master(environment: Mapping[str, str]) -> str | None:
@@ -293,55 +318,33 @@ def _default_master(environment: Mapping[str, str]) -> str | None:
 
 def _fs_option(parser: SparkParser) -> None:
     parser.add_argument(
-        "--fs-option", action="append", type=_name_and_value, default=[], metavar="NAME=VALUE",
-        help="of a store, where a directory is an address as s3://BUCKET/PREFIX: s3.region, s3.endpoint_override, …;"
-        " credentials come from the environment",
+        "--fs-option", dest="fs_options", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE",
+        help="option of the object store of an address, e.g. s3://BUCKET/PREFIX: s3.region, s3.endpoint_override, …;"
+        " repeatable; credentials come from the environment",
     )  # fmt: skip
 
 
 def _html_option(parser: SparkParser) -> None:
-    parser.add_argument("--html", metavar="FILE", help="draw what would go, segment by segment, into this file")
+    parser.add_argument(
+        "--html", metavar="FILE", help="HTML file for a drawing of what would be removed, segment by segment"
+    )
 
 
 def _at_once_option(parser: SparkParser) -> None:
-    text = "so many partitions at a time on Spark, each a job of its own (default: %(default)s)"
-    parser.add_argument("--at-once", type=_number(1), default=4, metavar="N", help=text)
+    text = "number of partitions to process at a time on Spark, one job each (default: %(default)s)"
+    parser.add_argument("--at-once", type=number(1), default=4, metavar="N", help=text)
 
 
 def _admin_option(parser: SparkParser) -> None:
-    text = "install through the running server with this admin listener; without it the server must be stopped"
+    text = "admin listener of the running server to install through (default: the server must be stopped)"
     parser.add_argument("--admin", metavar="HOST:PORT", help=text)
 
 
 def _name_and_value(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {_shown(text)}")
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {shown(text)}")
     return name, value
-
-
-def _client_option(text: str) -> str:
-    """Check NAME=VALUE or @FILE."""
-    if (text[:1] == "@" and text != "@") or text.find("=") > 0:
-        return text
-    raise argparse.ArgumentTypeError(f"expected NAME=VALUE or @FILE, found {_shown(text)}")
-
-
-def _shown(text: str) -> str:
-    """The name that a text begins with: a password may follow."""
-    name = _NAME.match(text)
-    assert name is not None  # it takes any text
-    return repr(text) if name[0] == text else f"{name[0]!r}…"
-
-
-def _number(at_least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        with suppress(ValueError):
-            if (number := int(text)) >= at_least:
-                return number
-        raise argparse.ArgumentTypeError(f"expected a number from {at_least} on, found {text!r}")
-
-    return parse
 
 
 if __name__ == "__main__":

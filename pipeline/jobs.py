@@ -12,20 +12,26 @@ With None in the session's place a job runs in this process, without a JVM. What
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
-from ..storage.filter.offset_map import SECRET_BYTES
+from ..storage.disk.os_files import OsFiles
+from ..storage.disk.paths import TopicPartition
+from .compaction.group_results import finished_group
+from .compaction.plan import CompactionPlan
+from .compaction.staging import is_installed, originals_directory
+from .errors import UsageError, check_the_extra
+from .install.install import locked
+from .install.install_steps import is_begun, is_plan_installed
 from .objects.addresses import parse_fs_options
-from .run import commands
+from .run.at_once import of_each
 from .run.engine import IN_PROCESS, Engine
-from .run.job_plans import Job, Say
-from .run.job_plans import status as status_of
-from .run.job_results import RESULT_DDL, PartitionResult
-from .run.progress import JobProgress
+from .run.job_plans import Job, find_plan, pending, plan_partition, save
+from .run.job_results import RESULT_DDL, PartitionResult, result_of
+from .run.plan_runs import finished_groups, install_plan, preview_plan, run_plan, verify_plan, verify_scopes
+from .run.progress import JobProgress, Say
+from .stores.stores import opened_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,10 +40,6 @@ if TYPE_CHECKING:
     from .run.check import CheckReport
     from .snapshot.layers import SnapshotResult
     from .verify.findings import VerifyReport
-
-
-def _quiet(_line: str) -> None:
-    pass
 
 
 def job(
@@ -51,38 +53,49 @@ def job(
     say: Say | None = None,
     at_once: int = 4,
     fs_options: Mapping[str, str] | None = None,
+    **others: Any,
 ) -> Job:
-    """What all functions here take.
+    """Options that all functions of this module accept.
 
     Args:
-        spark: None is this process.
-        topic, partition: None is all; several topics with commas between them.
-        configs: Topic configs that are not in the store, by their names.
-        admin: HOST:PORT of the admin listener of the server that runs over the directory; None if it is stopped.
-        say: Takes lines of progress, one for each group, and every half minute one that says how far it is; may be called from
-            another thread.
-        at_once: On Spark, `plan` and `compact` work on so many partitions at a time, each a job of its own. What fails with one
-            does not stop the others: the error that is raised then has all results in `results`.
-        fs_options: Of a store, where `data_dir` is an address, by name: `s3.region`.
+        spark: Spark session; None runs the job in this process.
+        topic, partition: None selects all; separate several topics by commas.
+        configs: Topic configs that are not stored with the topic, by name.
+        admin: HOST:PORT of the admin listener of the server that uses the directory; None if it is stopped.
+        say: Called with progress lines: one for each group, and one every 30 seconds; may be called from another thread.
+        at_once: Number of partitions that `plan` and `compact` process at a time on Spark, one job each. A failure does not stop
+            the other partitions; the error that is raised at the end has all results in `results`.
+        fs_options: Options of the object store by name, e.g. `s3.region`, if `data_dir` is an address.
+        others: Fields of `Job`, for a program that has no session yet, or a clock of its own.
     """
     return Job(
         data_dir=data_dir,
         topic=topic,
         partition=partition,
         configs=configs or {},
-        engine=Engine(IN_PROCESS if spark is None else None, session=spark, progress=JobProgress(say)),
-        say=_quiet if say is None else say,
-        now_ms=lambda: time.time_ns() // 1_000_000,
-        secret=lambda: secrets.token_bytes(SECRET_BYTES),
         admin=admin,
+        say=say or (lambda _line: None),
         at_once=at_once,
         fs=parse_fs_options(fs_options or {}),
+        **{"engine": _engine(spark, JobProgress(say)), **others},
     )
 
 
+def _engine(spark: SparkSession | None, progress: JobProgress | None = None) -> Engine:
+    return Engine(IN_PROCESS if spark is None else None, session=spark, progress=progress)
+
+
 def plan(spark: SparkSession | None, data_dir: str, *, topic: str, **options: Any) -> list[PartitionResult]:
-    """`ottla-spark plan`. Options are those of `job`."""
-    return commands.plan(job(spark, data_dir, topic=topic, **options))
+    """`ottla-spark plan`: save a plan for each partition that has something to do. Options are those of `job`."""
+    asked = job(spark, data_dir, topic=topic, **options)
+    asked.check_on_disk("plan")
+
+    def one(tp: TopicPartition) -> PartitionResult:
+        made = plan_partition(asked, tp)
+        save(made)
+        return result_of(made, "planned")
+
+    return of_each(asked.engine, one, asked.partitions(asked.store()), at_once=asked.at_once)
 
 
 def compact(
@@ -98,15 +111,42 @@ def compact(
     verifies: bool = True,
     **options: Any,
 ) -> list[PartitionResult]:
-    """`ottla-spark compact`. Arguments are those of `commands.compact`, options those of `job`."""
-    return commands.compact(
-        job(spark, data_dir, topic=topic, **options),
-        installs=installs,
-        dry_run=dry_run,
-        resume=resume,
-        max_groups=max_groups,
-        skips_corrupt=skips_corrupt,
-        verifies=verifies,
+    """`ottla-spark compact`: the pending plan, or a new one, is staged, verified, and if wanted installed. Options are those of `job`.
+
+    Args:
+        dry_run: Say what would come of it, exactly, and leave everything as it is.
+        resume: The pending plan will do, whatever the configs, and no other; a new one only where there is none.
+        max_groups: Install so many of each partition, and leave the rest to another call.
+        skips_corrupt: A damaged log is no failure.
+
+    Raises:
+        PipelineError: The first failure; the other partitions are done.
+    """
+    asked, files = job(spark, data_dir, topic=topic, **options), OsFiles()
+    asked.check_on_disk("compact")
+    check_the_extra()
+    if installs and asked.admin is None:  # before hours of work
+        for store in asked.store().stores:
+            with locked(files, store.data_dir):
+                pass
+
+    def one(tp: TopicPartition) -> PartitionResult:
+        made = plan_partition(asked, tp, resume=resume, discards=not dry_run)
+        if not made.sources:
+            return result_of(made, "nothing to do")
+        if dry_run:
+            return preview_plan(asked, made)
+        save(made)
+        results = run_plan(asked, made)
+        is_verified = verifies and not is_begun(made, files)
+        if is_verified:
+            verify_plan(asked.engine, made).check()
+        if not installs:
+            return result_of(made, "staged", results)
+        return install_plan(asked, made, max_groups, results, survey=asked.engine.survey, is_verified=is_verified)
+
+    return of_each(
+        asked.engine, one, asked.partitions(asked.store()), at_once=asked.at_once, skips_corrupt=skips_corrupt
     )
 
 
@@ -118,8 +158,27 @@ def install(
     max_groups: int | None = None,
     **options: Any,
 ) -> list[PartitionResult]:
-    """`ottla-spark install`. Options are those of `job`."""
-    return commands.install_plans(job(spark, data_dir, **options), plan_id=plan_id, max_groups=max_groups)
+    """`ottla-spark install`: of each partition the newest plan, or the one of that id. Options are those of `job`.
+
+    Raises:
+        UsageError: There is no such plan, or nothing is staged.
+        PipelineError: The first failure; the other partitions are done.
+    """
+    asked, files = job(spark, data_dir, **options), OsFiles()
+    asked.check_on_disk("install")
+    plans = [each for each in pending(asked) if not is_plan_installed(each, files)]
+    chosen = [each for each in plans if plan_id in (None, each.plan_id) and asked.is_of(each.topic_partition)]
+    store = asked.store()
+    if not chosen:
+        raise UsageError(f"{store.data_dir}: expected a staged plan{f' {plan_id}' if plan_id else ''}, found none")
+    # Of two, the older one was passed over; so was one beside a directory that the log has left since.
+    chosen.sort(key=lambda each: each.data_dir == store.of(each.topic_partition).data_dir)
+    newest = {each.topic_partition: each for each in chosen}
+
+    def one(each: CompactionPlan) -> PartitionResult:
+        return install_plan(asked, each, max_groups, finished_groups(each))
+
+    return of_each(asked.engine, one, [*newest.values()])  # one after the other: each holds the lock of the directory
 
 
 def verify(
@@ -130,8 +189,28 @@ def verify(
     plan_id: str | None = None,
     **options: Any,
 ) -> VerifyReport:
-    """`ottla-spark verify`; `check` of the report raises what was found. Options are those of `job`."""
-    return commands.verify(job(spark, data_dir, **options), against=against, plan_id=plan_id)
+    """`ottla-spark verify`: a log alone, against a copy of the data directory from before, or by a plan. Options are those of `job`.
+
+    Raises:
+        UsageError: Neither a topic nor a plan is given, or there is none.
+        PipelineError: As opening the logs does. What is found is in the report, whose `check` raises it.
+    """
+    check_the_extra()
+    from .verify.audit_scope import scope_against, scope_alone
+
+    asked = job(spark, data_dir, **options)
+    if plan_id is not None:
+        return verify_plan(asked.engine, find_plan(asked, plan_id))
+    if asked.topic is None:
+        raise UsageError("verify: expected --topic or --plan")
+    store, files, now_ms = asked.store(), asked.files(), asked.now_ms()
+    if against is None:
+        scopes = [scope_alone(store.of(tp), tp, now_ms, asked.configs) for tp in asked.partitions(store)]
+        return verify_scopes(asked.engine, scopes, "alone", files)
+    originals = opened_store(against, files)
+    found = asked.partitions(originals)
+    scopes = [scope_against(store.of(tp), originals.of(tp), tp, now_ms, asked.configs) for tp in found]
+    return verify_scopes(asked.engine, scopes, f"against {originals.data_dir}", files)
 
 
 def snapshot(
@@ -149,7 +228,26 @@ def snapshot(
     Args:
         since: An earlier snapshot, which may be `out` itself: only what has come since is read.
     """
-    return commands.snapshot(job(spark, data_dir, topic=topic, **options), out, overwrite=overwrite, since=since)
+    check_the_extra()
+    from .snapshot.places import since_of
+    from .snapshot.snapshot import rounds_here, take_snapshot
+    from .snapshot.store_snapshot import check_place
+
+    asked = job(spark, data_dir, topic=topic, **options)
+    check_place(out, since)
+    store, now_ms = asked.store(), asked.now_ms()
+    earlier = None
+    if since is not None:
+        earlier = since_of(store, since, topic, asked.partition, now_ms=asked.now_ms, configs=asked.configs)
+    with asked.engine.watched(f"snapshot {topic}", topic) as (session, watch):
+        run = rounds_here(topic, watch)
+        if session is not None:
+            from .snapshot.snapshot_job import rounds_on
+
+            run = rounds_on(session, topic, watch=watch)
+        return take_snapshot(
+            store, topic, out, run, now_ms=now_ms, partition=asked.partition, overwrite=overwrite, since=earlier
+        )
 
 
 def apply(spark: SparkSession, *, topic: str, table: str, table_format: str, **options: Any) -> Applied:
@@ -175,7 +273,6 @@ def applier(spark: SparkSession, *, topic: str, table: str, table_format: str, *
         UsageError: `topic_made_anew` is given, which `apply` alone can do; and as `query.applier`.
     """
     from .apply import query
-    from .errors import UsageError
 
     job = query.ApplyJob(topic, table, table_format, **options)
     if job.topic_made_anew:
@@ -187,8 +284,30 @@ def applier(spark: SparkSession, *, topic: str, table: str, table_format: str, *
 
 
 def status(data_dir: str, **options: Any) -> list[dict[str, Any]]:
-    """`ottla-spark status`. Options are those of `job`."""
-    return status_of(job(None, data_dir, **options))
+    """`ottla-spark status`: the plans beside the data directory, and how far they are. Options are those of `job`."""
+    asked, files = job(None, data_dir, **options), OsFiles()
+    found = []
+    for each in pending(asked):
+        if not asked.is_of(each.topic_partition):
+            continue
+        originals = originals_directory(each)
+        kept = files.list(originals) if files.is_dir(originals) else []
+        groups = range(len(each.groups))
+        found.append(
+            {
+                "plan_id": each.plan_id,
+                "topic": each.topic,
+                "partition": each.partition,
+                "planned_at_ms": each.now_ms,
+                "upper_offset": each.upper_offset,
+                "groups": len(each.groups),
+                "staged": sum(finished_group(each, group, files) is not None for group in groups),
+                "installed": sum(is_installed(files, each, group) for group in groups),
+                "is_complete": is_plan_installed(each, files),
+                "originals_bytes": sum(files.size(f"{originals}/{name}") for name in kept),
+            }
+        )
+    return found
 
 
 def check(spark: SparkSession | None, data_dir: str | None = None) -> CheckReport:
@@ -198,8 +317,9 @@ def check(spark: SparkSession | None, data_dir: str | None = None) -> CheckRepor
     Args:
         data_dir: Whether they see it; several with commas between them.
     """
-    data_dirs = [] if data_dir is None else data_dir.split(",")
-    return Engine(IN_PROCESS if spark is None else None, session=spark).check(data_dirs)
+    from .run.check import check as checked
+
+    return checked(_engine(spark), data_dir)
 
 
 def results_frame(spark: SparkSession, results: Sequence[PartitionResult]) -> DataFrame:

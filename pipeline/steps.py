@@ -68,12 +68,19 @@ class Watch:
 
 
 def nobody_counts() -> Counter:
-    """For jobs that nobody watches: what tasks are sent is a function that does nothing."""
+    """For tasks of which nothing is known before they end: what they are sent is a function that does nothing."""
     return _let_go, _nothing
 
 
-def unwatched() -> Watch:
-    return Watch(counter=nobody_counts)
+class _Unwatched(Watch):
+    def begin(self, about: str) -> None: ...
+
+    def step(self, name: str, total: int) -> Add:
+        return _let_go
+
+
+UNWATCHED: Watch = _Unwatched()
+"""Of a job that nobody watches: nothing is counted, and tasks are sent a function that does nothing."""
 
 
 def _let_go(_number: int) -> None:

@@ -1,8 +1,8 @@
-"""The APIs of the protocol: one row each, sorted by key.
+"""Table of the protocol's APIs, one row each, sorted by key.
 
-Adding an API is a file in `messages/` and a row here. The file is named after the API in snake case and holds the
-classes `<Name>Request` and `<Name>Response`; it is loaded when the API is first spoken, because making the message
-classes of all APIs takes longer than a broker should need to start.
+To add an API, add a file in `messages/` and a row here. The file is named after the API in snake case and contains the
+classes `<Name>Request` and `<Name>Response`. It is loaded on first use, because making the message classes of all APIs would
+slow down the start of the broker.
 
 Version ranges are those of Apache Kafka 4.3.1.
 """
@@ -17,12 +17,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Api:
-    """One API: its messages, the versions we speak and how they are encoded.
+    """One API: its messages, the supported versions and their encoding.
 
     `versions` are lowest and highest, both inclusive; `flexible_since` is the first version in KIP-482's flexible
-    encoding, None when there is none; `advertised` is what ApiVersions says where that differs from `versions`.
-    `unstable` is the version behind `versions` that Apache Kafka serves only with `unstable.api.versions.enable`: we read
-    it, and a broker without that option refuses it.
+    encoding, or None; `advertised` is the range in ApiVersions, if it differs from `versions`.
+    `unstable` is the version after `versions` that Apache Kafka serves only with `unstable.api.versions.enable`. It can be
+    parsed here, and a broker without that option refuses it.
     """
 
     key: int
@@ -48,7 +48,7 @@ class Api:
 
     @property
     def advertised(self) -> tuple[int, int]:
-        """The range to name in ApiVersions, both ends inclusive."""
+        """The range for ApiVersions, both ends inclusive."""
         low, high = self.versions
         return (low if self.advertised_from is None else self.advertised_from, high)
 
@@ -60,7 +60,7 @@ class Api:
         return self.flexible_since is not None and version >= self.flexible_since
 
     def has_flexible_response_header(self, version: int) -> bool:
-        """ApiVersions alone keeps the old header: its client cannot know yet what the broker speaks (KIP-511)."""
+        """Whether the response header is flexible. That of ApiVersions never is: the client has no versions yet (KIP-511)."""
         return self.is_flexible(version) and self.key != API_VERSIONS_KEY
 
 
@@ -73,7 +73,7 @@ API_VERSIONS_KEY = 18
 APIS: dict[int, Api] = {
     api.key: api
     for api in (
-        # librdkafka takes a broker that does not name Produce 0-2 for one without Produce (KAFKA-18659).
+        # If a broker does not list Produce 0-2, librdkafka assumes that it has no Produce (KAFKA-18659).
         Api(0, "Produce", (3, 13), 9, advertised_from=0),
         Api(1, "Fetch", (4, 18), 12),
         Api(2, "ListOffsets", (1, 11), 6),

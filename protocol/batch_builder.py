@@ -1,8 +1,8 @@
-"""Writing record batches: whole ones from records, and the few header fields a broker changes in place.
+"""Writing of record batches: whole ones from records, and the few header fields that a broker changes in place.
 
-`build_batch` serves whoever makes records of their own (internal topics, markers, tests); `seal_batch` whoever has a
-records block already (the cleaner, recompression); the `…_in_place` functions serve the produce path. The layout is
-drawn in `records`.
+`build_batch` is for callers that make their own records (internal topics, markers, tests), `seal_batch` for those that have a
+records block (the cleaner, recompression). The produce path uses the `…_in_place` functions. `records` has a drawing of the
+layout.
 """
 
 import struct
@@ -58,13 +58,13 @@ def build_batch(
     base_timestamp: int | None = None,
     max_timestamp: int | None = None,
 ) -> bytearray:
-    """Return one batch that holds `records`, in the order given, with gaps between offsets where they have gaps.
+    """Return one batch with `records`, in the order given, with the gaps between their offsets.
 
     Args:
-        base_offset: The first record's offset unless given; give it when records at the front are missing.
-        last_offset_delta: From the last record unless given; give it when records at the end are missing.
-        delete_horizon_ms: Takes the place of the base timestamp, which records are relative to.
-        base_timestamp, max_timestamp: The first record's and the largest, unless given; -1 without records.
+        base_offset: Default: the first record's offset. Needed if records at the front are missing.
+        last_offset_delta: Default: that of the last record. Needed if records at the end are missing.
+        delete_horizon_ms: Replaces the base timestamp, to which the records' timestamps are relative.
+        base_timestamp, max_timestamp: Default: the first and the largest timestamp of the records; -1 without records.
     """
     rows = list(records)
     if base_offset is None:
@@ -104,7 +104,7 @@ def build_batch(
 def append_records(
     out: bytearray, records: Iterable[RecordParts], base_offset: int = 0, base_timestamp: int = 0
 ) -> None:
-    """Append records to a records block that is not compressed yet."""
+    """Append records to an uncompressed records block."""
     bodies = []
     for offset, timestamp, key, value, headers in records:
         pairs = tuple(headers)
@@ -132,9 +132,9 @@ def seal_batch(
     partition_leader_epoch: int = 0,
     is_packed: bool = False,
 ) -> bytearray:
-    """Return a batch around a records block, which is compressed with the codec that `attributes` names, unless it `is_packed`.
+    """Return a batch around a records block, which is compressed with the codec in `attributes` unless it `is_packed`.
 
-    A batch without records carries no codec and no bytes behind its header, whatever `attributes` says.
+    A batch without records has no codec and no bytes after its header, whatever `attributes` has.
     """
     if record_count == 0:
         attributes &= ~CODEC_MASK
@@ -166,21 +166,21 @@ def seal_batch(
 
 
 def finish_batch(view: memoryview, start: int, end: int) -> None:
-    """Make length and CRC of the batch in `view[start:end]` those of its bytes."""
+    """Set length and CRC of the batch in `view[start:end]` from its bytes."""
     _I32.pack_into(view, start + LENGTH_POSITION, end - start - LOG_OVERHEAD_BYTES)
     write_crc(view[start:end])
 
 
 def assign_in_place(batch: bytearray | memoryview, base_offset: int, partition_leader_epoch: int) -> None:
-    """Give a produced batch its place in the log. Both fields lie outside the CRC, which stays as it is."""
+    """Set the base offset and leader epoch of a produced batch. The CRC does not cover either, and stays."""
     _I64.pack_into(batch, 0, base_offset)
     _I32.pack_into(batch, LEADER_EPOCH_POSITION, partition_leader_epoch)
 
 
 def set_timestamp_type_in_place(batch: bytearray | memoryview, *, log_append_time: bool, max_timestamp: int) -> None:
-    """Make `max_timestamp` the batch's largest and, under log append time, the timestamp of every record.
+    """Set the batch's max timestamp which, under log append time, is the timestamp of every record.
 
-    The records stay untouched; `batch` is one whole batch, whose CRC is renewed.
+    The records are not changed; `batch` is one whole batch, whose CRC is computed again.
     """
     (attributes,) = _I16.unpack_from(batch, ATTRIBUTES_POSITION)
     attributes = attributes | LOG_APPEND_TIME_BIT if log_append_time else attributes & ~LOG_APPEND_TIME_BIT
@@ -190,5 +190,5 @@ def set_timestamp_type_in_place(batch: bytearray | memoryview, *, log_append_tim
 
 
 def write_crc(batch: memoryview) -> None:
-    """Renew the CRC of one batch."""
+    """Compute and set the CRC of one batch."""
     _U32.pack_into(batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))

@@ -1,5 +1,5 @@
-"""The ground under `reader_source.py` and `writer_source.py`: Python source under construction, and the helpers that
-the finished functions call."""
+"""Common part of `reader_source.py` and `writer_source.py`: Python source under construction, and the helpers that
+the generated functions call."""
 
 import re
 import struct
@@ -11,36 +11,38 @@ from .errors import ProtocolError
 from .schema import Field, Type, fields_of
 
 # An element of an array may take two bytes on the wire and a hundred in memory, so the size of a frame alone does not
-# bound what reading it costs. All arrays and tagged fields of one message together may hold this many elements. What a
-# client may send is less, see `connection.REQUEST_ELEMENTS_MAX`.
+# bound the cost of reading it. All arrays and tagged fields of one message together may have this many elements. The limit
+# for clients is lower, see `connection.REQUEST_ELEMENTS_MAX`.
 MAX_ELEMENTS = 1_000_000
 NO_LIMIT = 1 << 62
-MAX_STRING_BYTES = 0x7FFF  # Kafka's limit, for compact strings too
+MAX_STRING_BYTES = 0x7FFF  # Kafka's limit, also for compact strings
 MAX_LENIENT_BYTES = 1 << 10
-"""Of a string that is not UTF-8. Written again it has three times as many."""
+"""Largest string that is not UTF-8. When it is written again, it has three times as many bytes."""
 LENIENT_ELEMENTS, LENIENT_ELEMENT_BYTES = 4, 6
-"""A string that is not UTF-8 counts as so many elements, and as one more for each so many bytes: it takes as long to decode as
-these to read, half a microsecond each and more."""
+"""Cost of a string that is not UTF-8, in elements: a fixed number, and one more for each LENIENT_ELEMENT_BYTES.
+
+Decoding it takes as long as reading these elements, at half a microsecond or more each.
+"""
 MAX_BYTES_BYTES = 16 << 20
-"""Of a field of bytes other than records: they are copied out of the frame, a quarter of a millisecond a megabyte and more, while
-no other thread may run. Members of groups send kilobytes."""
+"""Largest field of bytes other than records. It is copied out of the frame, at a quarter of a millisecond or more per megabyte,
+during which no other thread runs. Group members send kilobytes."""
 
 LONG_ARRAY = 50_000
-"""From so many items on the arrays of a message are lists; see `as_array`."""
+"""Number of items from which on an array of a message is a list; see `as_array`."""
 FIXED_AT_ONCE = 1 << 12
-"""Values of fixed size that are read or written while no other thread may run; it takes some 100 µs."""
+"""Number of fixed-size values that one call reads or writes, in about 100 µs during which no other thread runs."""
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-"""Java replaces it once, Python each of its bytes."""
+"""Java replaces the whole sequence by one U+FFFD, Python each of its bytes."""
 
 Item = TypeVar("Item")
 
 
 def java_text(data: memoryview) -> str:
-    """A string that is not UTF-8, as Java reads it: with U+FFFD in the place of each mistake.
+    """Decode a string that is not UTF-8, like Java: each error becomes U+FFFD.
 
     Raises:
-        UnicodeDecodeError: It has more than MAX_LENIENT_BYTES.
+        UnicodeDecodeError: The string has more than MAX_LENIENT_BYTES.
     """
     if len(data) <= MAX_LENIENT_BYTES:
         return _SURROGATE.sub(b"\xff", bytes(data)).decode(errors="replace")
@@ -52,7 +54,7 @@ def java_text(data: memoryview) -> str:
 
 
 class Source:
-    """Text under construction with the names it refers to. Subclasses walk the schema and write it."""
+    """Source text under construction, with the names that it uses. Subclasses walk the schema and write it."""
 
     def __init__(self, cls: type[Any], version: int, flexible: bool) -> None:
         self.version, self.flexible = version, flexible
@@ -67,7 +69,7 @@ class Source:
         return "\n".join(self._lines) + "\n"
 
     def line(self, text: str, indent: int = 0) -> None:
-        """One line; `indent` 1 opens a block behind it, which `dedent` closes."""
+        """Add one line; `indent` 1 opens a block after it, which `dedent` closes."""
         self._lines.append("    " * self._depth + text)
         self._depth += indent
 
@@ -75,11 +77,11 @@ class Source:
         self._depth -= 1
 
     def fresh(self, stem: str) -> str:
-        """A variable that no other line uses."""
+        """Return a variable name that no other line uses."""
         return f"{stem}{next(self._numbers)}"
 
     def name(self, stem: str, value: Any) -> str:
-        """The global name under which the source finds a value."""
+        """Return the global name of a value in the source."""
         for name, known in self.names.items():
             if known is value:
                 return name
@@ -88,14 +90,14 @@ class Source:
         return name
 
     def struct(self, format: str, method: str) -> str:
-        """The global name of a method of `struct.Struct`, big-endian."""
+        """Return the global name of a method of `struct.Struct`, big-endian."""
         name = f"{method}_{format.replace('?', 't')}"
         self.names.setdefault(name, getattr(struct.Struct(">" + format), method))
         return name
 
 
 def split_fields(cls: type[Any], version: int, flexible: bool) -> tuple[list[Field], list[Field], list[int]]:
-    """What one version of a struct consists of: its plain fields in order, its tagged fields by number, and the tag
+    """Return the fields of a struct in one version: plain fields in order, tagged fields by number, and the tag
     numbers that belong to other versions."""
     plain: list[Field] = []
     tagged: list[tuple[int, Field]] = []
@@ -111,15 +113,15 @@ def split_fields(cls: type[Any], version: int, flexible: bool) -> tuple[list[Fie
 
 
 def is_fixed(type: Type) -> bool:
-    """Whether values have one size; the type's name is then a `struct` format."""
+    """Whether all values have the same size; the type's name is then a `struct` format."""
     return type.name not in ("string", "bytes", "records", "array", "struct")
 
 
-# --- called by the finished functions --------------------------------------------------------------------------------
+# --- called by the generated functions -------------------------------------------------------------------------------
 
 
 def read_uvarint(view: memoryview, at: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte was read and had its high bit set: (value, next_at).
+    """Read the rest of an unsigned varint whose first byte was read and had its high bit set: (value, next_at).
 
     Raises ProtocolError for more than five bytes, IndexError at the end of the view.
     """
@@ -130,11 +132,11 @@ def read_uvarint(view: memoryview, at: int, first: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise ProtocolError("a varint longer than 5 bytes")
+    raise ProtocolError("varint is longer than 5 bytes")
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -148,17 +150,16 @@ def fail(message: str) -> None:
 
 
 def as_array(items: list[Item]) -> tuple[Item, ...]:
-    """The items of an array of a message, as a tuple if they are few.
+    """Return the items of an array of a message, as a tuple if they are few.
 
-    To make a tuple of a million items, and to drop the list, touches each of them twice, 25 ms in which no other thread
-    runs. So a long array stays the list that it was made as, which can also be emptied piece by piece; it is to be read
-    only, like a tuple.
+    Making a tuple of a million items, and dropping the list, takes 25 ms in which no other thread runs. So a long array stays
+    a list, which can also be emptied in pieces. It must not be changed otherwise, like a tuple.
     """
     return tuple(items) if len(items) < LONG_ARRAY else items  # type: ignore[return-value]
 
 
 class _MethodsByCount(dict[int, Any]):
-    """A method of `struct.Struct` for n values of one format; kept for small n (the replicas of a partition, say)."""
+    """A method of `struct.Struct` for n values of one format; cached for small n (e.g. the replicas of a partition)."""
 
     def __init__(self, format: str, method: str) -> None:
         self._format, self._method = format, method
@@ -185,5 +186,5 @@ class _MethodsByCount(dict[int, Any]):
 
 @cache
 def array_methods(format: str, method: str) -> dict[int, Any]:
-    """`array_methods("i", "pack")[3]` packs three of them."""
+    """Return the methods for arrays of one format: `array_methods("i", "pack")[3]` packs three values."""
     return _MethodsByCount(format, method)

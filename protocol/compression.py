@@ -1,20 +1,19 @@
-"""The five codecs of record batches, bounded.
+"""The five codecs of record batches, with bounded output.
 
-Used by `records` (reading), `batch_builder` (writing) and whoever recompresses. What a codec number
-means on the wire:
+Used by `records` (reading), `batch_builder` (writing) and recompression. Codec numbers on the wire:
 
     0 none
     1 gzip    RFC 1952 members; a zlib header is read too
-    2 snappy  raw snappy, or the xerial framing of snappy-java: we write the latter, the Java client's own form
+    2 snappy  raw snappy, or the xerial framing of snappy-java; the latter is written, as by the Java client
 
                   82 'S' 'N' 'A' 'P' 'P' 'Y' 00 | i32 version 1 | i32 oldest reader 1 | (i32 length | raw snappy)*
 
-    3 lz4     lz4 frames; we write independent blocks of 64 KiB, since the Java reader refuses linked ones
+    3 lz4     lz4 frames; independent blocks of 64 KiB are written, as the Java reader refuses linked ones
     4 zstd    zstd frames, with or without a stated content size
 
-Batches come from strangers: nothing here trusts a length it reads, and nothing spends memory on output beyond
+Batches come from untrusted clients: this module trusts no length that it reads, and uses no memory for output beyond
 the caller's `max_bytes` and one codec block. Several frames (members) back to back are one stream; each costs a
-microsecond or two even if it is empty, so a caller may bound them, too.
+microsecond or two even if it is empty, so a caller may also bound their number.
 """
 
 import struct
@@ -38,12 +37,12 @@ except ImportError:
     isal_zlib = None
 
 MAX_DECOMPRESSED_BATCH_BYTES = 128 * 1024 * 1024
-"""The most a single batch may unpack to. Clients bound a batch before they compress it (16 KiB in Java,
-1 MB in librdkafka, by default), so this stops bombs and nothing else."""
+"""Largest unpacked size of one batch. Clients bound a batch before they compress it (16 KiB in Java,
+1 MB in librdkafka, by default), so this stops only decompression bombs."""
 
 
 PIECE_BYTES = 1 << 20
-"""The most that `unpack` gives at once, but for what cannot be had in pieces: a snappy block."""
+"""Largest piece that `unpack` yields, except a snappy block, which cannot be divided."""
 
 
 class Codec(IntEnum):
@@ -63,14 +62,14 @@ CODEC_NAMES = {"uncompressed": Codec.NONE, "none": Codec.NONE} | {
 
 
 Stream: TypeAlias = tuple[Callable[[BytesLike], bytes], Callable[[], bytes]]
-"""What packs the next bytes, and what ends it."""
+"""(compress the next bytes, finish) of a stream."""
 
 
 class UnpackLimitError(CorruptRecordError):
     """A batch would unpack to more bytes, or has more frames, than the caller allows.
 
-    The code for too many bytes is MESSAGE_TOO_LARGE, on which producers split their batch, not CORRUPT_MESSAGE, which they
-    retry as is.
+    The code for too many bytes is MESSAGE_TOO_LARGE, after which producers split the batch. After CORRUPT_MESSAGE they would
+    send the same batch again.
     """
 
 
@@ -79,18 +78,18 @@ def compress(codec: int, data: BytesLike, level: int | None = None) -> bytes:
 
     Args:
         codec: 0 to 4.
-        level: The topic's `compression.<codec>.level`; None is Kafka's default. Snappy has none.
+        level: The topic's `compression.<codec>.level`; None is Kafka's default. Snappy has no levels.
     """
     return _COMPRESS[codec](data, level)
 
 
 class Packer:
-    """`compress`, of what comes in pieces. One piece becomes the same bytes as there; of several no more is held than comes out."""
+    """Compresses data in pieces. For one piece the result is that of `compress`; of several, only the output is kept."""
 
     def __init__(self, codec: int, level: int | None, max_bytes: int) -> None:
         """
         Args:
-            max_bytes: When more than that comes out, `is_too_large` says so, and nothing more is packed.
+            max_bytes: Largest output. Beyond it `is_too_large` is True, and nothing more is compressed.
         """
         self._codec, self._level, self._max_bytes = codec, level, max_bytes
         self._first: BytesLike | None = None
@@ -99,11 +98,11 @@ class Packer:
         self._packed: list[bytes] = []
         self._packed_bytes = 0
         self.size_bytes = 0
-        """Of what has come."""
+        """Size of the input so far."""
         self.is_too_large = False
 
     def add(self, piece: BytesLike) -> None:
-        """Take the next bytes, which stay as they are until the next call."""
+        """Add the next bytes, which must stay unchanged until the next call."""
         self.size_bytes += len(piece)
         if self._first is None and self._pack is None:
             self._first = piece
@@ -117,7 +116,7 @@ class Packer:
             self._put(self._pack(piece))
 
     def finish(self) -> BytesLike:
-        """What was packed; of no use if it `is_too_large`."""
+        """Finish, and return the compressed data; invalid if it `is_too_large`."""
         if self._pack is None:
             self._put(compress(self._codec, b"" if self._first is None else self._first, self._level))
         elif not self.is_too_large:
@@ -138,15 +137,15 @@ def decompress(
     """Unpack the records block of one batch.
 
     Args:
-        max_frames: How many frames there may be: gzip members, snappy blocks, lz4 frames, blocks of zstd frames.
+        max_frames: Largest number of frames: gzip members, snappy blocks, lz4 frames, blocks of zstd frames.
 
     Returns:
         The unpacked bytes; for codec 0 a view of `data` itself.
 
     Raises:
-        UnpackLimitError: More than `max_bytes` would come out (MESSAGE_TOO_LARGE), noticed before they are held; or more than
-            `max_frames` (CORRUPT_MESSAGE), noticed when that number has been unpacked.
-        CorruptRecordError: The stream is damaged or cut short, something other than a frame follows it,
+        UnpackLimitError: The output would exceed `max_bytes` (MESSAGE_TOO_LARGE), detected before it is in memory; or more than
+            `max_frames` (CORRUPT_MESSAGE), detected when that number has been unpacked.
+        CorruptRecordError: The stream is damaged or incomplete, something other than a frame follows it,
             or no codec has this number.
     """
     pieces = unpack(codec, data, max_bytes=max_bytes, max_frames=max_frames)
@@ -158,17 +157,17 @@ def decompress(
     whole += second
     del first, second
     for piece in pieces:
-        whole += piece  # grows where it lies; parts that are joined in the end take twice as much
+        whole += piece  # grows in place; joining all parts at the end would take twice the memory
     return memoryview(whole)
 
 
 def unpack(
     codec: int, data: BytesLike, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES, max_frames: int = sys.maxsize
 ) -> Iterator[BytesLike]:
-    """`decompress`, in pieces of at most `PIECE_BYTES`, for who keeps none of them; a snappy block is one piece.
+    """Unpack like `decompress`, in pieces of at most `PIECE_BYTES`, for callers that keep none; a snappy block is one piece.
 
-    Errors are raised between pieces. What fits into one piece is one. Of a zstd frame the library keeps as much as its window,
-    which may be all of it.
+    Errors are raised between pieces. Data that fits into one piece is one piece. Of a zstd frame the library keeps its window
+    in memory, which may be the whole frame.
     """
     pieces = _UNPACK.get(codec)
     if pieces is None:
@@ -177,11 +176,11 @@ def unpack(
 
 
 def _too_large(max_bytes: int) -> UnpackLimitError:
-    return UnpackLimitError(f"batch unpacks to more than {max_bytes} bytes", ErrorCode.MESSAGE_TOO_LARGE)
+    return UnpackLimitError(f"decompressed batch exceeds {max_bytes} bytes", ErrorCode.MESSAGE_TOO_LARGE)
 
 
 def _too_many(max_frames: int) -> UnpackLimitError:
-    return UnpackLimitError(f"batch is packed in more than {max_frames} frames")
+    return UnpackLimitError(f"batch consists of more than {max_frames} compressed frames")
 
 
 # --- none -------------------------------------------------------------------------------------------------------
@@ -206,7 +205,7 @@ def _view(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[memoryv
 _GZIP_HEADER = 16 + zlib.MAX_WBITS
 _GZIP_OR_ZLIB_HEADER = 32 + zlib.MAX_WBITS
 _GZIP_STEP_BYTES = 1024
-# The library puts together what comes out of a call, and copies what it has not taken in, while no other thread may run.
+# In each call the library joins its output, and copies the input that it has not used, while no other thread runs.
 _GZIP_STEP_BYTES_MAX = 64 * 1024
 
 
@@ -217,7 +216,7 @@ def _compress_gzip(data: BytesLike, level: int | None) -> bytes:
 
 def _gzip_stream(level: int | None) -> Stream:
     if level is None or level == zlib.Z_DEFAULT_COMPRESSION:
-        library = isal_zlib or zlib  # the default level only: isal's four levels mean something else
+        library = isal_zlib or zlib  # only the default level: isal's four levels have other meanings
         level = library.Z_DEFAULT_COMPRESSION
     else:
         library = zlib
@@ -229,7 +228,7 @@ def _unpack_gzip(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[
     library = isal_zlib or zlib
     room = max_bytes
     at, end = 0, len(data)
-    step_bytes = _GZIP_STEP_BYTES_MAX  # nearly always there is one member
+    step_bytes = _GZIP_STEP_BYTES_MAX  # nearly always only one member
     for _ in range(max_frames):
         member = library.decompressobj(_GZIP_OR_ZLIB_HEADER)
         left, may_hold_more = b"", False
@@ -237,11 +236,11 @@ def _unpack_gzip(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[
             shown: BytesLike = left
             if not left and not may_hold_more:
                 if at >= end:
-                    raise CorruptRecordError("gzip stream ends early")
+                    raise CorruptRecordError("truncated gzip stream")
                 shown = data[at : at + step_bytes]
                 at += len(shown)
                 step_bytes = min(2 * step_bytes, _GZIP_STEP_BYTES_MAX)
-            # One byte more than allowed tells "full" from "too large".
+            # One byte more than allowed distinguishes "full" from "too large".
             part_bytes = min(room + 1, PIECE_BYTES)
             try:
                 part = member.decompress(shown, part_bytes)
@@ -256,7 +255,7 @@ def _unpack_gzip(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[
         at -= len(member.unused_data)
         if at == end:
             return
-        # A member copies what lies behind it, so the next ones, of which there may be many, are shown a little at first.
+        # A member copies the bytes after it. So the next ones, which may be many, first get only little input.
         step_bytes = _GZIP_STEP_BYTES
     raise _too_many(max_frames)
 
@@ -304,11 +303,11 @@ def _unpack_snappy(data: memoryview, max_bytes: int, max_frames: int) -> Iterato
             raise _too_many(max_frames)
         frames_left -= 1
         if at + 4 > len(data):
-            raise CorruptRecordError("snappy stream ends inside a block length")
+            raise CorruptRecordError("truncated block length in snappy stream")
         (length,) = _I32.unpack_from(data, at)
         at += 4
         if not 0 <= length <= len(data) - at:
-            raise CorruptRecordError(f"snappy block of {length} bytes where {len(data) - at} are left")
+            raise CorruptRecordError(f"snappy block of {length} bytes, but only {len(data) - at} bytes are left")
         part = _decompress_snappy_block(data[at : at + length], room, max_bytes)
         room -= len(part)
         yield part
@@ -316,7 +315,7 @@ def _unpack_snappy(data: memoryview, max_bytes: int, max_frames: int) -> Iterato
 
 
 def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> memoryview:
-    # The block states its unpacked length first; the library allocates that much, so look before.
+    # The block begins with its unpacked length, which the library allocates. So the length is checked first.
     try:
         if cramjam.snappy.decompress_raw_len(block) > room:
             raise _too_large(max_bytes)
@@ -329,7 +328,7 @@ def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> me
 
 _LZ4_KAFKA_DEFAULT_LEVEL = 9  # Kafka's default level selects the fast compressor, its neighbours the slow one
 _LZ4_FAST = 0
-_LZ4_SLOW_MIN, _LZ4_SLOW_MAX = 3, 12  # what the C library understands of Kafka's 1 to 17
+_LZ4_SLOW_MIN, _LZ4_SLOW_MAX = 3, 12  # range of the C library; Kafka's is 1 to 17
 _LZ4_FIRST_STEP_BYTES = 64 * 1024  # output asked for at once; the library allocates that much for each call
 
 
@@ -367,8 +366,8 @@ def _lz4_stream(level: int | None) -> Stream:
 
 def _unpack_lz4(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[bytes]:
     room, frames_left = max_bytes, max_frames
-    # The library's own class around such a context takes half as long again for a small batch. A used one is no good:
-    # after a frame that broke off, the library does not forget how long it should have been.
+    # The library's own class around such a context takes 50 % longer for a small batch. A context cannot be used again: after
+    # an incomplete frame the library keeps the expected length.
     context = lz4.frame.create_decompression_context()
     step_bytes = _LZ4_FIRST_STEP_BYTES
     while True:
@@ -391,7 +390,7 @@ def _unpack_lz4(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[b
                 raise _too_many(max_frames)
             context = lz4.frame.create_decompression_context()
         elif not part and not taken:
-            raise CorruptRecordError("lz4 frame ends early")
+            raise CorruptRecordError("truncated lz4 frame")
 
 
 # --- zstd -------------------------------------------------------------------------------------------------------
@@ -399,9 +398,9 @@ def _unpack_lz4(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[b
 #   frame = header | block* | checksum u32, if bit 2 of byte 4 says so
 #   block = u24 little endian: last (bit 0) | type (bits 1-2) | size (21 bits), then size bytes (1 byte for a run)
 #
-# The library can bound its output only when the frame states its size, so for a frame that does not (librdkafka
-# writes such) the blocks are counted first: each unpacks to at most 128 KiB. The walk also tells a frame that is cut
-# short from a whole one, and where the next one starts; the library's own answers do not.
+# The library can bound its output only if the frame has its size. For a frame that does not (librdkafka writes such),
+# the blocks are counted first: each unpacks to at most 128 KiB. The walk also finds out whether a frame is complete, and
+# where the next one starts, which the library does not report.
 
 _ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_BLOCK_BYTES_MAX = 128 * 1024
@@ -411,17 +410,17 @@ _U32_LE = struct.Struct("<I")
 
 
 _ZSTD_DEFAULT_PARAMETERS = zstandard.ZstdCompressionParameters.from_level(_ZSTD_DEFAULT_LEVEL)
-"""Those of a stream, as the Java client writes: what the library chooses for a small block packs records less well."""
+"""Parameters of a stream, as in the Java client: those that the library chooses for a small block compress less well."""
 
 
 _ZSTD_SIZED_FOR_BYTES = 8 << 20
-"""The largest source that working memory is sized for. Level 22 takes 700 MiB for a source of unknown size, and each reader 128 MiB."""
+"""Largest source size for which working memory is chosen. For an unknown size, level 22 takes 700 MiB, each reader 128 MiB."""
 
 
 class _ZstdContexts(threading.local):
-    """A thread's own working memory: not to be shared, and to make it takes as long as to pack a small batch.
+    """A thread's own working memory, which threads must not share. Making it takes as long as compressing a small batch.
 
-    That of the default level stays below 4 MB; other levels may want a hundred times that, and are not kept.
+    That of the default level stays below 4 MB; other levels may take a hundred times as much, and are not kept.
     """
 
     def __init__(self) -> None:
@@ -451,11 +450,11 @@ def _zstd_compressor(level: int, source_bytes: int) -> zstandard.ZstdCompressor:
 
 def _unpack_zstd(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[bytes]:
     whole = None
-    try:  # nearly always: one frame that states its size, and nothing behind it
+    try:  # nearly always: one frame that has its size, and nothing after it
         if 0 < zstandard.frame_content_size(data) <= min(max_bytes, PIECE_BYTES):
             whole = _zstd.decompressor.decompress(data, allow_extra_data=False)
     except zstandard.ZstdError:
-        pass  # the careful way finds out what it is
+        pass  # the code below finds out what it is
     if whole is not None:
         yield whole
         return
@@ -479,7 +478,7 @@ def _unpack_zstd(data: memoryview, max_bytes: int, max_frames: int) -> Iterator[
 def _unpack_zstd_frame(frame: memoryview, part_bytes_max: int, room: int, max_bytes: int) -> Iterator[bytes]:
     stated_bytes = zstandard.get_frame_parameters(frame).content_size
     if stated_bytes == 0:
-        return  # the library cannot tell a stated nothing from nothing stated
+        return  # the library cannot distinguish a size of 0 from no size
     if stated_bytes != zstandard.CONTENTSIZE_UNKNOWN and stated_bytes > room:
         raise _too_large(max_bytes)
     if part_bytes_max <= min(room, PIECE_BYTES):
@@ -495,17 +494,17 @@ def _unpack_zstd_frame(frame: memoryview, part_bytes_max: int, room: int, max_by
 
 
 def _walk_zstd_frame(data: memoryview, at: int, blocks_max: int) -> tuple[int, int | None, int]:
-    """Go from block to block of the frame at `at`.
+    """Walk over the blocks of the frame at `at`.
 
     Returns:
-        The frame's end, a bound on what it unpacks to, None for one to be skipped, and its blocks, at least 1. If they are
-        more than `blocks_max`, the end is not known.
+        (End of the frame, bound of its unpacked size or None for a skippable frame, number of blocks, at least 1). If the
+        blocks are more than `blocks_max`, the end is not known.
     """
     (magic,) = _U32_LE.unpack_from(data, at)
     if magic in _ZSTD_SKIPPABLE:
         (size,) = _U32_LE.unpack_from(data, at + 4)
         if size > len(data) - at - 8:
-            raise CorruptRecordError("zstd stream ends early")
+            raise CorruptRecordError("truncated zstd stream")
         return at + 8 + size, None, 1
     header_bytes = zstandard.frame_header_size(data[at:])
     has_checksum = data[at + 4] & 0x04
@@ -521,7 +520,7 @@ def _walk_zstd_frame(data: memoryview, at: int, blocks_max: int) -> tuple[int, i
     if has_checksum:
         at += 4
     if at > len(data):
-        raise CorruptRecordError("zstd stream ends early")
+        raise CorruptRecordError("truncated zstd stream")
     return at, bytes_max, blocks
 
 

@@ -1,8 +1,8 @@
-"""Frames to requests, responses to frames: the protocol as the server's connection loop sees it, and its client twin.
+"""Conversion of frames to requests and of responses to frames, for the server's connection loop; and the client side.
 
-A frame is an int32 size and that many bytes; `parse_request` gets it without the size, `encode_response` gives it with
-the size. Records are never copied: those of a request are views into the frame, those of a response stay elements of
-their own in the list of parts, for the connection to send as they are.
+A frame is an int32 size and that many bytes; `parse_request` gets it without the size, `encode_response` returns it with
+the size. Records are never copied: those of a request are views into the frame, those of a response are separate elements
+in the list of parts, which the connection sends unchanged.
 """
 
 import struct
@@ -16,8 +16,8 @@ from .headers import read_request_header, read_response_header, request_header, 
 from .wire import NO_LIMIT, MessageCodec, Parts, codec
 
 REQUEST_ELEMENTS_MAX = 100_000
-"""Ten times what a request about every partition of a large broker needs. Apache Kafka limits only the bytes of a frame;
-here whatever an element leaves behind, a row of a dictionary, say, must go before another client has waited long."""
+"""Largest number of elements in a request: ten times what a request for every partition of a large broker needs. Apache Kafka
+limits only the bytes of a frame. Here the objects made for the elements must also be freed without blocking other clients."""
 
 _SIZE = struct.Struct(">i")
 _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
@@ -25,7 +25,7 @@ _KEY_AND_VERSION = struct.Struct(">hh")
 
 
 class Spoken(NamedTuple):
-    """One version of an API."""
+    """Codecs of one version of an API."""
 
     is_flexible: bool
     has_flexible_response_header: bool
@@ -34,13 +34,13 @@ class Spoken(NamedTuple):
 
 
 _SPOKEN: dict[tuple[int, int], Spoken] = {}
-"""By API key and version: those that have been asked for."""
+"""(API key, version) -> codecs, of the versions used so far."""
 
 
 @dataclass(slots=True)
 class Request:
-    """A request as parsed. `body` is the API's request class; None only for ApiVersions in a version we do not know,
-    whose answer goes out in version 0."""
+    """A parsed request. `body` is the API's request class; None only for ApiVersions in an unknown version,
+    whose response is sent in version 0."""
 
     api: Api
     version: int
@@ -48,41 +48,43 @@ class Request:
     client_id: str | None
     body: Any
     elements: int = 0
-    """Of all arrays and tagged fields together."""
+    """Number of elements of all arrays and tagged fields together."""
     size_bytes: int = 0
-    """Of header and body, where whoever read the frame has said so."""
+    """Size of header and body, if the reader of the frame has set it."""
     end_at: int = 0
-    """Where in the frame the body ends, if it was parsed."""
+    """End of the body in the frame, if it was parsed."""
 
 
 class Kept:
-    """An answer without records that is sent again and again: the bytes of its body are kept, by version."""
+    """A response without records that is sent repeatedly: the bytes of its body are cached by version."""
 
     __slots__ = ()
     written: dict[int, bytes]
 
 
 class UnspokenError(Exception):
-    """The codec of this version of the API is not made yet: call `learn` in another thread, then parse the frame again."""
+    """The codec of this API version has not been made yet: call `learn` in another thread, then parse the frame again."""
 
 
 def learn(frame: memoryview) -> None:
-    """Load the messages, and make the codec, of a frame with which `parse_request` has raised UnspokenError. In any thread; takes up to
-    30 ms."""
+    """Load the messages and make the codec for a frame for which `parse_request` has raised UnspokenError.
+
+    In any thread; takes up to 30 ms.
+    """
     api_key, version = _KEY_AND_VERSION.unpack_from(frame)
     _spoken(APIS[api_key], version)
 
 
 def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX, *, at_once: bool = False) -> Request:
-    """One frame (without its size) as a request.
+    """Parse one frame (without its size) as a request.
 
-    Raises UnspokenError, if `at_once`, where others would wait until the codec is made.
+    Raises UnspokenError, if `at_once`, when the codec has to be made first.
 
-    Raises LargeMessageError, which is a ProtocolError, as soon as there are more than `most_elements`.
+    Raises LargeMessageError, which is a ProtocolError, as soon as the message has more than `most_elements`.
 
-    Raises ProtocolError for an API or version that we do not speak and for bytes that are not the message; the
-    connection is then closed, as Kafka does. ApiVersions is the exception (KIP-511): in an unknown version it is
-    parsed no further than the header, so that the client can be told which versions there are.
+    Raises ProtocolError for an unsupported API or version and for bytes that are not the message; the connection is then
+    closed, as in Kafka. ApiVersions is the exception (KIP-511): in an unknown version only its header is parsed, so that the
+    client gets a response with the supported versions.
     """
     api_key, version, correlation_id, client_id, at = read_request_header(frame)
     api = APIS.get(api_key)
@@ -93,14 +95,16 @@ def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX, 
         if not api.speaks(version):
             if api_key == API_VERSIONS_KEY:
                 return Request(api, version, correlation_id, client_id, None)
-            raise ProtocolError(f"{api.name} version {version} is not among {api.versions} (client {client_id!r})")
+            raise ProtocolError(
+                f"{api.name} version {version} is not supported, only {api.versions[0]} to {api.versions[1]} (client {client_id!r})"
+            )
         if at_once:
             raise UnspokenError
         spoken = _spoken(api, version)
     if spoken.is_flexible:
-        at = at + 1 if at < len(frame) and not frame[at] else skip_tags(frame, at)  # nearly always there are none
-    # Bytes behind the body are ignored, as Apache Kafka does: librdkafka 2.16 sends three zero bytes too many when it
-    # asks for the metadata of all topics.
+        at = at + 1 if at < len(frame) and not frame[at] else skip_tags(frame, at)  # nearly always no tags
+    # Bytes after the body are ignored, as in Apache Kafka: librdkafka 2.16 sends three additional zero bytes when it
+    # requests the metadata of all topics.
     body, end_at, left = spoken.request.read_within(frame, at, most_elements)
     return Request(api, version, correlation_id, client_id, body, most_elements - left, end_at=end_at)
 
@@ -108,12 +112,12 @@ def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX, 
 def encode_response(
     request: Request, body: Any, most_elements: int = NO_LIMIT, most_bytes: int = NO_LIMIT
 ) -> list[Any]:
-    """The parts of the response frame, size first, to be sent in order.
+    """Encode a response frame; returns its parts, size first, to be sent in order.
 
-    Parts of ours are bytearrays; records are the very objects that `body` carries (bytes-like, or slices of files).
-    `body` may be None for an unknown ApiVersions version: Kafka's answer to it is made here.
+    Encoded parts are bytearrays; records are the same objects as in `body` (bytes-like, or slices of files).
+    `body` may be None for an unknown ApiVersions version: Kafka's response to it is made here.
 
-    Raises LargeMessageError for more than `most_elements`, or much more than `most_bytes` beside the records.
+    Raises LargeMessageError for more than `most_elements`, or much more than `most_bytes` in addition to the records.
     """
     api, version = request.api, request.version
     if request.body is None and api.key == API_VERSIONS_KEY:
@@ -157,7 +161,7 @@ def _spoken(api: Api, version: int) -> Spoken:
 
 @cache
 def _unsupported_api_versions() -> Any:
-    """The answer to an ApiVersions request of the future: UNSUPPORTED_VERSION, and the versions of ApiVersions."""
+    """Return the response to an ApiVersions request of an unknown version: UNSUPPORTED_VERSION, and the known versions."""
     from .messages.api_versions import ApiVersion, ApiVersionsResponse
 
     low, high = APIS[API_VERSIONS_KEY].advertised
@@ -169,7 +173,7 @@ def _unsupported_api_versions() -> Any:
 
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, body: Any) -> bytes:
-    """A whole request frame, size included. `body`'s records must be bytes-like."""
+    """Encode a whole request frame, size included. `body`'s records must be bytes-like."""
     flexible = api.is_flexible(version)
     parts: Parts = [bytearray(request_header(api.key, version, correlation_id, client_id, flexible))]
     codec(api.request, version, flexible).write(body, parts)
@@ -178,10 +182,10 @@ def encode_request(api: Api, version: int, correlation_id: int, client_id: str |
 
 
 def parse_response(api: Api, version: int, frame: memoryview | bytes) -> tuple[int, Any]:
-    """(correlation id, body) of a response frame without its size. Raises ProtocolError; also for bytes left over."""
+    """Parse a response frame without its size; returns (correlation ID, body). ProtocolError, also for bytes left over."""
     view = memoryview(frame)
     correlation_id, at = read_response_header(view, api.has_flexible_response_header(version))
     body, at = codec(api.response, version, api.is_flexible(version)).read(view, at)
     if at != len(view):
-        raise ProtocolError(f"{api.name} version {version}: {len(view) - at} bytes behind the response")
+        raise ProtocolError(f"{api.name} version {version}: {len(view) - at} unexpected bytes after the response")
     return correlation_id, body

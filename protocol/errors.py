@@ -1,8 +1,8 @@
-"""Kafka's error codes and the three kinds of error of this house.
+"""Kafka's error codes, and the kinds of exceptions.
 
-`KafkaError`: the client asked for something that Kafka has a code for; it becomes the error code of one
-partition, topic or group, and the connection lives on. `ProtocolError`: the peer does not speak Kafka; the
-connection is closed. Any other exception is our own bug.
+`KafkaError`: a refusal for which Kafka has a code. It becomes the error code of one partition, topic or group, and the
+connection stays open. `ProtocolError`: the peer does not speak Kafka's protocol; the connection is closed. Any other exception
+is a bug.
 """
 
 from enum import IntEnum
@@ -148,14 +148,16 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
-# A message may name an id that is as long as a string can be, and goes into a string itself: 32 767 bytes, of which a
-# character takes four at most.
+# A message may contain an ID as long as a string can be, and is sent as a string itself: 32 767 bytes, and a character takes
+# at most four of them.
 MAX_MESSAGE_CHARS = 8191
 
 
 class KafkaError(Exception):
-    """A refusal that travels to the client as an error code, with a message for those responses that carry one; a
-    message too long for a response is cut."""
+    """A refusal that is sent to the client as an error code, with a message if the response has a field for it.
+
+    A message that is too long for a response is cut off.
+    """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         message = message[:MAX_MESSAGE_CHARS]
@@ -168,19 +170,19 @@ class KafkaError(Exception):
 
 
 class CorruptRecordError(KafkaError):
-    """Damage inside record batches: lengths, checksums or compressed data that cannot be."""
+    """Damage inside record batches: invalid lengths, checksums or compressed data."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.CORRUPT_MESSAGE) -> None:
         super().__init__(code, message)
 
     def __reduce__(self) -> tuple[type["CorruptRecordError"], tuple[str, ErrorCode]]:
-        # BaseException would copy and pickle it through (code, message), which __init__ here takes the other way round.
+        # BaseException would copy and pickle it as (code, message), but this __init__ takes them in the other order.
         return (type(self), (self.message, self.code))
 
 
 class ProtocolError(Exception):
-    """The peer's bytes are not Kafka's protocol: there is no answer but to close the connection."""
+    """The peer's bytes are not Kafka's protocol: the connection is closed without a response."""
 
 
 class LargeMessageError(ProtocolError):
-    """A message is larger than the caller lets it be read, or written, now; nothing else need be wrong with it."""
+    """A message exceeds the caller's present limit for reading or writing; it may be valid otherwise."""

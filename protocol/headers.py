@@ -1,9 +1,9 @@
-"""The few bytes in front of every request and response body.
+"""Headers of requests and responses: the bytes before every body.
 
     request    api_key int16 | api_version int16 | correlation_id int32 | client_id int16 length + bytes | tags*
     response   correlation_id int32 | tags*                                             * in flexible versions only
 
-The client id keeps its two-byte length even in flexible headers, so that any broker can read the header of an
+The client ID keeps its two-byte length even in flexible headers, so that any broker can read the header of an
 ApiVersions request of a later version.
 """
 
@@ -13,7 +13,7 @@ from .codegen import java_text
 from .errors import ProtocolError
 from .wire import read_uvarint, uvarint
 
-# No tagged field of a header is known to date. Unknown ones must be passed over, but not millions of them.
+# Kafka has not defined any tagged field of a header yet. Unknown ones must be skipped, but not millions of them.
 MAX_HEADER_TAGS = 256
 
 _REQUEST_START = struct.Struct(">hhih")
@@ -21,13 +21,13 @@ _CORRELATION_ID = struct.Struct(">i")
 
 
 def read_request_header(view: memoryview) -> tuple[int, int, int, str | None, int]:
-    """The header up to the client id, the same in all versions.
+    """Read the header up to the client ID, which is the same in all versions.
 
     Returns:
-        (API key, version, correlation id, client id, where the tags or the body begin).
+        (API key, version, correlation ID, client ID, position of the tags or the body).
 
     Raises:
-        ProtocolError: It is cut short, or the client id is no text.
+        ProtocolError: The header is incomplete, or the client ID is not text.
     """
     try:
         api_key, api_version, correlation_id, length = _REQUEST_START.unpack_from(view, 0)
@@ -38,19 +38,19 @@ def read_request_header(view: memoryview) -> tuple[int, int, int, str | None, in
         return api_key, api_version, correlation_id, None, at
     end = at + length
     if end > len(view):
-        raise ProtocolError("request header: client id cut short")
+        raise ProtocolError("request header: truncated client ID")
     try:
         try:
             client_id = str(view[at:end], "utf-8")
         except UnicodeDecodeError:
             client_id = java_text(view[at:end])
     except UnicodeDecodeError as error:
-        raise ProtocolError(f"request header: client id: {error}") from None
+        raise ProtocolError(f"request header: client ID: {error}") from None
     return api_key, api_version, correlation_id, client_id, end
 
 
 def skip_tags(view: memoryview, at: int) -> int:
-    """Pass over a header's tagged fields, of which Kafka has defined none; returns where the body begins."""
+    """Skip a header's tagged fields, of which Kafka has defined none; returns the position of the body."""
     try:
         n = view[at]
         at += 1
@@ -59,15 +59,15 @@ def skip_tags(view: memoryview, at: int) -> int:
         if n > 127:
             n, at = read_uvarint(view, at, n)
         if n > MAX_HEADER_TAGS:
-            raise ProtocolError(f"header: {n} tagged fields, more than {MAX_HEADER_TAGS}")
+            raise ProtocolError(f"header: too many tagged fields ({n}, limit {MAX_HEADER_TAGS})")
         for _ in range(n):
             _, at = _uvarint_at(view, at)
             length, at = _uvarint_at(view, at)
             at += length
     except IndexError:
-        raise ProtocolError("header: tagged fields cut short") from None
+        raise ProtocolError("header: truncated tagged fields") from None
     if at > len(view):
-        raise ProtocolError("header: tagged fields cut short")
+        raise ProtocolError("header: truncated tagged fields")
     return at
 
 
@@ -77,14 +77,14 @@ def _uvarint_at(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None, flexible: bool) -> bytes:
-    """A request header as a client sends it."""
+    """Encode a request header as a client sends it."""
     raw = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(raw)
     return _REQUEST_START.pack(api_key, api_version, correlation_id, length) + raw + (uvarint(0) if flexible else b"")
 
 
 def read_response_header(view: memoryview, flexible: bool) -> tuple[int, int]:
-    """(correlation id, where the body begins). Raises ProtocolError."""
+    """Read a response header; returns (correlation ID, position of the body). Raises ProtocolError."""
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(view, 0)
     except struct.error:

@@ -1,9 +1,11 @@
-"""Reads a Produce that differs from the one before in its records alone, as most of a producer's do, and writes its answer, from
-what is kept of that one. All of it is what `connection` does, in a third of the time.
+"""Fast path for a Produce that differs from the previous one only in its records, as most of a producer's do.
+
+Parses it and encodes its response from the cached parts of the previous one. The results are those of `connection`, in a third
+of the time.
 
     request  api_key version | correlation_id | client_id … index | length | records | end
              same              other            same                other    other     no tagged fields three times, or nothing
-    answer   size | correlation_id | topic index error | base_offset log_append_time_ms log_start_offset | …
+    response size | correlation_id | topic index error | base_offset log_append_time_ms log_start_offset | …
              same   other            same                other                                             same
 """
 
@@ -20,19 +22,19 @@ from .schema import unsealed
 from .wire import read_uvarint, uvarint
 
 HEAD_BYTES_MAX = 1 << 10
-"""Of what comes before the records. A client may have names of 32 KB, and keep its connection."""
+"""Largest part before the records. A client may have names of 32 KB, which would stay in memory with its connection."""
 _INT32 = struct.Struct(">i")
 _NO_TAGS = bytes(3)
-"""Behind the records of a flexible version: of the partition, the topic and the body."""
+"""Empty tagged fields after the records of a flexible version: of the partition, the topic and the body."""
 _ELEMENTS = 2
-"""One topic, one partition, no tagged field."""
+"""Elements of such a request: one topic, one partition, no tagged field."""
 _OFFSETS = struct.Struct(">qqq")
 _OFFSETS_SINCE = 5
-"""From this version on an answer has all three."""
+"""From this version on a response has all three offsets."""
 _NOWHERE_ELSE = (-2, -3, -4)
-"""No name has such bytes."""
+"""Impossible offsets, whose bytes no topic name contains: they mark the place of the offsets in the response."""
 
-# See `schema`.
+# `schema.unsealed` gives the reason.
 _Data: Any = unsealed(PartitionProduceData)
 _Topic: Any = unsealed(TopicProduceData)
 _Body: Any = unsealed(ProduceRequest)
@@ -40,12 +42,13 @@ _Body: Any = unsealed(ProduceRequest)
 
 @lru_cache(maxsize=256)
 def _head(length_at: int, is_flexible: bool) -> struct.Struct:
-    """Key and version, correlation id, all else before the length of the records, the length or its first byte."""
+    """Return the struct of the head: key and version, correlation ID, the rest before the length of the records, and that
+    length or its first byte."""
     return struct.Struct(f">4si{length_at - 8}s{'B' if is_flexible else 'i'}")
 
 
 class LastProduce:
-    """What a client's last request says beside its records, and how it says it. No view of the frame is kept."""
+    """Cached parts of a client's last Produce, without the records: parsed values and bytes. Keeps no view of the frame."""
 
     __slots__ = (
         "_answer",
@@ -61,7 +64,7 @@ class LastProduce:
     )
 
     def __init__(self, frame: memoryview, request: Request, length_at: int, end: bytes) -> None:
-        # In a flexible version the length has one byte at least.
+        # In a flexible version the length has at least one byte.
         head = _head(length_at, bool(end))
         self._unpack, self._length_end, self._end = head.unpack_from, head.size, end
         start, _, rest, _ = head.unpack_from(frame)
@@ -77,7 +80,7 @@ class LastProduce:
 
     @classmethod
     def of(cls, frame: memoryview, request: Request) -> LastProduce | None:
-        """For what follows the Produce that `frame` was; None unless that had records, and for one partition."""
+        """Make an object from the Produce in `frame`, for later ones; None unless it has records for exactly one partition."""
         topics = request.body.topic_data
         if request.elements != _ELEMENTS or not topics or not topics[0].partition_data:
             return None
@@ -95,7 +98,7 @@ class LastProduce:
         return cls(frame, request, length_at, end) if is_there and length_at <= HEAD_BYTES_MAX else None
 
     def parse(self, frame: memoryview) -> Request | None:
-        """What `parse_request` makes of `frame`; None if more than correlation id and records differ."""
+        """Parse `frame` like `parse_request`; None if more than the correlation ID and the records differ."""
         size_bytes, at, end = len(frame), self._length_end, self._end
         if size_bytes < at + len(end):
             return None
@@ -126,8 +129,7 @@ class LastProduce:
         return Request(api, version, correlation_id, client_id, body, _ELEMENTS, size_bytes, size_bytes)
 
     def encode(self, request: Request, answer: ProduceResponse) -> list[Any] | None:
-        """What `encode_response` makes of the answer to a request that `parse` gave; None unless that says where the records are,
-        and nothing else."""
+        """Encode the response to a request from `parse`, like `encode_response`; None unless it has only offsets."""
         if answer.throttle_time_ms or len(answer.responses) != 1 or len(answer.responses[0].partition_responses) != 1:
             return None
         topic = answer.responses[0]

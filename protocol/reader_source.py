@@ -1,7 +1,7 @@
-"""Writes the source of `read(view, at, most)` for one message class and version.
+"""Generator of the source of `read(view, at, most)` for one message class and version.
 
-Fixed-size values gather in a run until something needs them; then one `unpack_from` reads them all, and checks the
-bounds as it does. The length of a string or the count of an array joins the run before it. For `index: Int32,
+Fixed-size values are collected in a run until one is needed. Then one `unpack_from` reads them all, and checks the
+bounds. The length of a string or the count of an array is part of the run before it. For `index: Int32,
 records: Records | None` in flexible encoding:
 
     index1, n2, = unpack_from_iB(view, at)
@@ -66,7 +66,7 @@ class ReaderSource(Source):
         self.line(f"raise ProtocolError(f'{self.label}: {{error}}') from None")
 
     def _flush(self) -> None:
-        """Read the run."""
+        """Write the line that reads the run."""
         if not self._run:
             return
         format = "".join(one for one, _ in self._run)
@@ -98,8 +98,8 @@ class ReaderSource(Source):
         return repr(value) if isinstance(value, (int, str, type(None))) else self.name("DEFAULT", value)
 
     def _tags(self, fields: list[tuple[Field, str]], foreign: list[int]) -> None:
-        """The tagged fields at the end of a struct (KIP-482): known ones are read, unknown ones passed over. One that
-        Kafka defines for other versions only is refused, as Kafka does."""
+        """Write the reading of the tagged fields at the end of a struct (KIP-482). Unknown fields are skipped. One that
+        Kafka defines only for other versions is refused, as in Kafka."""
         n, number, end = self.fresh("n"), self.fresh("tag"), self.fresh("end")
         self._run.append(("B", n))
         self._flush()
@@ -117,11 +117,13 @@ class ReaderSource(Source):
             self.line(f"if {number} == {field.tag}:", +1)
             self._value(field.type, variable, field.is_nullable_in(self.version))
             self._flush()
-            self.line(f"if at != {end}: fail('{self.label}: tagged field {field.name} is not as long as it says')")
+            self.line(
+                f"if at != {end}: fail('{self.label}: length of tagged field {field.name} does not match its content')"
+            )
             self.line("continue")
             self.dedent()
         if foreign:
-            self.line(f"if {number} in {tuple(foreign)}: fail('{self.label}: a tagged field of another version')")
+            self.line(f"if {number} in {tuple(foreign)}: fail('{self.label}: tagged field of a different version')")
         self.line(f"at = {end}")
         self.dedent()
         self.dedent()
@@ -130,8 +132,8 @@ class ReaderSource(Source):
         self.line(f"if {variable} > 127: {variable}, at = read_uvarint(view, at, {variable})")
 
     def _spend(self, n: str) -> None:
-        """Refuse a count that the bytes left, or the limit, cannot hold; before any memory is spent on it. An element
-        takes one byte at least: no struct is empty."""
+        """Write the check of a count against the bytes left and the limit, before memory is used for it. An element
+        takes at least one byte: no struct is empty."""
         self.line(f"if {n} > size - at: fail('{self.label}: %d elements in %d bytes' % ({n}, size - at))")
         self._spend_left(n)
 
@@ -140,8 +142,8 @@ class ReaderSource(Source):
         self.line(f"if left < 0: raise LargeMessageError(f'{self.label}: more than {{most}} elements')")
 
     def _length(self, format: str, n: str, nullable: bool, target: str) -> None:
-        """Read a length or count into `n`, and open the block for what is not null. As in Kafka, any negative length
-        means null."""
+        """Write the reading of a length or count into `n`, and open the block for a value that is not null. As in Kafka,
+        any negative length means null."""
         self._run.append(("B" if self.flexible else format, n))
         self._flush()
         if self.flexible:
@@ -177,15 +179,17 @@ class ReaderSource(Source):
         self.dedent()
 
     def _slice(self, kind: str, target: str, nullable: bool) -> None:
-        """A string, bytes or records. The bounds need a check: a slice past the end is just shorter."""
+        """Write the reading of a string, bytes or records. The bounds need a check, as a slice past the end is only shorter."""
         n = self.fresh("n")
         self._length("h" if kind == "string" else "i", n, nullable, target)
         if kind == "string" and self.flexible:
-            self.line(f"if {n} > {MAX_STRING_BYTES}: fail('{self.label}: a string of %d bytes' % {n})")
+            self.line(
+                f"if {n} > {MAX_STRING_BYTES}: fail('{self.label}: string too large (%d bytes, limit {MAX_STRING_BYTES})' % {n})"
+            )
         self.line(f"{n} += at")
         self.line(f"if {n} > size: fail('{self.label}: cut short')")
         if kind == "bytes":
-            too_long = f"'{self.label}: a field of %d bytes; at most {MAX_BYTES_BYTES}' % ({n} - at)"
+            too_long = f"'{self.label}: field too large (%d bytes, limit {MAX_BYTES_BYTES})' % ({n} - at)"
             self.line(f"if {n} - at > {MAX_BYTES_BYTES}: fail({too_long})")
         piece = f"view[at:{n}]"
         made = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[kind]

@@ -1,7 +1,7 @@
-"""Record batches (magic 2) as views over the bytes they came in.
+"""Record batches (magic 2) as views over their bytes.
 
-Used wherever batches are read: validation and segments look at headers only, the cleaner and the inspection tools
-at records. Nothing is copied until a record is asked for, and no batch is ever changed here (`batch_builder` writes).
+Used wherever batches are read: validation and segments read only headers, the cleaner and the inspection tools
+also records. Nothing is copied before a record is read, and no batch is changed here (`batch_builder` writes).
 
     pos  size  field                        pos  size  field
       0     8  base offset                   27     8  base timestamp, or the delete horizon if bit 6 is set
@@ -46,14 +46,14 @@ HEADER_FIELDS = (
     ("base_sequence", "i"),
     ("record_count", "i"),
 )
-"""(name, type as `struct` and NumPy write it), back to back and big endian."""
+"""(name, type in the notation of `struct` and NumPy), back to back and big endian."""
 HEADER = struct.Struct(">" + "".join(kind for _, kind in HEADER_FIELDS))
 HEADER_BYTES = HEADER.size
 LOG_OVERHEAD = struct.Struct(">qi")
 """Base offset and length: what a reader needs to find the next batch."""
 LOG_OVERHEAD_BYTES = LOG_OVERHEAD.size
 STEP = struct.Struct(">qi4xb6xi")
-"""Base offset, length, magic, last offset delta: what it takes to step from batch to batch, and to know their offsets."""
+"""Base offset, length, magic, last offset delta: enough to step from batch to batch, and to get their offsets."""
 _GLANCE = struct.Struct(">qi10xBi")
 """Base offset, length, low byte of the attributes, last offset delta."""
 LENGTH_POSITION = 8
@@ -62,14 +62,14 @@ MAGIC_POSITION = 16
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 ATTRIBUTES_LOW_BYTE_POSITION = ATTRIBUTES_POSITION + 1
-"""Codec and flags; one byte tells of a batch on its way in what there is to tell."""
+"""Position of the byte with codec and flags; the high byte of the attributes has no bits yet."""
 MAX_TIMESTAMP_POSITION = 35
 COUNT_POSITION = 57
 
 MAGIC = 2
 OLD_LENGTH_MIN = 14
-"""The length of the smallest message of magic 0: CRC, magic, attributes, and two lengths. Base offset, length and magic lie
-there as in a batch."""
+"""Length of the smallest message of magic 0: CRC, magic, attributes, and two lengths. Its base offset, length and magic have
+the same positions as in a batch."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -85,7 +85,7 @@ _I64_MIN, _I64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 def wrapped(timestamp: int) -> int:
-    """The 64 bits of a timestamp that a hostile client made of two numbers too large for it, as every JVM adds them."""
+    """Reduce a sum of timestamp and delta to 64 bits, as the JVM does: a hostile client may send numbers that overflow."""
     if _I64_MIN <= timestamp <= _I64_MAX:
         return timestamp
     return (timestamp - _I64_MIN) % (1 << 64) + _I64_MIN
@@ -97,13 +97,13 @@ def sequence_after(sequence: int, steps: int) -> int:
 
 
 def batch_size(data: BytesLike) -> int:
-    """How many bytes the batch at the front of `data` has, if its length is to be believed; LOG_OVERHEAD_BYTES of it are enough."""
+    """Return the size of the batch at the start of `data` from its length field, unchecked. Needs LOG_OVERHEAD_BYTES."""
     length: int = LOG_OVERHEAD.unpack_from(data)[1]
     return LOG_OVERHEAD_BYTES + length
 
 
 class Record(NamedTuple):
-    """One record with absolute offset and timestamp; `sequence` is -1 where the batch has no producer."""
+    """One record with absolute offset and timestamp; `sequence` is -1 if the batch has no producer."""
 
     offset: int
     timestamp: int
@@ -114,7 +114,7 @@ class Record(NamedTuple):
 
 
 class RecordSpan(NamedTuple):
-    """Where one record lies in its batch's payload, and what the cleaner must know of it.
+    """Position of one record in its batch's payload, and the fields that the cleaner needs.
 
     The record, its length included, is `payload[start:end]`. The value is None for a tombstone only.
     """
@@ -128,9 +128,9 @@ class RecordSpan(NamedTuple):
 
 
 def packed_block(view: memoryview, at: int) -> tuple[int, memoryview, int]:
-    """(codec, packed records, last offset) of the batch at `view[at:]`, which somebody has found whole.
+    """Return (codec, packed records, last offset) of the batch at `view[at:]`, which must be whole.
 
-    A `RecordBatch` says the same and more; where there is one for every batch of a log, it is what takes the time.
+    A `RecordBatch` has the same and more, but making one for every batch of a log takes too long.
     """
     base_offset, length, attributes, last_offset_delta = _GLANCE.unpack_from(view, at)
     block = view[at + HEADER_BYTES : at + LOG_OVERHEAD_BYTES + length]
@@ -140,11 +140,11 @@ def packed_block(view: memoryview, at: int) -> tuple[int, memoryview, int]:
 class RecordBatch:
     """The header of the batch at `at`, and access to its records.
 
-    The bytes from `at` on may end before the batch does (a reader that wants headers only); then `is_whole` is False and
-    only the header is to be used.
+    The bytes from `at` on may end before the batch does, for readers of headers only. Then `is_whole` is False, and
+    only the header may be used.
 
     Raises:
-        CorruptRecordError: No batch can begin like this: fewer than 61 bytes, another magic, an impossible length.
+        CorruptRecordError: The header is invalid: fewer than 61 bytes, another magic, or an impossible length.
     """
 
     __slots__ = (
@@ -180,7 +180,7 @@ class RecordBatch:
 
     def __init__(self, data: BytesLike, at: int = 0) -> None:
         if len(data) - at < HEADER_BYTES:
-            raise CorruptRecordError(f"{len(data) - at} bytes where a batch header of {HEADER_BYTES} should be")
+            raise CorruptRecordError(f"incomplete batch header ({len(data) - at} of {HEADER_BYTES} bytes)")
         (
             self.base_offset,
             length,
@@ -198,7 +198,7 @@ class RecordBatch:
         ) = HEADER.unpack_from(data, at)
         self.size_bytes = LOG_OVERHEAD_BYTES + length
         if self.magic != MAGIC or self.size_bytes < HEADER_BYTES:
-            raise CorruptRecordError(f"no batch begins at byte {at}: magic {self.magic}, length {length}")
+            raise CorruptRecordError(f"invalid batch at byte {at}: magic {self.magic}, length {length}")
         view = memoryview(data)
         self.view = view if self.size_bytes == len(view) and not at else view[at : at + self.size_bytes]
 
@@ -249,7 +249,7 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers in this batch may go, None while no cleaner has stamped it."""
+        """Time from which on tombstones and markers in this batch may be removed; None until the cleaner sets it."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     def computed_crc(self) -> int:
@@ -260,25 +260,25 @@ class RecordBatch:
         return self.computed_crc() == self.crc
 
     def payload(self, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES, max_frames: int = sys.maxsize) -> memoryview:
-        """Return the records block, unpacked; each call unpacks anew. Errors as `compression.decompress`."""
+        """Return the records block, unpacked; each call unpacks again. Errors as for `compression.decompress`."""
         block = self.view[HEADER_BYTES:]
         if self.record_count == 0 and not block:
-            return block  # emptied by the cleaner; it may keep the codec bits, and no codec unpacks nothing
+            return block  # emptied by the cleaner; the codec bits may be left, and no codec can unpack an empty block
         return decompress(self.attributes & CODEC_MASK, block, max_bytes=max_bytes, max_frames=max_frames)
 
     def pieces(self, *, max_frames: int = sys.maxsize) -> Iterator[BytesLike]:
-        """The records block, unpacked, for who keeps none of it. As `compression.unpack`."""
+        """Yield the records block, unpacked, in pieces, for callers that keep none of it. As `compression.unpack`."""
         block = self.view[HEADER_BYTES:]
         if self.record_count == 0 and not block:
             return iter(())
         return unpack(self.attributes & CODEC_MASK, block, max_frames=max_frames)
 
     def records(self, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES) -> Iterator[Record]:
-        """Yield every record. Under log append time each carries the batch's max timestamp.
+        """Yield every record. Under log append time each has the batch's max timestamp.
 
         Raises:
             CorruptRecordError: A length leaves its record or the batch, a record is longer than its fields, a
-                header has no name, or the count is not what the block holds. Records before that were yielded.
+                header has no name, or the block has another number of records. Records before that were yielded.
         """
         base_timestamp, base_sequence = self.base_timestamp, self.base_sequence
         append_time = self.max_timestamp if self.is_log_append_time else None
@@ -288,9 +288,9 @@ class RecordBatch:
                 value, at = _read_bytes(data, value_at, end)
                 headers, at = _read_headers(data, at, end)
             except IndexError:
-                raise CorruptRecordError(f"the batch ends inside the record at byte {start}") from None
+                raise CorruptRecordError(f"truncated record at byte {start}") from None
             if at != end:
-                raise CorruptRecordError(f"record at byte {start} is not as long as its fields")
+                raise CorruptRecordError(f"length of the record at byte {start} does not match its fields")
             yield Record(
                 self.base_offset + offset_delta,
                 wrapped(base_timestamp + timestamp_delta) if append_time is None else append_time,
@@ -301,24 +301,24 @@ class RecordBatch:
             )
 
     def spans(self, payload: BytesLike | None = None) -> Iterator[RecordSpan]:
-        """Yield where each record lies in the payload.
+        """Yield the position of each record in the payload.
 
         Args:
-            payload: What `payload()` returned, for callers that cut records out of it; None unpacks again.
+            payload: Result of `payload()`, for callers that cut records out of it; None unpacks again.
 
         Raises:
-            CorruptRecordError: As `records`, but the inside of values and headers is not looked at.
+            CorruptRecordError: As for `records`, but the content of values and headers is not checked.
         """
         data = bytes(self.payload() if payload is None else payload)
         base_offset = self.base_offset
         for offset_delta, timestamp_delta, key, value_at, start, end in _walk(data, self.record_count):
-            # A negative length is an odd number in zig-zag form, in its first byte already.
+            # A negative length is an odd number in zig-zag form, which the first byte shows.
             has_value = not data[value_at] & 1
             yield RecordSpan(base_offset + offset_delta, timestamp_delta, key, has_value, start, end)
 
 
 def batches(data: BytesLike) -> Iterator[RecordBatch]:
-    """Yield the whole batches that lie back to back in `data`.
+    """Yield the batches in `data`, which are back to back.
 
     Raises:
         CorruptRecordError: A batch cannot begin where the last one ended, or the last one is cut short.
@@ -328,28 +328,28 @@ def batches(data: BytesLike) -> Iterator[RecordBatch]:
     while at < len(view):
         batch = RecordBatch(view, at)
         if not batch.is_whole:
-            raise CorruptRecordError(f"batch of {batch.size_bytes} bytes where {len(view) - at} are left")
+            raise CorruptRecordError(f"batch of {batch.size_bytes} bytes, but only {len(view) - at} bytes are left")
         yield batch
         at += batch.size_bytes
 
 
 def null_key_indexes(payload: BytesLike, record_count: int, *, at_most: int | None = None) -> list[int]:
-    """Return the indexes of the records without a key; the check of every produce to a compacted topic.
+    """Return the indexes of the records without a key: the check of every produce to a compacted topic.
 
-    It hops from record to record and reads nothing but the key's length.
+    It steps from record to record and reads only the key's length.
 
     Args:
-        at_most: Stop looking, at whatever follows too, when so many are found.
+        at_most: Stop when this number is found, without a check of the rest.
 
     Raises:
-        CorruptRecordError: A record leaves the block, or the count is not what the block holds.
+        CorruptRecordError: A record leaves the block, or the block has another number of records.
     """
     data = bytes(payload)  # indexing bytes is faster than indexing a view, by more than the copy costs
     end = len(data)
     found: list[int] = []
     at = 0
     if record_count < 0:
-        raise CorruptRecordError(f"a batch of {record_count} records")
+        raise CorruptRecordError(f"invalid batch of {record_count} records")
     try:
         for index in range(record_count):
             size = data[at]  # still in zig-zag form: an odd one is negative
@@ -363,7 +363,7 @@ def null_key_indexes(payload: BytesLike, record_count: int, *, at_most: int | No
                 size = size << 1 ^ size >> 31
             record_end = at + (size >> 1)
             if size & 1 or record_end > end:
-                raise CorruptRecordError(f"record {index} leaves its batch")
+                raise CorruptRecordError(f"record {index} exceeds its batch")
             at += 1  # attributes
             deltas_at = at
             while data[at] >= 0x80:  # timestamp delta
@@ -372,7 +372,7 @@ def null_key_indexes(payload: BytesLike, record_count: int, *, at_most: int | No
             while data[at] >= 0x80:  # offset delta
                 at += 1
             at += 1
-            if at - deltas_at > 6:  # more than either may have alone, so look closer
+            if at - deltas_at > 6:  # more than one of them may have, so check both
                 _, at = read_varlong(data, deltas_at)
                 _, at = read_varint(data, at)
             byte = data[at]
@@ -387,12 +387,12 @@ def null_key_indexes(payload: BytesLike, record_count: int, *, at_most: int | No
                     key_length = 0
                 key_end = at + key_length
             if key_end >= record_end:
-                raise CorruptRecordError(f"key of record {index} leaves no room for a value")
+                raise CorruptRecordError(f"no value after the key of record {index}")
             at = record_end
     except IndexError:
-        raise CorruptRecordError(f"{record_count} records announced, the block ends in one of them") from None
+        raise CorruptRecordError(f"expected {record_count} records, but the block ends in one of them") from None
     if at != end:
-        raise CorruptRecordError(f"{end - at} bytes follow the {record_count} records of a batch")
+        raise CorruptRecordError(f"{end - at} unexpected bytes after the {record_count} records of a batch")
     return found
 
 
@@ -405,7 +405,7 @@ def _walk(data: bytes, record_count: int) -> Iterator[tuple[int, int, bytes | No
     at = 0
     block_end = len(data)
     if record_count < 0:
-        raise CorruptRecordError(f"a batch of {record_count} records")
+        raise CorruptRecordError(f"invalid batch of {record_count} records")
     try:
         for _ in range(record_count):
             start = at
@@ -413,7 +413,7 @@ def _walk(data: bytes, record_count: int) -> Iterator[tuple[int, int, bytes | No
             size, at = (_SHORT[byte], at + 1) if byte < 0x80 else read_varint(data, at)
             end = at + size
             if size < 0 or end > block_end:
-                raise CorruptRecordError(f"record at byte {start} leaves its batch")
+                raise CorruptRecordError(f"record at byte {start} exceeds its batch")
             at += 1  # record attributes: none are defined
             byte = data[at]
             timestamp_delta, at = (_SHORT[byte], at + 1) if byte < 0x80 else read_varlong(data, at)
@@ -423,7 +423,7 @@ def _walk(data: bytes, record_count: int) -> Iterator[tuple[int, int, bytes | No
             key_length, at = (_SHORT[byte], at + 1) if byte < 0x80 else read_varint(data, at)
             value_at = at + key_length if key_length > 0 else at
             if value_at >= end:
-                raise CorruptRecordError(f"key of the record at byte {start} leaves no room for a value")
+                raise CorruptRecordError(f"no value after the key of the record at byte {start}")
             yield (
                 offset_delta,
                 timestamp_delta,
@@ -434,17 +434,17 @@ def _walk(data: bytes, record_count: int) -> Iterator[tuple[int, int, bytes | No
             )
             at = end
     except IndexError:
-        raise CorruptRecordError(f"{record_count} records announced, the block ends in one of them") from None
+        raise CorruptRecordError(f"expected {record_count} records, but the block ends in one of them") from None
     if at != block_end:
-        raise CorruptRecordError(f"{block_end - at} bytes follow the {record_count} records of a batch")
+        raise CorruptRecordError(f"{block_end - at} unexpected bytes after the {record_count} records of a batch")
 
 
 def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     length, at = read_varint(data, at)
-    if length < 0:  # -1 on every writer's wire; readers everywhere take any negative length for null
+    if length < 0:  # writers use -1; all readers take any negative length for null
         return None, at
     if length > end - at:
-        raise CorruptRecordError(f"field of {length} bytes where {end - at} are left of its record")
+        raise CorruptRecordError(f"field of {length} bytes, but only {end - at} bytes of its record are left")
     return data[at : at + length], at + length
 
 
@@ -453,13 +453,13 @@ def _read_headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, byte
     if count == 0:
         return (), at
     if not 0 < count <= end - at:
-        raise CorruptRecordError(f"{count} headers where {end - at} bytes are left")
+        raise CorruptRecordError(f"{count} headers, but only {end - at} bytes are left")
     headers = []
     for _ in range(count):
         name, at = _read_bytes(data, at, end)
         if name is None:
-            raise CorruptRecordError("a record header has no name")
+            raise CorruptRecordError("record header without a name")
         value, at = _read_bytes(data, at, end)
-        # Names are meant to be UTF-8, but nobody checks: not Apache Kafka on produce, so not a reader either.
+        # Names should be UTF-8, but Apache Kafka does not check that on produce, so a reader must accept others.
         headers.append((name.decode(errors="replace"), value))
     return tuple(headers), at

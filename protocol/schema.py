@@ -1,4 +1,4 @@
-"""The vocabulary in which messages are declared: the annotations of a dataclass are its wire schema.
+"""Declaration of messages: the annotations of a dataclass are its wire schema.
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class PartitionResponse:
@@ -6,9 +6,9 @@
         log_start_offset: Annotated[Int64, since(5)] = -1
         error_message: Annotated[String | None, since(8)] = None
 
-To a type checker `Int32` is plain `int`; `wire.codec` finds the wire type beside it. Arrays are `tuple[X, ...]`,
-structs are other dataclasses, nullable is `| None`. A field is written in the versions that its markers name and stands
-at its default in all others. `fields_of` answers what a class looks like in one version.
+To a type checker `Int32` is plain `int`; `wire.codec` finds the wire type in the annotation. Arrays are `tuple[X, ...]`,
+structs are other dataclasses, nullable is `| None`. A field is written in the versions that its markers allow, and has
+its default in all others. `fields_of` returns the fields of a class.
 """
 
 import dataclasses
@@ -28,16 +28,16 @@ _UNSEALED: dict[type[Any], type[Any]] = {}
 
 class RecordsPart(Protocol):
     """Record batches inside a message: a memoryview into the frame when read; when written, any buffer or slice of a
-    file that the connection knows how to send."""
+    file that the connection can send."""
 
     def __len__(self) -> int: ...
 
 
-# Markers are no named tuples: since(3) == until(3) would hold, and in some releases of Python 3.11 `Annotated[Int32, until(3)]` comes
-# from typing's cache for any equal marker: the order of imports would decide which fields a version has.
+# Markers are not named tuples: since(3) == until(3) would hold, and some releases of Python 3.11 cache
+# `Annotated[Int32, until(3)]` by equality. The order of imports would then decide which fields a version has.
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How an annotated type travels: a `struct` format of fixed size, or one of the names `string`, `bytes`,
+    """Wire format of an annotated type: a `struct` format of fixed size, or one of the names `string`, `bytes`,
     `records`."""
 
     type: str
@@ -45,35 +45,35 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class _OfVersion:
-    """Of the same version and class they are equal."""
+    """Base of the markers with a version; two of the same class and version are equal."""
 
     version: int
 
 
 class since(_OfVersion):
-    """The field exists from this version on."""
+    """Marker: the field exists from this version on."""
 
     __slots__ = ()
 
 
 class until(_OfVersion):
-    """The last version that has the field."""
+    """Marker: the last version that has the field."""
 
     __slots__ = ()
 
 
 class nullable_since(_OfVersion):
-    """Null may be sent from this version on; the type says `| None` for all versions."""
+    """Marker: null may be sent from this version on. The type has `| None` for all versions."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class tag:
-    """A tagged field (KIP-482): sent only when it differs from its default, behind the others, under this number.
+    """Marker of a tagged field (KIP-482): sent only when it differs from its default, after the others, with this number.
 
-    Numbers from FIRST_PRIVATE_TAG on are Ottla's own. Kafka counts from 0 and skips what it does not know; nothing
-    private is sent to whom did not ask for it.
+    Numbers from FIRST_PRIVATE_TAG on are Ottla's own. Kafka counts from 0 and skips unknown ones; private fields are sent
+    only to clients that ask for them.
     """
 
     number: int
@@ -97,7 +97,7 @@ Records = Annotated[RecordsPart, Wire("records")]
 
 
 class Type(NamedTuple):
-    """A wire type: `name` is that of its `Wire`, or `array` (then `item` says of what) or `struct` (then `struct`)."""
+    """A wire type. `name` is that of its `Wire`, or `array` (`item` is its type), or `struct` (`struct` is its class)."""
 
     name: str
     item: "Type | None" = None
@@ -131,7 +131,7 @@ _FIELDS: dict[type[Any], list[Field]] = {}
 
 
 def fields_of(cls: type[Any]) -> list[Field]:
-    """All fields of a message class, in the order in which they travel."""
+    """Return all fields of a message class, in wire order."""
     if cls not in _FIELDS:
         hints = typing.get_type_hints(cls, include_extras=True)
         _FIELDS[cls] = [_field(f.name, hints[f.name], f.default) for f in dataclasses.fields(cls)]
@@ -182,19 +182,19 @@ def _type(annotation: Any) -> Type:
     raise TypeError(f"{annotation!r} has no wire type")
 
 
-# The `__init__` of a frozen dataclass goes through `object.__setattr__` for every field: four times as slow, and half of the time
-# that reading a small Produce request took.
+# The `__init__` of a frozen dataclass calls `object.__setattr__` for every field. That is four times as slow, and was half of
+# the time for reading a small Produce request.
 
 
 def unsealed(cls: type[Any]) -> type[Any]:
-    """A class of the same layout whose instances can be filled attribute by attribute and then become a `cls`."""
+    """Return a class of the same layout whose instances can be filled attribute by attribute and then become a `cls`."""
     if cls not in _UNSEALED:
         _UNSEALED[cls] = type(cls.__name__, (), {"__slots__": cls.__slots__})
     return _UNSEALED[cls]
 
 
 def maker(cls: Callable[Parameters, Message]) -> Callable[Parameters, Message]:
-    """What does as a message class when it is called, for those that nearly every answer has."""
+    """Return a faster constructor for a message class, for classes that nearly every response has."""
     assert isinstance(cls, type)
     fields = {field.name: field.default for field in dataclasses.fields(cls)}
     text = "\n    ".join(

@@ -1,6 +1,6 @@
-"""What a password becomes for SCRAM (RFC 5802, RFC 7677), on both sides of a connection.
+"""SCRAM functions for both sides of a connection (RFC 5802, RFC 7677).
 
-`salted` takes milliseconds; all else takes none.
+`salted` takes milliseconds; everything else takes next to no time.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 HASHES = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 """The mechanisms, each with its hash function."""
 CODES = {1: SCRAM_SHA_256, 2: SCRAM_SHA_512}
-"""As requests name them (KIP-554)."""
+"""Mechanisms by their codes in requests (KIP-554)."""
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server keeps of a password: enough to check a proof, too little to make one."""
+    """Data that a server stores for a password: enough to check a proof, but not to make one."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -28,12 +28,12 @@ class ScramCredential:
 
 
 def salted(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """The password, as clients send it when they set it. For worker threads."""
+    """Return the salted password, as clients send it when they set a password. For worker threads."""
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
 def credential_of(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """What is kept of a password that has been `salted`."""
+    """Return the data to store for a `salted` password."""
     client_key = mac(mechanism, salted_password, b"Client Key")
     return ScramCredential(
         salt, digest(mechanism, client_key), mac(mechanism, salted_password, b"Server Key"), iterations
@@ -49,5 +49,5 @@ def digest(mechanism: str, data: bytes) -> bytes:
 
 
 def xor(one: bytes, other: bytes) -> bytes:
-    """Of two texts of one length."""
+    """Return the XOR of two byte strings of the same length."""
     return bytes(a ^ b for a, b in zip(one, other, strict=True))

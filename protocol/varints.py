@@ -1,11 +1,11 @@
-"""Variable-length integers of the record format: little groups of seven bits, zig-zag for signed values.
+"""Variable-length integers of the record format: groups of seven bits, low group first, zig-zag for signed values.
 
     value    0   -1    1   -2   …   63   -64     64
     bytes   00   01   02   03   …   7e    7f   80 01
 
 Only records use them here (messages have their own unsigned ones in `wire`). Readers accept what Apache Kafka
-accepts: at most five bytes for 32 bits and ten for 64; bits beyond the width are dropped, as its integer arithmetic
-does. A reader that runs off the buffer raises IndexError, which callers turn into their own error.
+accepts: at most five bytes for 32 bits and ten for 64; bits beyond the width are dropped, as in its integer arithmetic.
+At the end of the buffer a reader raises IndexError, which callers turn into their own error.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ def read_varint(data: BytesLike, at: int) -> tuple[int, int]:
     """Return the signed 32-bit value at `at` and the position after it.
 
     Raises:
-        CorruptRecordError: A fifth byte announces a sixth.
+        CorruptRecordError: The value continues after the fifth byte.
         IndexError: `data` ends inside the value.
     """
     byte = data[at]
@@ -29,7 +29,7 @@ def read_varint(data: BytesLike, at: int) -> tuple[int, int]:
 
 
 def read_varlong(data: BytesLike, at: int) -> tuple[int, int]:
-    """Return the signed 64-bit value at `at` and the position after it; errors as in `read_varint`."""
+    """Return the signed 64-bit value at `at` and the position after it; errors as for `read_varint`."""
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
@@ -48,8 +48,10 @@ def _read_long(data: BytesLike, at: int, *, byte_count_max: int, mask: int) -> t
 
 
 def append_fields(out: bytearray, fields: Iterable[int | BytesLike | None]) -> None:
-    """Append signed integers of up to 64 bits, and bytes behind their length, which is -1 for None. Integers have the shortest form, the
-    only one any writer emits."""
+    """Append signed integers of up to 64 bits, and bytes after their length, which is -1 for None.
+
+    Integers have the shortest form, which all writers use.
+    """
     for field in fields:
         value = field if isinstance(field, int) else -1 if field is None else len(field)
         raw = value << 1 if value >= 0 else ~(value << 1)

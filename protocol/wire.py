@@ -1,11 +1,11 @@
-"""Bytes to messages and back, by functions written from the schema: the codec of every API.
+"""Codecs of all APIs: functions, generated from the schema, that convert bytes to messages and back.
 
 `codec(cls, version, flexible)` turns the annotations of a message class (`schema.py`) into Python source for that one
-version, nested structs and all, and compiles it on first use. What the source avoids makes it fast: no branch on the
-version, no call per field, neighbouring fields of fixed size in one `struct` call, and lengths of strings and arrays
-read in the same call as the fields before them. Print `codec(...).source("read")` to see it.
+version, including nested structs, and compiles it on first use. The source is fast because it has no branch on the
+version and no call per field. It reads neighbouring fields of fixed size in one `struct` call, with the length of a string or
+array after them. Print `codec(...).source("read")` to see it.
 
-A read value never shares memory with the frame, but for `Records`: those are a view into it.
+A read value never shares memory with the frame, except `Records`, which are a view into it.
 """
 
 from collections.abc import Callable
@@ -66,8 +66,8 @@ __all__ = [
 
 
 Parts: TypeAlias = list[Any]
-"""The pieces of a message being written: our own bytes, and between them records that are passed on untouched. The last is ours, a
-bytearray that what comes next is appended to."""
+"""Parts of a message that is being written: encoded bytes, and between them records, which are passed on unchanged. The last
+part is always a bytearray, to which the next bytes are appended."""
 
 Function = TypeVar("Function")
 
@@ -79,8 +79,8 @@ class Write(Protocol):
 
 
 class _Once(Generic[Function]):
-    """As `functools.cached_property`, which in Python 3.11 has one lock for all objects: there Trio's thread would wait for its codec
-    while another thread makes another one. Here two threads may make the same."""
+    """A `functools.cached_property` without a lock. In Python 3.11 that has one lock for all objects, so Trio's thread would
+    wait for its codec while another thread makes another one. Here two threads may make the same value."""
 
     def __init__(self, make: Callable[[Any], Function]) -> None:
         self._make = make
@@ -98,30 +98,30 @@ class MessageCodec:
         self.cls, self.version, self.flexible = cls, version, flexible
 
     def read(self, view: memoryview, at: int) -> tuple[Any, int]:
-        """A value, and where the bytes behind it begin, which are the caller's business. `view` must have byte format.
+        """Read a value; returns it and the position after it. The caller handles further bytes. `view` must have byte format.
 
-        Raises ProtocolError for bytes that are not this message: cut short, null where there is none, a long string that is
-        not UTF-8, an array longer than the bytes left, more than `MAX_ELEMENTS` elements, tagged fields of later versions.
+        Raises ProtocolError for bytes that are not this message: incomplete, null where it is not allowed, a long string that
+        is not UTF-8, an array longer than the bytes left, more than `MAX_ELEMENTS` elements, tagged fields of later versions.
         """
         value, at, _ = self.read_within(view, at, MAX_ELEMENTS)
         return value, at
 
     @_Once
     def read_within(self) -> ReadWithin:
-        """`read_within(view, at, most_elements) -> (value, next_at, elements_left)`: as `read`.
+        """`read_within(view, at, most_elements) -> (value, next_at, elements_left)`: a `read` with a limit.
 
-        Raises LargeMessageError as soon as there are more; nothing may be wrong with the message then.
+        Raises LargeMessageError as soon as the message has more elements; it may be valid otherwise.
         """
         read: ReadWithin = self._compile("read")
         return read
 
     @_Once
     def write(self) -> Write:
-        """`write(value, parts, most_elements, most_bytes)` appends a value to `parts`. Fields that this version lacks are left out.
+        """`write(value, parts, most_elements, most_bytes)` appends a value to `parts`, without fields that this version lacks.
 
-        Raises ValueError when the value does not fit the schema (our mistake, not the peer's), and LargeMessageError at the latest
-        an element behind the limits, or an array of elements of fixed size; `parts` is then spoilt. Of arrays of numbers
-        the elements are not counted, nor the bytes of records; bytes are counted anew between records.
+        Raises ValueError if the value does not fit the schema (a bug here, not the peer's fault). Raises LargeMessageError at
+        the latest one element, or one array of fixed-size elements, beyond the limits; `parts` is then unusable. The elements
+        of arrays of numbers do not count, nor do the bytes of records; the count of bytes starts again after records.
         """
         write: Write = self._compile("write")
         return write
@@ -137,7 +137,7 @@ _CODECS: dict[tuple[type[Any], int, bool], MessageCodec] = {}
 
 
 def codec(cls: type[Any], version: int, flexible: bool) -> MessageCodec:
-    """The codec of a message class for one version; `flexible` is KIP-482's encoding. Cached; compiled on first use."""
+    """Return the codec of a message class for one version; `flexible` is KIP-482's encoding. Cached; compiled on first use."""
     key = (cls, version, flexible)
     found = _CODECS.get(key)
     if found is None:

@@ -1,6 +1,6 @@
-"""Writes the source of `write(value, parts, most_elements, most_bytes)` for one message class and version.
+"""Generator of the source of `write(value, parts, most_elements, most_bytes)` for one message class and version.
 
-Fixed-size values gather in a run and are packed with one call before anything of variable size. For `index: Int32,
+Fixed-size values are collected in a run and packed with one call before anything of variable size. For `index: Int32,
 name: String | None` in flexible encoding:
 
     field1 = value.name
@@ -15,9 +15,9 @@ name: String | None` in flexible encoding:
         out += raw2
     out += b'\\x00'
 
-(`x` in a format is a zero byte: a null, or "no tagged fields".) Records go into `parts` as they are, and a new `out`
-follows them. Elements are counted array by array before they are written, bytes after each element, or all those of an array if they are
-of fixed size, within each `out`.
+(`x` in a format is a zero byte: a null, or "no tagged fields".) Records are added to `parts` unchanged, and a new `out`
+follows them. Elements are counted per array, before they are written. Bytes are counted within each `out`: after each element,
+or after the whole array if its elements have a fixed size.
 """
 
 import struct
@@ -53,7 +53,7 @@ class WriterSource(Source):
         self.line(f"raise ValueError(f'{self.label} cannot be written: {{error}}') from error")
 
     def _flush(self) -> None:
-        """Write the run."""
+        """Write the line that packs the run."""
         if not self._run:
             return
         format = "".join(one for one, _ in self._run)
@@ -74,14 +74,14 @@ class WriterSource(Source):
             self._run.append(("x", ""))
 
     def _tags(self, fields: list[Field], source: str) -> None:
-        """The tagged fields at the end of a struct (KIP-482): those that differ from their defaults, by number."""
+        """Write the tagged fields at the end of a struct (KIP-482): those that differ from their defaults, by number."""
         self._flush()
         sent: list[tuple[Field, str, str]] = []
         for field in fields:
             variable, differs = self.fresh(field.name), self.fresh("differs")
             default = self.name("DEFAULT", field.default)
             self.line(f"{variable} = {source}.{field.name}")
-            # Defaults are mostly left as they are, and a struct is slow to compare, so identity is asked first.
+            # Most fields have their defaults, and comparing structs is slow, so identity is checked first.
             self.line(f"{differs} = {variable} is not {default} and {variable} != {default}")
             sent.append((field, variable, differs))
         self.line(f"out.append({' + '.join(differs for *_, differs in sent)})")
@@ -112,7 +112,7 @@ class WriterSource(Source):
                 self._sized(type, source)
 
     def _nullable(self, type: Type, source: str) -> None:
-        """Two branches; each begins with the run so far, so that null or a length is packed together with it."""
+        """Write two branches; each begins with the run so far, so that null or a length is packed together with it."""
         run = self._run
         self.line(f"if {source} is None:", +1)
         if type.struct is not None:
@@ -137,7 +137,7 @@ class WriterSource(Source):
         return "h" if type.name == "string" else "i"
 
     def _sized(self, type: Type, source: str) -> None:
-        """A string, bytes, records or an array, behind its length."""
+        """Write a string, bytes, records or an array, after its length."""
         if type.name == "string":
             raw = self.fresh("raw")
             self.line(f"{raw} = {source}.encode()")
@@ -190,7 +190,7 @@ class WriterSource(Source):
                 self.dedent()
 
     def _is_small(self, item: Type) -> bool:
-        """Whether an element has a fixed size: then their number bounds the bytes, and these are counted behind them all."""
+        """Whether an element has a fixed size: then their number bounds the bytes, which are counted after all of them."""
         if item.struct is None:
             return False
         plain, tagged, _ = split_fields(item.struct, self.version, self.flexible)
@@ -198,7 +198,7 @@ class WriterSource(Source):
 
 
 def _string_prefix(length_plus_one: int) -> bytes:
-    """The length of a compact string too long for one byte."""
+    """Encode the length of a compact string that is too long for one byte."""
     if length_plus_one > MAX_STRING_BYTES + 1:
-        raise ValueError(f"a string of {length_plus_one - 1} bytes; at most {MAX_STRING_BYTES} can be sent")
+        raise ValueError(f"string too large ({length_plus_one - 1} bytes, limit {MAX_STRING_BYTES})")
     return uvarint(length_plus_one)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 MARKERS = (
-    "kafka_reset(when='test'): when kafka_broker is emptied before a test ('test', 'module' or 'never'); see --kafka-reset",
-    "kafka_topic(partitions=1, configs=None): how the topic of kafka_topic is made",
+    "kafka_reset(when='test'): reset kafka_broker before a 'test', a 'module' or 'never'; see --kafka-reset",
+    "kafka_topic(partitions=1, configs=None): partitions and configs of the topic that kafka_topic creates",
 )
 _RUN: pytest.StashKey[KafkaRun] = pytest.StashKey()
 

@@ -1,34 +1,34 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""The inner loops: every record of a dirty log and of a produced batch goes through here, and nothing else sees its bytes.
+"""Inner loops over records: they read every record of a dirty log and of a produced batch; no other module reads its bytes.
 
-One file, two lives. Compiled by Cython (when the package is built and a C compiler is there) it runs without the GIL at
-millions of records a second; interpreted it gives the same bytes, seventy times slower. It is written in Cython's
-pure-Python mode: annotations are C types when compiled and nothing otherwise, `& M64` keeps Python's integers as wide as
-C's. Types for everybody else are in `kernel.pyi`.
+Compiled by Cython (when the package is built, if a C compiler is found) it runs without the GIL at millions of records a
+second. Interpreted it produces the same bytes, seventy times slower. It is written in Cython's pure-Python mode: annotations
+are C types when compiled and nothing otherwise, and `& M64` keeps Python's integers as wide as C's. `kernel.pyi` has the types
+for other modules.
 
     KeyMap         first half of a pass    batches of the dirty part -> table, dead bits, tombstone bits
     RecordFilter   second half             batches of all segments   -> batches to write, index entries
-    check_records  before an append        one produced batch        -> whether its records are what its header says
-    admit          the same of most        one plain batch           -> that, its header, and its offsets written into it
-    pass_over      Fetch                   headers of batches        -> where the first one begins that is sought
+    check_records  before an append        one produced batch        -> whether its records match its header
+    admit          the same, most batches  one small, plain batch    -> a check of it all; its offsets, written into it
+    pass_over      Fetch                   headers of batches        -> position of the first batch that is sought
     find_record    ListOffsets             one batch                 -> its first record from a timestamp and an offset on
-    RecordWalk     two of them, in pieces  one that is packed        -> the same
+    RecordWalk     both, in pieces         one compressed batch      -> the same as `check_records` and `find_record`
 
-The table holds, in slots of 16 bytes, 96 bits of a keyed hash of each key and the *ordinal* of its newest record: the
-record's place in the dirty part, so that holes in the offsets cost nothing.
+The table contains, in slots of 16 bytes, 96 bits of a keyed hash of each key and the *ordinal* of its newest record: the
+record's number in the dirty part, so that gaps in the offsets cost nothing.
 
     slot    fingerprint, 64 bits | fingerprint, 32 more | ordinal + 1, 32 bits    (second word 0: free)
 
-Slots are in order of the fingerprint, near where its first bits say, so an absent key is known as soon as a larger one is
-seen. Whoever wrote the keys could not know the secret of the hash, so two keys share 96 bits by chance alone: for n keys
-less than n * n / 2**97.
+Slots are in order of the fingerprint, near the position that its first bits give, so a search for an absent key ends at the
+first larger one. The clients that wrote the keys could not know the secret of the hash, so two keys share 96 bits only by
+chance: for n keys with a probability of less than n * n / 2**97.
 
-A put that finds its key knows which record it supersedes, and sets that record's dead bit. With these bits the second
-half needs no key of the dirty part: a batch that is wholly dead or wholly alive is not even decoded, let alone unpacked.
-Below the dirty part a record is superseded exactly if its key is in the table.
+A put that finds its key has the number of the superseded record, and sets that record's dead bit. With these bits the second
+half needs no key of the dirty part: a batch whose records are all dead or all alive is neither decoded nor decompressed. Below
+the dirty part a record is superseded if, and only if, its key is in the table.
 
-Both classes take whole batches for as long as nothing needs the rest of the cleaner, and say why they stopped (`Stop`).
-They trust no byte that they read. Where bounds are not checked for every access, the reason stands beside it.
+Both classes take whole batches until one needs the rest of the cleaner, and return the reason (`Stop`). They trust no byte
+that they read. Where an access has no bounds check, a comment gives the reason.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ i64 = cython.typedef(cython.longlong)
 u64 = cython.typedef(cython.ulonglong)
 u8 = cython.typedef(cython.uchar)
 
-# Numbers of more than 31 bits would be Python objects in compiled code, were they not declared.
+# Without a declaration, numbers of more than 31 bits would be Python objects in compiled code.
 ONE = cython.declare(u64, 1)
 LOW = cython.declare(u64, 0xFFFFFFFF)
 M64 = cython.declare(u64, 0xFFFFFFFFFFFFFFFF)
@@ -65,7 +65,7 @@ EACH_BYTE = cython.declare(u64, 0x0101010101010101)
 
 IS_LITTLE = cython.declare(cython.bint, sys.byteorder == "little")
 
-# The batch header (`protocol.records` draws it).
+# The batch header (`protocol.records` has a drawing of it).
 HEADER = cython.declare(i64, 61)
 OVERHEAD = cython.declare(i64, 12)
 LENGTH = cython.declare(i64, 8)
@@ -87,11 +87,11 @@ DELETE_HORIZON = cython.declare(i64, 0x40)
 
 RECORD_MIN = cython.declare(i64, 7)  # six one-byte fields and their length
 GROWTH_MAX = cython.declare(i64, 16)  # a record's new timestamp delta and length, at their longest
-ENTRY_MAX = cython.declare(i64, 0x7FFFFFFF)  # what an index entry can say of offset and position
+ENTRY_MAX = cython.declare(i64, 0x7FFFFFFF)  # largest relative offset and position of an index entry
 OFFSET_LIMIT = cython.declare(i64, 1 << 62)
 BLOCK = cython.declare(i64, 64)
 
-# Why a call came back.
+# Reasons why a call returned.
 DONE = cython.declare(cython.int, 0)
 COMPRESSED = cython.declare(cython.int, 1)
 CONTROL = cython.declare(cython.int, 2)
@@ -101,13 +101,13 @@ GROW = cython.declare(cython.int, 5)
 FLUSH = cython.declare(cython.int, 6)
 EMPTIED = cython.declare(cython.int, 7)
 CORRUPT = cython.declare(cython.int, 8)
-# What became of a batch.
+# Results for a batch.
 UNCHANGED = cython.declare(cython.int, 10)
 DROPPED = cython.declare(cython.int, 11)
 REWRITTEN = cython.declare(cython.int, 12)
 
 
-# What `check_records` and `find_record` found.
+# Results of `check_records` and `find_record`.
 SOUND = cython.declare(cython.int, 0)
 DAMAGED = cython.declare(cython.int, 1)
 MISNUMBERED = cython.declare(cython.int, 2)
@@ -116,7 +116,7 @@ KEYLESS = cython.declare(cython.int, 4)
 UNTIMELY = cython.declare(cython.int, 5)
 SOUGHT = cython.declare(cython.int, 6)
 
-# The same for Python, which cannot see declared numbers.
+# The same for Python code, which cannot access declared numbers.
 Found = SimpleNamespace(
     SOUND=SOUND,
     DAMAGED=DAMAGED,
@@ -147,7 +147,7 @@ Stop = SimpleNamespace(
 @cython.nogil
 @cython.exceptval(check=False)
 def signed(x: u64) -> i64:
-    """The low 64 bits as a signed number."""
+    """Return the low 64 bits as a signed number."""
     if cython.compiled:
         return cython.cast(i64, x)
     x &= M64
@@ -165,7 +165,7 @@ def bit_count(x: u64) -> i64:
     return cython.cast(i64, (x * EACH_BYTE & M64) >> 56)
 
 
-# Unchecked accesses: callers have found that the eight (or four) bytes lie inside.
+# Unchecked accesses: the callers have checked that the eight (or four) bytes are inside.
 
 
 @cython.cfunc
@@ -174,7 +174,7 @@ def bit_count(x: u64) -> i64:
 @cython.exceptval(check=False)
 @cython.boundscheck(False)
 def little64(b: cython.const[u8][::1], p: i64) -> u64:
-    """Compiled only. The one pointer: no compiler makes one load of eight."""
+    """Read eight bytes, little endian; compiled code only. By a pointer, as no compiler merges eight loads into one."""
     if IS_LITTLE:
         return cython.cast(cython.pointer(cython.const[u64]), cython.address(b[p]))[0]
     return (
@@ -266,7 +266,7 @@ def long_varint(b: cython.const[u8][::1], p: i64, end: i64, size_max: i64) -> tu
         z |= (c & 127) << 7 * n & M64
         n += 1
         if c < 128:
-            if size_max == 5:  # readers everywhere drop what is beyond the width
+            if size_max == 5:  # as in all readers, bits beyond the width are dropped
                 z &= LOW
             return signed(z >> 1 ^ (0 - (z & 1)) & M64), p
     return 0, -1
@@ -278,7 +278,7 @@ def long_varint(b: cython.const[u8][::1], p: i64, end: i64, size_max: i64) -> tu
 @cython.exceptval(check=False)
 @cython.boundscheck(False)  # 0 <= p < end <= len(b)
 def zigzag(b: cython.const[u8][::1], p: i64, end: i64, size_max: i64) -> tuple[i64, i64]:
-    """(value, position after it) of at most `size_max` bytes below `end`; a position of -1 says that there is none."""
+    """Read a varint of at most `size_max` bytes below `end`; returns (value, position after it), position -1 if invalid."""
     c: i64
     d: i64
     if p < end:
@@ -298,7 +298,7 @@ def zigzag(b: cython.const[u8][::1], p: i64, end: i64, size_max: i64) -> tuple[i
 @cython.nogil
 @cython.exceptval(check=False)
 def varint(b: cython.const[u8][::1], p: i64, end: i64) -> tuple[i64, i64]:
-    """A number of 32 bits, as `zigzag`."""
+    """Read a number of 32 bits, as `zigzag`."""
     return zigzag(b, p, end, 5)
 
 
@@ -307,7 +307,7 @@ def varint(b: cython.const[u8][::1], p: i64, end: i64) -> tuple[i64, i64]:
 @cython.nogil
 @cython.exceptval(check=False)
 def varlong(b: cython.const[u8][::1], p: i64, end: i64) -> tuple[i64, i64]:
-    """A number of 64 bits, as `zigzag`."""
+    """Read a number of 64 bits, as `zigzag`."""
     return zigzag(b, p, end, 10)
 
 
@@ -315,7 +315,7 @@ def varlong(b: cython.const[u8][::1], p: i64, end: i64) -> tuple[i64, i64]:
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-@cython.boundscheck(False)  # checked once for all
+@cython.boundscheck(False)  # all bounds are checked before the loop
 def copy(out: u8[::1], o: i64, b: cython.const[u8][::1], start: i64, stop: i64) -> i64:
     """Copy b[start:stop] to out[o:], or nothing if that is not inside both; returns the position after it."""
     i: i64
@@ -360,9 +360,9 @@ def sip_round(v0: u64, v1: u64, v2: u64, v3: u64) -> tuple[u64, u64, u64, u64]:
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-@cython.boundscheck(False)  # only b[p:p + n] is read, and where it is checked, up to eight bytes from its last part on
+@cython.boundscheck(False)  # reads only b[p:p + n], and, where that is checked, up to eight bytes from its last part on
 def siphash(k0: u64, k1: u64, b: cython.const[u8][::1], p: i64, n: i64) -> tuple[u64, u64]:
-    """SipHash-1-3-128 of b[p:p + n], which lies inside b. Compiled only: see `fingerprint`."""
+    """Compute SipHash-1-3-128 of b[p:p + n], which is inside b. Compiled code only: see `fingerprint`."""
     v0: u64 = k0 ^ SIP0
     v1: u64 = k1 ^ SIP1
     v2: u64 = k0 ^ SIP2
@@ -406,9 +406,9 @@ def siphash(k0: u64, k1: u64, b: cython.const[u8][::1], p: i64, n: i64) -> tuple
 @cython.exceptval(check=False)
 @cython.boundscheck(
     False
-)  # starts at a slot below `slots`; the last one behind them stays free for ever and ends the search
+)  # starts at a slot below `slots`; the last slot, after all of them, is always free and ends the search
 def find(table: cython.const[u64][::1], slots: u64, high: u64, low: u64) -> i64:
-    """Where the slot of this fingerprint is (position of its first word), or where it belongs; low has 32 bits."""
+    """Find the slot of this fingerprint (position of its first word), or the place for it; low has 32 bits."""
     i: i64 = cython.cast(i64, (high >> 32) * slots >> 32) << 1
     while table[i + 1] != 0 and (table[i] < high or (table[i] == high and table[i + 1] >> 32 != low)):
         i += 2
@@ -419,9 +419,9 @@ def find(table: cython.const[u64][::1], slots: u64, high: u64, low: u64) -> i64:
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-@cython.boundscheck(False)  # from a position that `find` gave, and callers see to it that two slots are free behind it
+@cython.boundscheck(False)  # from a position of `find`; the callers make sure that two slots after it are free
 def insert(table: u64[::1], at: i64, head: u64, tail: u64) -> i64:
-    """Put a slot where it belongs, moving those behind it up to the next free one, whose position it returns."""
+    """Insert a slot, moving the slots from there up to the next free one, whose position it returns."""
     word: u64
     while table[at + 1] != 0:
         word = table[at]
@@ -440,9 +440,9 @@ def insert(table: u64[::1], at: i64, head: u64, tail: u64) -> i64:
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-@cython.boundscheck(False)  # a position that `find` gave
+@cython.boundscheck(False)  # a position from `find`
 def is_at(table: cython.const[u64][::1], at: i64, high: u64, low: u64) -> cython.bint:
-    """Whether this fingerprint is what `find` found."""
+    """Whether the slot at a position from `find` has this fingerprint."""
     return table[at + 1] != 0 and table[at] == high and table[at + 1] >> 32 == low
 
 
@@ -451,7 +451,7 @@ def is_at(table: cython.const[u64][::1], at: i64, high: u64, low: u64) -> cython
 @cython.nogil
 @cython.exceptval(check=True)
 def window(bits: cython.const[u64][::1], i: i64) -> u64:
-    """64 bits from bit i on; there is a word more than bits need."""
+    """Return 64 bits from bit i on; the bitmap has one word more than its bits need."""
     x: u64 = bits[i >> 6] >> (i & 63)
     if i & 63:
         x |= bits[(i >> 6) + 1] << (64 - (i & 63)) & M64
@@ -463,7 +463,7 @@ def window(bits: cython.const[u64][::1], i: i64) -> u64:
 @cython.nogil
 @cython.exceptval(-2)
 def batch_size(b: cython.const[u8][::1], pos: i64, stop: i64) -> i64:
-    """The size of the batch at `pos`; 0 if it is not whole below `stop`, -1 if no batch can look like that."""
+    """Return the size of the batch at `pos`; 0 if it is not whole below `stop`, -1 if its header is invalid."""
     size: i64
     base: i64
     if stop - pos < HEADER:
@@ -478,13 +478,13 @@ def batch_size(b: cython.const[u8][::1], pos: i64, stop: i64) -> i64:
 
 
 def fingerprint(secret: bytes, b: memoryview, p: int, size: int) -> tuple[int, int]:
-    """What stands for `siphash` in interpreted code, which would take fifty times as long: as good, but not the same."""
+    """Compute a keyed hash in interpreted code, where `siphash` would take fifty times as long. Other values, same quality."""
     digest = blake2b(b[p : p + size], digest_size=16, key=secret).digest()
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
 
 def clear(words: u64[::1]):
-    """Make them all 0."""
+    """Set all words to 0."""
     i: i64
     if cython.compiled:
         with cython.nogil:
@@ -497,7 +497,7 @@ def clear(words: u64[::1]):
 @cython.final
 @cython.cclass
 class KeyMap:
-    """Key fingerprints -> ordinal of the newest record, and what became of the older ones."""
+    """Map from key fingerprints to the ordinal of the newest record, and bitmaps of the older ones."""
 
     table: u64[::1]
     slots: u64
@@ -509,7 +509,7 @@ class KeyMap:
     dead: u64[::1]
     tombstones: u64[::1]
     room: i64  # ordinals that both bitmaps have bits for
-    high: u64[::1]  # of a block of records: fingerprints, and the slots' second words
+    high: u64[::1]  # for a block of records: fingerprints, and the slots' second words
     low: u64[::1]
     start: i64
     touched: u64
@@ -541,7 +541,7 @@ class KeyMap:
         self.low = array("Q", bytes(8 * 64))
 
     def set_bits(self, dead, tombstones):
-        """Use these bitmaps, which hold what the ones before held."""
+        """Use these bitmaps, which have the content of the previous ones."""
         self.dead = dead
         self.tombstones = tombstones
         self.room = (min(len(self.dead), len(self.tombstones)) - 1) * 64
@@ -628,7 +628,7 @@ class KeyMap:
             return FULL
         if first + count > self.room:
             return GROW
-        # One by one where the map may become full: each put fills a slot, at most one behind the highest in use.
+        # One by one if the map may become full: each put fills a slot, at most one above the highest in use.
         width = BLOCK if entries + count <= self.entries_max and top + 2 * count < self.last else 1
         while i < count:
             n = 0
@@ -663,11 +663,11 @@ class KeyMap:
                         self.tombstones[(first + i) >> 6] |= ONE << ((first + i) & 63)
                 p = record_end
                 i += 1
-            for j in range(n):  # a look at each place, so that the misses of the cache overlap
+            for j in range(n):  # touch each place, so that the cache misses overlap
                 touched ^= table[cython.cast(i64, (high[j] >> 32) * slots >> 32) << 1]
             for j in range(n):
                 if width == 1 and (entries >= self.entries_max or top + 2 >= self.last):
-                    # A batch of which nothing went in lies beyond the map: its records have no numbers.
+                    # If no record of the batch was put, it is beyond the map, and its records have no numbers.
                     if self.latest_offset >= base:
                         self.records = first + count
                     return FULL
@@ -700,7 +700,7 @@ class KeyMap:
 @cython.final
 @cython.cclass
 class RecordFilter:
-    """Batches of the cleaned segments -> batches to write, and the index entries that follow them."""
+    """Filter from the batches of the cleaned segments to the batches to write, with their index entries."""
 
     start: i64
     latest: i64
@@ -720,13 +720,13 @@ class RecordFilter:
     high: u64[::1]
     low: u64[::1]
     touched: u64
-    # Of the batch in hand
-    verdict: u64[::1]  # a bit a record: 1 = it goes
+    # Of the current batch
+    verdict: u64[::1]  # a bit per record: 1 = dropped
     gone_superseded: i64
     gone_keyless: i64
     gone_expired: i64
     tombstone_stays: cython.bint
-    end: i64  # of what it was rewritten to, in `out`
+    end: i64  # end of the rewritten batch in `out`
     # Of the segment that is written
     base_offset: i64
     interval: i64
@@ -802,11 +802,11 @@ class RecordFilter:
         self.begin_segment(0, 0, 0, 0)
 
     def grow(self, count: i64):
-        """Get ready for a batch of so many records."""
+        """Make room for a batch of `count` records."""
         self.verdict = array("Q", bytes(8 * ((count + 63) // 64)))
 
     def begin_segment(self, base_offset: i64, interval: i64, offset_room: i64, time_room: i64):
-        """What is written from now on goes to a new segment with this base offset."""
+        """Begin the output to a new segment with this base offset."""
         self.base_offset = base_offset
         self.interval = interval
         self.offset_room = offset_room
@@ -819,15 +819,15 @@ class RecordFilter:
 
     @property
     def is_full(self) -> bool:
-        """Whether the output must be written before another batch comes."""
+        """Whether the output must be written before another batch."""
         return 2 * self.batches + 2 > len(self.rebuilt)
 
     def flushed(self):
-        """The output was written."""
+        """Note that the output was written."""
         self.batches = self.rebuilt_count = self.offset_count = self.time_count = 0
 
     def note(self, last: i64, size: i64, timestamp: i64):
-        """A batch was put into the output by the caller."""
+        """Note that the caller has put a batch into the output."""
         self.follow(last, size, timestamp)
 
     def filter(self, b: cython.const[u8][::1], pos: i64, stop: i64, out: u8[::1], filled: i64):
@@ -903,7 +903,7 @@ class RecordFilter:
         return self.end, outcome
 
     def room_for(self, b: cython.const[u8][::1], pos: i64, size: i64):
-        """What the batch at `pos`, whose records take `size` bytes unpacked, may come to when it is rewritten."""
+        """Return the largest size of the batch at `pos` after a rewrite; its records are `size` bytes unpacked."""
         if pos < 0 or len(b) - pos < HEADER:
             raise IndexError("a header ends where its buffer does")
         return HEADER + size + GROWTH_MAX * max(0, min(big32(b, pos + COUNT), size // RECORD_MIN))
@@ -943,9 +943,9 @@ class RecordFilter:
         o: i64,
         is_open: cython.bint,
     ) -> cython.int:
-        """Decide on the batch whose header is at `pos`, and rewrite it to out[o:] where that is to be done.
+        """Decide about the batch whose header is at `pos`, and rewrite it to out[o:] if necessary.
 
-        What it changes for good it changes only if it comes back with a decision.
+        The object's lasting state changes only if a decision is returned.
         """
         base: i64 = big64(b, pos)
         last: i64 = base + big32(b, pos + LAST_DELTA)
@@ -999,7 +999,7 @@ class RecordFilter:
     @cython.nogil
     @cython.exceptval(-1)
     def judge_by_number(self, count: i64, is_expired: cython.bint) -> cython.int:
-        """Find out which of the next `count` numbered records go."""
+        """Decide which of the next `count` numbered records are dropped."""
         i: i64 = 0
         gone: i64 = 0
         expired: i64 = 0
@@ -1033,7 +1033,7 @@ class RecordFilter:
     def judge_singly(
         self, block: cython.const[u8][::1], p: i64, end: i64, count: i64, base: i64, is_expired: cython.bint
     ) -> cython.int:
-        """The same for a batch that does not lie in the mapped part, or not wholly."""
+        """Decide which records are dropped, for a batch that is not, or only partly, in the mapped part."""
         table: cython.const[u64][::1] = self.table
         high: u64[::1] = self.high
         low: u64[::1] = self.low
@@ -1078,7 +1078,7 @@ class RecordFilter:
                 if base + delta <= self.latest:
                     expirable |= bit
                     if base + delta >= self.start:
-                        # A number that was not given: the offsets contradict the batch's header.
+                        # The first half has not numbered this record: the offsets contradict the batch's header.
                         if self.ordinal + i + j >= self.numbered:
                             return CORRUPT
                         if window(self.dead, self.ordinal + i + j) & 1:
@@ -1142,10 +1142,10 @@ class RecordFilter:
         o: i64,
         wants_horizon: cython.bint,
     ) -> cython.int:
-        """Write the batch at `pos` with the records of block[p:end] that stay to out[o:]; there is room for it.
+        """Write the batch at `pos`, with the records of block[p:end] that stay, to out[o:], which has room for it.
 
-        The base timestamp becomes that of the first record that stays, unless a delete horizon stands in its place; a
-        record's delta follows.
+        The base timestamp becomes that of the first record that stays, unless it is a delete horizon; the records' deltas
+        are changed accordingly.
         """
         verdict: u64[::1] = self.verdict
         count: i64 = big32(b, pos + COUNT)
@@ -1226,7 +1226,7 @@ class RecordFilter:
     @cython.nogil
     @cython.exceptval(-1)
     def follow(self, last: i64, size: i64, timestamp: i64) -> cython.int:
-        """A batch of `size` bytes goes to the segment: an index entry where one is due, as recovery would make it."""
+        """Note a batch of `size` bytes for the segment, with an index entry if one is due, by the rule of recovery."""
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last
@@ -1260,7 +1260,7 @@ class RecordFilter:
 @cython.nogil
 @cython.exceptval(check=False)
 def after_field(b: cython.const[u8][::1], p: i64, end: i64) -> i64:
-    """The position after a length and as many bytes below `end` (none if it is negative); -1 if there are too few."""
+    """Return the position after a length and as many bytes (none if it is negative); -1 if they go beyond `end`."""
     size: i64
     size, p = varint(b, p, end)
     if p < 0 or size > end - p:
@@ -1272,7 +1272,7 @@ def after_field(b: cython.const[u8][::1], p: i64, end: i64) -> i64:
 @cython.nogil
 @cython.exceptval(check=False)
 def after_headers(b: cython.const[u8][::1], p: i64, end: i64) -> i64:
-    """The same for the headers of a record."""
+    """Return the position after the headers of a record; -1 if they go beyond `end`, or are invalid."""
     size: i64
     count: i64
     count, p = varint(b, p, end)
@@ -1303,7 +1303,7 @@ def walk(
     wants_keys: cython.bint,
     top: i64,
 ) -> tuple[cython.int, i64, i64, i64]:
-    """(What was found, where, at which number, max timestamp)."""
+    """Check the records of a block; returns (result, position, record number, max timestamp)."""
     end: i64 = len(b)
     at: i64
     size: i64
@@ -1366,7 +1366,7 @@ def check_records(
     return found, p, i, top
 
 
-# Where a `RecordWalk` is in a record.
+# Position of a `RecordWalk` in a record.
 AT_LENGTH = cython.declare(cython.int, 0)
 AT_TIMESTAMP = cython.declare(cython.int, 1)
 AT_NUMBER = cython.declare(cython.int, 2)
@@ -1379,7 +1379,7 @@ AT_HEADER_VALUE = cython.declare(cython.int, 7)
 
 @cython.cclass
 class RecordWalk:
-    """`check_records` and `find_record`, of a block that comes in pieces: none is kept, and a record may lie in many."""
+    """Does the work of `check_records` and `find_record` for a block in pieces; keeps none. A record may span many pieces."""
 
     count: i64
     base_timestamp: i64
@@ -1387,9 +1387,9 @@ class RecordWalk:
     latest: i64
     wants_keys: cython.bint
     stage: cython.int
-    skip: i64  # bytes of a field that are not looked at
-    left: i64  # bytes of the record that are to come
-    z: u64  # of the number that is being read
+    skip: i64  # bytes of a field to skip
+    left: i64  # remaining bytes of the record
+    z: u64  # bits so far of the number that is being read
     n: i64
     delta: i64
     key_size: i64
@@ -1449,7 +1449,7 @@ class RecordWalk:
                 self.skip -= value
                 p += value
             if self.stage == AT_HEADER_KEY and self.headers == 0 and self.skip == 0 and self.n == 0:
-                # The record is over.
+                # End of the record.
                 if self.left != 0:
                     return DAMAGED, p, 0
                 if self.offset_delta != self.number and not self.seeks:
@@ -1470,7 +1470,7 @@ class RecordWalk:
                 return SOUND, p, 0
             if self.stage == AT_LENGTH and self.number == self.count:
                 return LEFT_OVER, p, 0
-            # One byte of a number.
+            # Next byte of a number.
             if self.stage != AT_LENGTH:
                 if self.left == 0:
                     return DAMAGED, p, 0
@@ -1578,7 +1578,7 @@ def pass_over(b: cython.const[u8][::1], most: i64, below: i64):
 def seek(
     b: cython.const[u8][::1], count: i64, base_timestamp: i64, earliest: i64, least_delta: i64
 ) -> tuple[cython.int, i64, i64]:
-    """(What was found, its offset delta, its timestamp)."""
+    """Search a block for a record; returns (result, offset delta, timestamp)."""
     p: i64 = 0
     i: i64 = 0
     end: i64 = len(b)

@@ -1,6 +1,6 @@
-"""Stands in for the package `cython` where `kernel.py` runs interpreted: users need no build tool at run time.
+"""Replacement of the package `cython` when `kernel.py` runs interpreted: users need no build tool at run time.
 
-As much of it as the kernel uses. Types have no effect here, so they are only names.
+It has only the parts that the kernel uses. Types have no effect here, so they are only names.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ exceptval = boundscheck = _unchanged_by
 
 
 class _NoGil:
-    """Both a decorator and a `with`."""
+    """Usable both as a decorator and as a context manager."""
 
     def __call__(self, decorated: Any) -> Any:
         return decorated

@@ -133,6 +133,16 @@ def test_releases_have_notes() -> None:
     assert [is_unreleased("## 2\n\nb\n\n## 1 (unreleased)\n\na\n", which) for which in "12"] == [True, False]
 
 
+def test_changes_are_named_and_put_in_place_as_towncrier_wants_them() -> None:
+    """It passes over a file of another name, and writes a section that `release_notes` finds."""
+    settings = PROJECT["tool"]["towncrier"]
+    names = [path.name for path in (ROOT / settings["directory"]).iterdir() if path.name != "README.md"]
+    assert [name for name in names if not re.fullmatch(r"\+[\w-]+\.(feature|bugfix|removal|doc)\.md", name)] == []
+    changelog, marker = (ROOT / settings["filename"]).read_text(), "<!-- towncrier release notes start -->"
+    section = f"{settings['title_format'].format(version='9.9', project_date='2026-01-01')}\n\nnew\n"
+    assert release_notes(changelog.replace(marker, f"{marker}\n\n{section}"), "9.9") == "new\n"
+
+
 def test_the_name_of_a_tag_is_no_command(tmp_path: Path) -> None:
     """git lets a tag be called nearly anything, and the workflow hands its name on."""
     made = tmp_path / "made"

@@ -153,17 +153,18 @@ def test_the_readme_takes_its_comparisons_from_the_report() -> None:
     told = {"CPU for a gigabyte of 1 KB records produced": "0.38 of its 4.00 s/GB: 1.50 s/GB"}
     text = report.rendered([section(cpu())], {})
     assert report.headlines_of(text) == report.headlines([section(cpu())]) == told
-    assert readme.comparisons(text) == {
-        f"[beside Apache Kafka](compat/bench/REPORT.md): {what}": figure for what, figure in told.items()
-    }
-    assert readme.comparisons("") == {}
+    assert readme.compared(text) == (
+        "Compared with [Apache Kafka, in brackets](compat/bench/REPORT.md): "
+        "CPU for a gigabyte of 1 KB records produced 1.50 s/GB (4.00 s/GB)."
+    )
+    assert readme.compared("") == ""
 
 
 @pytest.mark.parametrize("rough", [{"is_quick": True}, {"others_part": 0.3}, {"others_part": None}])
 def test_what_was_measured_in_short_rounds_or_on_a_busy_machine_is_not_for_the_readme(rough: dict[str, Any]) -> None:
     text = report.rendered([replace(section(cpu()), **rough)], {})
     assert "In short" not in text
-    assert readme.comparisons(text) == {}
+    assert readme.compared(text) == ""
     assert "rough" in chart.drawn([replace(section(cpu()), **rough)])
 
 

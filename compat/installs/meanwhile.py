@@ -119,7 +119,7 @@ def roll(between: Between) -> None:
 def drive_too(between: Between) -> None:
     for arguments in ((), ("--admin", between.server.admin)):
         code, text = Driver("install", between.ground.data, *arguments).wait()
-        between.expect(code == 2 and ("held by" in text or "paused already" in text), f"{arguments}: {code} {text}")
+        between.expect(code == 2 and ("held by" in text or "already leased" in text), f"{arguments}: {code} {text}")
 
 
 def outlive_the_lease(between: Between) -> None:

@@ -208,7 +208,7 @@ def die_with_a_lease(suite: Suite, ground: Ground, expected: dict[str, bytes]) -
         code, text = Driver("install", ground.data, "--admin", server.admin).wait()
         suite.check(
             "a driver dies; its lease still keeps another one off",
-            (died.returncode, code) == (-signal.SIGKILL, 2) and "t-0 is paused already, until" in text,
+            (died.returncode, code) == (-signal.SIGKILL, 2) and "t-0 is already leased until" in text,
             text,
         )
         while server.status()["lease_expires_ms"] is not None:

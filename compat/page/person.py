@@ -27,19 +27,19 @@ def has_it_compacted(suite: Suite, browser: Browser) -> None:
 
         open_page(page, f"http://{broker.admin}/")
         page.get_by_role("button", name="Compact orders").click()
-        page.get_by_text("It is compacted.").first.wait_for()
+        page.get_by_text("Compacted.").first.wait_for()
         suite.equal("a compacted topic, in 1 step: Compact (beside its name)", 10, kept(broker, "orders"))
-        page.locator("#compacted-orders").get_by_text("nothing, all was cleaned").wait_for()
+        page.locator("#compacted-orders").get_by_text("nothing, all clean").wait_for()
         suite.check("and the page says so by itself", True)
 
         open_page(page, f"http://{broker.admin}/")
         page.get_by_role("link", name="Topics", exact=True).click()
         page.get_by_role("link", name="visits", exact=True).click()
-        page.get_by_role("button", name="Make it a compacted topic").click()
-        page.get_by_role("button", name="Compact it now").click()
-        page.get_by_text("It is compacted.").first.wait_for()
+        page.get_by_role("button", name="Make this topic compacted").click()
+        page.get_by_role("button", name="Compact now").click()
+        page.get_by_text("Compacted.").first.wait_for()
         suite.equal(
-            "one that is not compacted at all, in 4: Topics, its name, Make it a compacted topic, Compact it now",
+            "one that is not compacted at all, in 4: Topics, its name, Make this topic compacted, Compact now",
             10,
             kept(broker, "visits"),
         )
@@ -47,9 +47,9 @@ def has_it_compacted(suite: Suite, browser: Browser) -> None:
         fill(broker, "orders", records=1_000, keys=10)
         open_page(page, f"http://{broker.admin}/")
         page.get_by_role("link", name="orders-0", exact=True).click()
-        page.get_by_role("button", name="Compact it now").click()
-        page.get_by_text("It is compacted.").first.wait_for()
-        suite.equal("one partition, seen before and after, in 2: orders-0, Compact it now", 10, kept(broker, "orders"))
+        page.get_by_role("button", name="Compact now").click()
+        page.get_by_text("Compacted.").first.wait_for()
+        suite.equal("one partition, seen before and after, in 2: orders-0, Compact now", 10, kept(broker, "orders"))
         page.get_by_text("Nothing is dirty").wait_for()
 
 

@@ -25,6 +25,8 @@ MANY = 200
 SEGMENT_BYTES = 40_000
 SYNC_S = 0.15
 """So slow is the disk while a pass is looked at: else it is over in a moment."""
+IN_README = {"width": 1000, "height": 636}
+"""The size of `docs/pictures/status-page.png`, which is a copy of `status-page.png`."""
 HALF_WAY = re.compile("a pass copies group [2-9]")
 
 
@@ -69,20 +71,23 @@ def one_log(suite: Suite, browser: Browser) -> None:
         shot(suite, page, "1-topic")
         open_page(page, f"{root}/topics/{topic}/partitions/0")
         shot(suite, page, "pass-1-before")
-        page.get_by_role("button", name="Try it without writing").click()
+        page.set_viewport_size(IN_README)
+        shot(suite, page, "status-page", whole=False)
+        page.set_viewport_size(WIDE)
+        page.get_by_role("button", name="Dry run", exact=True).click()
         page.get_by_role("paragraph").filter(has_text="The pass would keep").wait_for()
         shot(suite, page, "dry-run")
         open_page(page, f"{root}/topics/{topic}/keys?key=k9")
         shot(suite, page, "key", whole=False)
         open_page(page, f"{root}/topics/{topic}/partitions/0")
         broker.fault(disk="slow", delay=SYNC_S)
-        page.get_by_role("button", name="Compact it now").click()
+        page.get_by_role("button", name="Compact now").click()
         page.get_by_text(HALF_WAY).first.wait_for()
         shot(suite, page, "pass-2-during")
         broker.clear_faults()
-        page.get_by_role("paragraph").filter(has_text="passes since the start: 2.").wait_for()
+        page.get_by_role("paragraph").filter(has_text="passes since the broker started: 2.").wait_for()
         page.get_by_text("Nothing is dirty").first.wait_for()
-        page.get_by_role("paragraph").filter(has_text="90 records are there").wait_for()
+        page.get_by_role("paragraph").filter(has_text="90 records are left").wait_for()
         shot(suite, page, "pass-3-after")
         looks(suite, page, root, topic)
 

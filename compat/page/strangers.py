@@ -151,7 +151,7 @@ def log_in(suite: Suite, page: Page, broker: ottla.Broker) -> None:
     suite.check("with a token, nothing is shown before it", "orders" not in page.content())
     page.get_by_label("Token").fill("wrong")
     page.keyboard.press("Enter")
-    page.get_by_text("That is not the token.").wait_for()
+    page.get_by_text("Invalid token.").wait_for()
     page.get_by_label("Token").fill(TOKEN)
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="orders").wait_for()
@@ -198,7 +198,7 @@ def attack(suite: Suite, page: Page, broker: ottla.Broker, stranger: str, what: 
     page.get_by_role("link", name="Come", exact=True).click()
     page.wait_for_url(root + "/topics")
     suite.check(
-        f"{what}: a link shows a refusal", "other web pages" in page.content() and "orders" not in page.content()
+        f"{what}: a link shows a refusal", "cross-site requests" in page.content() and "orders" not in page.content()
     )
     page.remove_listener("response", seen)
     suite.equal(f"{what}: all that came back were refusals", {REFUSED}, statuses)

@@ -388,7 +388,7 @@ def stays(suite: Suite, commands: Commands) -> None:
     running.send_signal(signal.SIGINT)
     last = "".join(said).strip()
     code = running.wait(120)
-    words = "stopped; what is applied stays"
+    words = "stopped; applied data is kept"
     suite.check(
         f"{commands.of.kind.name}: interrupted, it ends in one line",
         code == INTERRUPTED and words in last and len(last.splitlines()) == 1,

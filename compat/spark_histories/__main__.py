@@ -104,12 +104,14 @@ def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
     from ottla.pipeline.compaction.plan import make_plan
     from ottla.pipeline.compaction.staging import save_plan
     from ottla.pipeline.run.session import session
-    from ottla.pipeline.snapshot.snapshot_job import snapshot
+    from ottla.pipeline.snapshot.snapshot import take_snapshot
+    from ottla.pipeline.snapshot.snapshot_job import rounds_on
     from ottla.pipeline.stores.reading_files import ReadingFiles
     from ottla.pipeline.stores.store import Store
     from ottla.pipeline.stores.stored_log import open_log
     from ottla.pipeline.verify.audit_scope import scope_against, scope_alone, scope_of_plan
-    from ottla.pipeline.verify.verify_jobs import verify_on
+    from ottla.pipeline.verify.verify import verify
+    from ottla.pipeline.verify.verify_jobs import judge_on
     from ottla.storage.disk.os_files import OsFiles
 
     from ..support.logs.big_log import linked_copy
@@ -130,7 +132,7 @@ def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
 
         def verified(name: str, scope: Any) -> Any:
             started_s = time.monotonic()
-            report = verify_on(spark, [scope], ReadingFiles(), mode=name).partitions[0]
+            report = verify([scope], ReadingFiles(), judge_on(spark), mode=name).partitions[0]
             suite.note(f"verify {name}: {time.monotonic() - started_s:.1f} s, {report.records} records")
             return report
 
@@ -166,7 +168,9 @@ def big_log(suite: Suite, size_bytes: int, segment_bytes: int) -> None:
             suite.check(what, not missed, f"{missed}, of {report.findings[:20]}" if missed else "")
             started_s = time.monotonic()
             for name, of in (("before", before), ("after", store)):
-                made = snapshot(spark, of.data_dir, TP.topic, str(directory / f"latest-{name}"), now_ms=1_000)
+                made = take_snapshot(
+                    of, TP.topic, str(directory / f"latest-{name}"), rounds_on(spark, TP.topic), now_ms=1_000
+                )
                 suite.equal(f"snapshot {name}: keys with a value", written.living(), made.keys)
                 rows, faults = written.snapshot_faults(directory / f"latest-{name}")
                 is_good = rows == made.keys and not faults

@@ -1,6 +1,7 @@
 """What the pipeline's modules say that a Python worker needs, as numbers."""
 
 from ottla.pipeline.compaction import exchange
+from ottla.pipeline.records import key_hashes
 from ottla.pipeline.snapshot import snapshot
 from ottla.pipeline.source.read_options import MAX_PARTITION_BYTES_DEFAULT
 from ottla.pipeline.verify import key_audit, verify
@@ -39,7 +40,7 @@ def worker_bounds(records: int, *, records_a_segment: int) -> dict[str, int]:
     rows = min(records, snapshot.ROWS_A_BUCKET)
     chosen = max(
         CHOOSE_ROW_BYTES * rows,
-        CHOOSE_ROW_BYTES * min(part, snapshot.ROWS_AT_ONCE),
+        CHOOSE_ROW_BYTES * min(part, key_hashes.ROWS_AT_ONCE),
         WRITE_KEY_BYTES * part + snapshot.ROW_GROUP_BYTES,
     )
     shared = BASE_BYTES + TRANSIT_BYTES

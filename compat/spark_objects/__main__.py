@@ -367,11 +367,11 @@ def _printed(main: Any, path: str, topic: str, more: list[str]) -> tuple[int, in
 
 
 def _keys(data_dir: Path) -> int:
-    from ottla.pipeline.snapshot.snapshot import snapshot_locally
+    from ottla.pipeline.snapshot.snapshot import take_snapshot
     from ottla.pipeline.stores.stores import opened_store
 
     with tempfile.TemporaryDirectory() as folder:
-        return snapshot_locally(opened_store(str(data_dir)), "big", f"{folder}/out", now_ms=1).keys
+        return take_snapshot(opened_store(str(data_dir)), "big", f"{folder}/out", now_ms=1).keys
 
 
 def _stored_keys(out: str, fs: Mapping[str, str]) -> int:

@@ -65,12 +65,12 @@ def _keys(data_dir: Path, topic: str, out: str, options: Sequence[str]) -> tuple
     from ottla.pipeline.objects.addresses import parse_fs_options
     from ottla.pipeline.objects.object_files import ObjectFiles
     from ottla.pipeline.snapshot.places import StoredSnapshot
-    from ottla.pipeline.snapshot.snapshot import snapshot_locally
+    from ottla.pipeline.snapshot.snapshot import take_snapshot
     from ottla.pipeline.stores.stores import opened_store
 
     fs = dict(each.split("=", 1) for each in options if "=" in each)
     own = str(data_dir.parent / "own")
-    snapshot_locally(opened_store(str(data_dir)), topic, own, now_ms=1)
+    take_snapshot(opened_store(str(data_dir)), topic, own, now_ms=1)
     snapshots = (StoredSnapshot(own), StoredSnapshot(out, ObjectFiles(parse_fs_options(fs))))
     here, there = ({key for batch in each.batches() for key in batch["key"].to_pylist()} for each in snapshots)
     return here, there

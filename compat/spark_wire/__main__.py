@@ -196,7 +196,7 @@ def written_meanwhile(bootstrap: str, topic: str) -> Iterator[Callable[[int], bo
 
 def judge_refusals(suite: Suite, wire: Wire, work: Path) -> None:
     there = ("--bootstrap", wire.bootstrap, "--topic")
-    wire.refused("a topic that is not there", 1, "there is no topic nowhere", *there, "nowhere")
+    wire.refused("a topic that is not there", 1, "topic nowhere not found", *there, "nowhere")
     closed = f"127.0.0.1:{free_port()}"
     wire.refused("a closed port", 6, f"no broker answers at {closed}", "--bootstrap", closed, "--topic", "t")
     wire.refused("an address that is none", 1, "expected HOST:PORT", "--bootstrap", "zork", "--topic", "t")

@@ -16,12 +16,13 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).parents[2]
 INDEX = "docs/index.md"
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
+PICTURES = (".svg", ".png")
 FENCED = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 
 
 def texts() -> list[str]:
-    """Every Markdown text of the work tree, from its root."""
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    """Every Markdown text of the work tree, from its root, but for pieces of the next section of CHANGELOG.md."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md", ":!changes"]
     found = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     return [path for path in found if (ROOT / path).exists()]
 
@@ -44,8 +45,10 @@ def stage(target: Path) -> None:
     index = _with_links((ROOT / INDEX).read_text(), INDEX, places)
     _write(target / "index.md", f"{front}\n{_demoted(index)}\n{_tables_of_contents(places)}")
     for folder in ("docs", "compat"):
-        for picture in (ROOT / folder).rglob("*.svg"):
-            _write(target / _place(str(picture.relative_to(ROOT))), picture.read_text())
+        for picture in (each for suffix in PICTURES for each in (ROOT / folder).rglob(f"*{suffix}")):
+            path = target / _place(str(picture.relative_to(ROOT)))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(picture.read_bytes())
 
 
 def sections() -> dict[str, list[str]]:
@@ -87,7 +90,7 @@ def _moved(name: str, places: dict[str, str]) -> Callable[[re.Match[str]], str]:
         target = at_home if path != at_home else os.path.normpath(PurePosixPath(name).parent / path)
         if not (ROOT / target).exists():
             raise SystemExit(f"{name} links to {path}, which is not there")
-        if target in places or target.endswith(".svg"):
+        if target in places or target.endswith(PICTURES):
             return f"[{shown}]({os.path.relpath(places.get(target, _place(target)), PurePosixPath(places[name]).parent)}{anchor})"
         return f"[{shown}]({url}/{target})" if url else shown
 

@@ -52,7 +52,6 @@ JSON_KEY_TYPES = (StringType, BooleanType, ByteType, ShortType, IntegerType, Lon
 FRAME_BYTES = 5
 """Confluent's framing: a zero byte and the schema's id in four bytes."""
 NOT_FRAMED = "not framed: no magic byte and schema id before it"
-FORMATS = ("json", "avro", "protobuf", "string", "binary")
 NAMED_MAX = 8
 """Fields that a message lists."""
 SAMPLED = 1_000
@@ -80,7 +79,7 @@ class Format(Protocol):
 class FormatSpec:
     """How keys, or values, are to be understood, as the user says it.
 
-    name: One of FORMATS.
+    name: `json`, `avro`, `protobuf`, `string` or `binary`.
     schema: Text, or `@FILE`: DDL for json (and for string: `name TYPE`), an Avro schema, a Protobuf descriptor file. None
         where it is found out: from the registry, or from the table.
     message: Protobuf's name of the message.

@@ -32,17 +32,13 @@ class Columns:
         return [*self.values, *PLACE, *([DELETED] if self.keeps_deleted else [])]
 
 
-def newer(source: str = "s", target: str = "t") -> str:
-    """Whether the record of `source` is later than the row of `target`. A row without a place was not put there by us: older."""
-    s, t = source, target
-    later = (
-        f"{s}.{TIMESTAMP} > {t}.{TIMESTAMP} OR {s}.{TIMESTAMP} = {t}.{TIMESTAMP} AND {s}.{PARTITION} > {t}.{PARTITION}"
-    )
-    return (
-        f"({t}.{PARTITION} IS NULL OR {t}.{OFFSET} IS NULL OR {t}.{TIMESTAMP} IS NULL"
-        f" OR {s}.{PARTITION} = {t}.{PARTITION} AND {s}.{OFFSET} > {t}.{OFFSET}"
-        f" OR {s}.{PARTITION} <> {t}.{PARTITION} AND ({later}))"
-    )
+NEWER = (
+    f"(t.{PARTITION} IS NULL OR t.{OFFSET} IS NULL OR t.{TIMESTAMP} IS NULL"
+    f" OR s.{PARTITION} = t.{PARTITION} AND s.{OFFSET} > t.{OFFSET}"
+    f" OR s.{PARTITION} <> t.{PARTITION}"
+    f" AND (s.{TIMESTAMP} > t.{TIMESTAMP} OR s.{TIMESTAMP} = t.{TIMESTAMP} AND s.{PARTITION} > t.{PARTITION}))"
+)
+"""Whether the record of `s` is later than the row of `t`. A row without a place was not put there by us: older."""
 
 
 def merge(table: str, source: str, columns: Columns) -> str:
@@ -56,11 +52,11 @@ def merge(table: str, source: str, columns: Columns) -> str:
     insert = f"INSERT ({', '.join(map(quoted, every))}) VALUES ({', '.join(f's.{quoted(name)}' for name in every)})"
     lines = [f"MERGE INTO {table} t USING {source} s ON {keys}"]
     if columns.keeps_deleted:
-        lines += [f"WHEN MATCHED AND {newer()} THEN UPDATE SET {sets}", f"WHEN NOT MATCHED THEN {insert}"]
+        lines += [f"WHEN MATCHED AND {NEWER} THEN UPDATE SET {sets}", f"WHEN NOT MATCHED THEN {insert}"]
     else:
         lines += [
-            f"WHEN MATCHED AND s.{DELETED} AND {newer()} THEN DELETE",
-            f"WHEN MATCHED AND NOT s.{DELETED} AND {newer()} THEN UPDATE SET {sets}",
+            f"WHEN MATCHED AND s.{DELETED} AND {NEWER} THEN DELETE",
+            f"WHEN MATCHED AND NOT s.{DELETED} AND {NEWER} THEN UPDATE SET {sets}",
             f"WHEN NOT MATCHED AND NOT s.{DELETED} THEN {insert}",
         ]
     return "\n".join(lines)

@@ -61,7 +61,7 @@ def newest(decoded: DataFrame, values: Sequence[str]) -> DataFrame:
     Args:
         values: Names of the table's columns that are of the value; fields of the struct VALUE besides are left out.
     """
-    # Within a partition by offset, then between partitions by time: as `merge_sql.newer` has it.
+    # Within a partition by offset, then between partitions by time: as `merge_sql.NEWER` has it.
     of_partition = decoded.groupBy(KEY, PARTITION).agg(f.max_by(f.struct(VALUE, OFFSET, TIMESTAMP), OFFSET).alias("r"))
     of_partition = of_partition.select(
         KEY, PARTITION, f.col(f"r.{VALUE}"), f.col(f"r.{OFFSET}"), f.col(f"r.{TIMESTAMP}")

@@ -1,9 +1,14 @@
-"""The options of `ottla-spark apply`; knows neither Spark nor Arrow, so that a help text is quick."""
+"""The options of `ottla-spark apply`, and types of options that other commands have, too.
+
+Knows neither Spark nor Arrow, so that a help text is quick.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
+from contextlib import suppress
 
 EXAMPLES = """\
 examples:
@@ -15,39 +20,64 @@ examples:
       --value-schema infer
   ottla-spark apply --bootstrap broker:9093 --kafka-config @client.properties --topic customers …
 
-The table says how far it is, in each of its commits: called again, after whatever end, the command goes on from there, and
-nothing is applied twice. Jars that are missing are named, with the option that brings them.
+Each commit of the table contains its position in the topic: when called again, the command continues from there, and applies
+nothing twice. Missing jars are reported with the option that adds them.
 
-exit codes: 0 done, 1 bad options, no such topic or table, 2 another program applies to the table, 3 a record that cannot be decoded,
-4 the topic was made anew, or has lost records that are not in the table, 6 Spark, Kafka, the registry or a disk failed (another
-call goes on)
+exit codes: 0 success, 1 usage error, or topic or table not found, 2 another program applies to the table, 3 undecodable record,
+4 the topic was recreated, or has lost records that are not in the table, 6 Spark, Kafka, the registry or a disk failed (call again
+to continue)
 """
 
 OF_A_FILE = (
-    "@FILE has a line NAME=VALUE for each, and keeps passwords out of the list of processes; a later option wins"
+    "@FILE has one NAME=VALUE per line, and keeps passwords out of process lists; later options override earlier ones"
 )
 """Help text of an option whose values may be passwords."""
 
+_NAME = re.compile(r"[\w.-]*")
 
-def add_options(
-    parser: argparse.ArgumentParser,
-    client_option: Callable[[str], str],
-    number: Callable[[int], Callable[[str], int]],
-) -> None:
-    """
-    Args:
-        client_option, number: Types of options, of the other commands.
-    """
+
+def client_option(text: str) -> str:
+    """Check NAME=VALUE or @FILE."""
+    if (text[:1] == "@" and text != "@") or text.find("=") > 0:
+        return text
+    raise argparse.ArgumentTypeError(f"expected NAME=VALUE or @FILE, found {shown(text)}")
+
+
+def shown(text: str) -> str:
+    """The name that a text begins with: a password may follow."""
+    name = _NAME.match(text)
+    assert name is not None  # it takes any text
+    return repr(text) if name[0] == text else f"{name[0]!r}…"
+
+
+def number(at_least: int) -> Callable[[str], int]:
+    """A type of options."""
+
+    def parse(text: str) -> int:
+        with suppress(ValueError):
+            if (found := int(text)) >= at_least:
+                return found
+        raise argparse.ArgumentTypeError(f"expected a number from {at_least} on, found {text!r}")
+
+    return parse
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those that are fields of `ApplyJob` have their names."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
     source = parser.add_argument_group("from")
     sides = source.add_mutually_exclusive_group(required=True)
-    sides.add_argument("--bootstrap", metavar="HOST:PORT[,…]", help="any Kafka, by Spark's own connector")
-    sides.add_argument("--data-dir", metavar="DATA_DIR", help="a broker's directory, by the format ottla")
+    sides.add_argument(
+        "--bootstrap", metavar="HOST:PORT[,…]", help="broker address of any Kafka, read through Spark's connector"
+    )
+    sides.add_argument(
+        "--data-dir", metavar="DATA_DIR", help="data directory of a broker, read through the format ottla"
+    )
     source.add_argument("--topic", required=True, metavar="NAME")
     source.add_argument(
         "--kafka-config", action="append", type=client_option, default=[], metavar="NAME=VALUE|@FILE",
-        help=f"option of Kafka's clients, e.g. security.protocol=SSL; {OF_A_FILE} (default: isolation.level=read_committed,"
+        help=f"Kafka client option, e.g. security.protocol=SSL; {OF_A_FILE} (default: isolation.level=read_committed,"
         " max.poll.records=10000)",
     )  # fmt: skip
     source.add_argument(
@@ -55,42 +85,44 @@ def add_options(
         type=number(1),
         default=1_000_000,
         metavar="N",
-        help="of a batch (default: %(default)s); with --data-dir from PySpark 4.2 on",
+        help="maximum number of offsets in a batch (default: %(default)s); with --data-dir from PySpark 4.2",
     )
     source.add_argument(
-        "--every", type=number(1), metavar="SECONDS",
-        help="stay, and take what has come so often (default: end where the topic ends now)",
+        "--every", dest="every_s", type=number(1), metavar="SECONDS",
+        help="keep running, and apply new records at this interval (default: stop at the current end of the topic)",
     )  # fmt: skip
 
     target = parser.add_argument_group("to")
     target.add_argument(
-        "--table", required=True, metavar="NAME", help="catalog.schema.table; of delta and parquet a path, too"
+        "--table", required=True, metavar="NAME", help="table: catalog.schema.table, or for delta and parquet a path"
     )
     target.add_argument("--table-format", required=True, choices=("delta", "iceberg", "parquet"))
-    target.add_argument("--create", action="store_true", help="make the table where it is not there")
-    target.add_argument("--add-columns", action="store_true", help="give the table the columns that it lacks")
+    target.add_argument("--create", dest="creates", action="store_true", help="create the table if missing")
     target.add_argument(
-        "--keep-deleted", action="store_true",
-        help="a deleted key stays as a row whose kafka_deleted is true, and its values null",
+        "--add-columns", dest="adds_columns", action="store_true", help="add missing columns to the table"
+    )
+    target.add_argument(
+        "--keep-deleted", dest="keeps_deleted", action="store_true",
+        help="keep a deleted key as a row with kafka_deleted true and null values",
     )  # fmt: skip
     target.add_argument(
         "--undecodable-to", metavar="TABLE",
-        help="put records without a key, and those that cannot be decoded, there (default: fail at the first)",
+        help="destination for records without a key, and for undecodable records (default: fail at the first)",
     )  # fmt: skip
 
-    bytes_ = parser.add_argument_group("how bytes are understood")
+    bytes_ = parser.add_argument_group("decoding of keys and values")
     for what, default in (("key", "string"), ("value", "json")):
         bytes_.add_argument(
             f"--{what}-format", choices=("json", "avro", "protobuf", "string", "binary"), default=default,
-            help="(default: %(default)s)",
+            help=f"format of the {what} (default: %(default)s)",
         )  # fmt: skip
         bytes_.add_argument(
             f"--{what}-schema", metavar="TEXT|@FILE",
-            help="json: columns as `city STRING, orders BIGINT`, or infer; string, binary: the one column; avro: a"
+            help="json: columns, e.g. `city STRING, orders BIGINT`, or infer; string, binary: the one column; avro: a"
             " schema; protobuf: @FILE of protoc --descriptor_set_out"
             + ("" if what == "key" else " (default of json: the columns of the table)"),
         )  # fmt: skip
-        bytes_.add_argument(f"--{what}-message", metavar="NAME", help="protobuf: which message it is")
+        bytes_.add_argument(f"--{what}-message", metavar="NAME", help="protobuf: name of the message")
         bytes_.add_argument(
             f"--{what}-framing", choices=("none", "confluent"),
             help="header before the data of avro, protobuf or json (default: confluent for avro with --registry, else none)",
@@ -98,11 +130,18 @@ def add_options(
     bytes_.add_argument(
         "--registry",
         metavar="URL|DIR",
-        help="a schema registry, or a folder with ID.avsc; avro's readers' schemas, too",
+        help="schema registry, or a directory with ID.avsc files; also for the reader schemas of avro",
     )
 
-    odd = parser.add_argument_group("when the topic is not what it was")
+    odd = parser.add_argument_group("if the topic has changed")
     odd.add_argument(
-        "--take-losses", action="store_true", help="go on where records are gone that were not in the table yet"
+        "--take-losses",
+        dest="takes_losses",
+        action="store_true",
+        help="continue although records that are not in the table yet were deleted",
     )
-    odd.add_argument("--topic-made-anew", action="store_true", help="it was: take it from its beginning")
+    odd.add_argument(
+        "--topic-made-anew",
+        action="store_true",
+        help="accept that the topic was recreated, and apply it from its beginning",
+    )

@@ -22,7 +22,7 @@ from pyspark.sql import functions as f
 
 from ...storage.disk.own_files import make_directory, open_file
 from ..errors import UsageError
-from .merge_sql import DELETED, PLACE, Columns, newer, quoted
+from .merge_sql import DELETED, NEWER, PLACE, Columns, quoted
 from .state import AppliedState
 from .table import another_is_at_work, no_rows
 
@@ -80,7 +80,7 @@ class ParquetTable:
         number, table = self._next(), self.read(rows.sparkSession)
         same = [f.col(f"s.{quoted(key)}") == f.col(f"t.{quoted(key)}") for key in columns.keys]
         places = table.select(*map(quoted, columns.keys), *PLACE)
-        wins = rows.alias("s").join(places.alias("t"), same, "left").where(newer()).select("s.*").persist()
+        wins = rows.alias("s").join(places.alias("t"), same, "left").where(NEWER).select("s.*").persist()
         try:
             kept = table.alias("t").join(wins.alias("s"), same, "left_anti")
             now = wins if columns.keeps_deleted else wins.where(~f.col(DELETED))

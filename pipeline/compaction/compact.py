@@ -30,13 +30,12 @@ from ..records.fine_buckets import Buckets
 from ..spark.blobs import BlobRows
 from ..spark.task_logs import logged
 from ..spark.tasks import Batches, Task, attempt_of, collected, mapped, numbers, row, tasks_at_once, work
-from ..steps import Add, Watch, unwatched
+from ..steps import UNWATCHED, Add, Watch
 from ..stores.reading_files import ReadingFiles
 from .exchange import Blob, buckets_of, merge_buckets, scan_source
 from .group_results import GroupResult, check_finished_group, finished_group
 from .plan import CompactionPlan
-from .preview import preview_groups
-from .rewrite import by_group, finished_or_rewritten, remove_attempts
+from .rewrite import by_group, finished_or_rewritten, preview_groups, remove_attempts
 from .staging import group_directory, load_plan
 from .survey import Survey, Surveying, survey_segment
 
@@ -61,7 +60,7 @@ _SURVEYS = pa.schema(
 
 
 def compact(
-    spark: SparkSession, plan: CompactionPlan, *, buckets: Buckets | None = None, watch: Watch | None = None
+    spark: SparkSession, plan: CompactionPlan, *, buckets: Buckets | None = None, watch: Watch = UNWATCHED
 ) -> list[GroupResult]:
     """Run a plan that lies in its staging directory; returns what became of each group, in order.
 
@@ -75,7 +74,7 @@ def compact(
         CorruptSourceError, SourceChangedError: As the stages do.
         SparkFailedError: The job failed for another reason.
     """
-    files, watch = OsFiles(), watch or unwatched()
+    files = OsFiles()
     results = _whole(spark, plan, files, watch)
     missing = frozenset(range(len(plan.groups))) - results.keys()
     if missing:
@@ -87,17 +86,14 @@ def compact(
     return [result for _, result in sorted(results.items())]
 
 
-def dry_run(
-    spark: SparkSession, plan: CompactionPlan, *, buckets: Buckets | None = None, watch: Watch | None = None
-) -> list[GroupResult]:
+def dry_run(spark: SparkSession, plan: CompactionPlan, *, watch: Watch = UNWATCHED) -> list[GroupResult]:
     """What `compact` would return for a plan that lies in its staging directory, without files: none is written.
 
     Arguments and errors as above.
     """
     if not plan.groups:
         return []
-    watch = watch or unwatched()
-    dead = _superseded(spark, plan, frozenset(range(len(plan.groups))), buckets, watch)
+    dead = _superseded(spark, plan, frozenset(range(len(plan.groups))), None, watch)
     previewed = watch.step("groups counted", len(plan.groups))
     return sorted(_results(dead, _preview(plan.staging, previewed), STAGES), key=lambda result: result.group)
 
@@ -131,9 +127,8 @@ def _superseded(
     return _BLOBS.exchanged(blobs, merge, min(tasks, len(plan.groups)))
 
 
-def survey_on(spark: SparkSession, watch: Watch | None = None) -> Surveying:
+def survey_on(spark: SparkSession, watch: Watch = UNWATCHED) -> Surveying:
     """The `survey` of `make_plan` as a Spark job, for logs whose headers alone take the driver too long."""
-    watch = watch or unwatched()
 
     def survey(_files: Files, directory: str, base_offsets: Sequence[int]) -> Sequence[Survey]:
         bases = list(base_offsets)

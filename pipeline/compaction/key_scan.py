@@ -74,20 +74,28 @@ def scan_segment(plan: CompactionPlan, number: int, files: Files) -> KeyScan:
     """
     if plan.key_hash != KEY_HASH:
         raise UsageError(f"the plan wants keys hashed by {plan.key_hash}, this worker's kernel does it by {KEY_HASH}")
+    path = paths.log_path(plan.directory, plan.sources[number].base_offset)
+    segment = open_source(plan, number, files)
+    try:
+        return _Scan(plan, number, segment, path).run()
+    except KafkaError as error:
+        raise _damage(segment, path, error) from error
+    finally:
+        segment.log_file.close()
+
+
+def open_source(plan: CompactionPlan, number: int, files: Files) -> LogSegment:
+    """The segment of this number. SourceChangedError if it is not the one that was planned, as far as its size tells."""
     source = plan.sources[number]
     path = paths.log_path(plan.directory, source.base_offset)
     try:
         segment = LogSegment.open(files, plan.directory, source.base_offset, plan.log_config, 0)
     except FileNotFoundError as error:
         raise SourceChangedError(f"{path}: expected a segment of plan {plan.plan_id}, found no file") from error
-    try:
-        if segment.size_bytes != source.size_bytes:
-            raise SourceChangedError(f"{path}: expected {source.size_bytes} bytes, found {segment.size_bytes}")
-        return _Scan(plan, number, segment, path).run()
-    except KafkaError as error:
-        raise _damage(segment, path, error) from error
-    finally:
+    if segment.size_bytes != source.size_bytes:
         segment.log_file.close()
+        raise SourceChangedError(f"{path}: expected {source.size_bytes} bytes, found {segment.size_bytes}")
+    return segment
 
 
 class _Scan:

@@ -6,12 +6,11 @@ For logs that fit one machine, and for tests: what `compact` distributes is exac
 from __future__ import annotations
 
 from ...storage.disk.files import Files
-from ..steps import Watch, unwatched
+from ..steps import UNWATCHED, Watch
 from .exchange import Blob, buckets_of, merge_buckets, scan_source
 from .group_results import GroupResult, check_finished_group
 from .plan import CompactionPlan
-from .preview import preview_groups
-from .rewrite import remove_attempts, rewrite_groups
+from .rewrite import preview_groups, remove_attempts, rewrite_groups
 
 
 def compact_locally(
@@ -20,7 +19,7 @@ def compact_locally(
     source_files: Files,
     files: Files,
     buckets: int | None = None,
-    watch: Watch | None = None,
+    watch: Watch = UNWATCHED,
 ) -> list[GroupResult]:
     """Run a plan that lies in its staging directory; returns what became of each group, in order.
 
@@ -32,7 +31,6 @@ def compact_locally(
 
     Groups that are finished already are left as they are. Errors as of the stages.
     """
-    watch = watch or unwatched()
     results = {group: check_finished_group(plan, group, files) for group in range(len(plan.groups))}
     missing = {group for group, result in results.items() if result is None}
     blobs = _superseded(plan, missing, source_files, buckets, watch)
@@ -45,10 +43,10 @@ def compact_locally(
 
 
 def dry_run_locally(
-    plan: CompactionPlan, *, source_files: Files, buckets: int | None = None, watch: Watch | None = None
+    plan: CompactionPlan, *, source_files: Files, buckets: int | None = None, watch: Watch = UNWATCHED
 ) -> list[GroupResult]:
     """What `compact_locally` would return, without files: none is written. Arguments and errors as above."""
-    blobs = _superseded(plan, set(range(len(plan.groups))), source_files, buckets, watch or unwatched())
+    blobs = _superseded(plan, set(range(len(plan.groups))), source_files, buckets, watch)
     return sorted(preview_groups(plan, blobs, source_files=source_files), key=lambda result: result.group)
 
 

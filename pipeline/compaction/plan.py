@@ -101,7 +101,7 @@ class CompactionPlan:
     @property
     def staging(self) -> str:
         """Where the result is put."""
-        return paths.join(staging_root(self.data_dir), self.plan_id)
+        return paths.join(paths.staging_root(self.data_dir), self.plan_id)
 
     @cached_property
     def log_config(self) -> LogConfig:
@@ -263,11 +263,6 @@ def _beyond(segment: LogSegment, end: int) -> CorruptSourceError:
         expected=f"offsets below {end}, where the next segment begins",
         actual=f"offsets up to {batch.last_offset}",
     )
-
-
-def staging_root(data_dir: str) -> str:
-    """The directory beside a data directory that holds its plans."""
-    return paths.staging_root(data_dir)
 
 
 def _source(fields: dict[str, Any]) -> SourceSegment:

@@ -20,7 +20,7 @@ from ...storage.disk.files import Files
 from ...storage.disk.own_files import OTHERS_MAY_WRITE
 from ...storage.disk.paths import TopicPartition
 from ..errors import SourceChangedError, UsageError
-from .plan import CompactionPlan, staging_root
+from .plan import CompactionPlan
 from .survey import Surveying, survey_segments
 
 PLAN_FILE = "plan.json"
@@ -36,7 +36,7 @@ def save_plan(files: Files, plan: CompactionPlan) -> None:
         FileExistsError: It is there.
         OSError: The disk refused.
     """
-    root = staging_root(plan.data_dir)
+    root = paths.staging_root(plan.data_dir)
     _check_links(files, plan)
     files.make_dir(plan.staging)
     path = paths.join(plan.staging, PLAN_FILE)
@@ -56,7 +56,7 @@ def save_plan(files: Files, plan: CompactionPlan) -> None:
 
 def _check_links(files: Files, plan: CompactionPlan) -> None:
     """Try what installing will do: only that finds the mount points within one file system, too."""
-    root = staging_root(plan.data_dir)
+    root = paths.staging_root(plan.data_dir)
     probe = paths.join(root, f"{plan.plan_id}{paths.TEMPORARY}")
     is_new = not files.exists(root)
     files.make_dir(root, mode=files.ownership(plan.data_dir).mode & ~OTHERS_MAY_WRITE)
@@ -75,7 +75,7 @@ def _check_links(files: Files, plan: CompactionPlan) -> None:
 def other_file_system(plan: CompactionPlan) -> UsageError:
     """The refusal of a data directory that installing cannot make hard links into."""
     return UsageError(
-        f"{staging_root(plan.data_dir)}: expected the file system of {plan.directory}, found another one: a data"
+        f"{paths.staging_root(plan.data_dir)}: expected the file system of {plan.directory}, found another one: a data"
         " directory that is itself a mount point, or a link to another disk, cannot be compacted; one below it can"
     )
 
@@ -104,7 +104,7 @@ def pending_plans(files: Files, data_dir: str, tp: TopicPartition | None = None)
     Raises:
         UsageError: One cannot be read, or is of another directory: this one was moved or copied together with its plans.
     """
-    root = staging_root(data_dir)
+    root = paths.staging_root(data_dir)
     if not files.is_dir(root):
         return []
     directories = [paths.join(root, name) for name in files.list(root)]

@@ -37,10 +37,12 @@ from ...storage.logs.swap import finish_swaps, is_begun, swap_files
 from ...storage.produce import producer_snapshots
 from ...storage.segment.cleaned import discard
 from ...storage.segment.segment import LogSegment
+from ...storage.topics.config import LogConfig
 from ..compaction.plan import CompactionPlan
 from ..compaction.survey import Surveying, survey_segments
 from ..errors import SourceChangedError, StoreLockedError, UsageError
 from ..stores.store import Store
+from ..stores.stored_log import open_log
 from .install_steps import (
     GroupProgress,
     check_age,
@@ -121,7 +123,7 @@ def install(
             if keep_originals:
                 link_originals(plan, group, state, files)
             if staged is not None:
-                take_out_of_mark(files, plan.data_dir, plan.topic_partition)
+                _take_out_of_mark(files, plan.data_dir, plan.topic_partition)
                 _swap(plan, staged, present_sources(plan, group, files), files, now_ms)
             mark_installed(plan, group, files, now_ms)
             on_group(group)
@@ -149,13 +151,45 @@ def locked(files: Files, data_dir: str) -> Iterator[None]:
     try:
         if is_new:
             try:
-                give(files, path, _ownership_in(files, data_dir))
+                _give(files, path, _ownership_in(files, data_dir))
             except PermissionError as error:
                 files.remove(path)  # one that only this user may open would keep the server from starting
                 raise UsageError(f"{path} cannot be made for the owner of {data_dir}: install as that owner") from error
         yield
     finally:
         lock.release()
+
+
+def roll(files: Files, store: Store, tp: TopicPartition, now_ms: int) -> int:
+    """Close the active segment of `tp`, if it has records, so that a plan may include it; returns the base offset of the one that is
+    active then.
+
+    After a clean stop everything is there that a roll leaves: whole indexes, and a snapshot of the producers at the log's end. So a
+    roll is an empty segment more, in a log that the clean stop then says nothing of.
+
+    Raises:
+        StoreLockedError: A server holds the directory.
+        UsageError: The server that was here last did not stop cleanly; only its next start knows where the log ends.
+        PipelineError: As `open_log`.
+        OSError: The disk refused; the log is as it was.
+    """
+    with locked(files, store.data_dir):
+        if not store.is_clean:
+            raise UsageError(
+                f"{store.data_dir} was not stopped cleanly: --include-active wants that; start the server and stop it"
+            )
+        with open_log(store, tp, now_ms=now_ms, config=LogConfig()) as log:
+            active = log.segments.active
+            if active.size_bytes == 0:
+                return active.base_offset
+            end = log.log_end_offset
+            owned = files.ownership(active.file_paths()[0])
+        _take_out_of_mark(files, store.data_dir, tp)
+        path = paths.log_path(store.directory_of(tp), end)
+        files.open(path, create=True).close()
+        _give(files, path, owned)
+        files.sync_dir(store.directory_of(tp))
+        return end
 
 
 def _check_is_compacted(plan: CompactionPlan, store: Store, overrides: Mapping[str, str] | None) -> None:
@@ -217,16 +251,16 @@ def _write_checkpoint(plan: CompactionPlan, files: Files) -> None:
     known = offsets.get(plan.topic_partition, 0)
     owned = files.ownership(checkpoint.path) if files.exists(checkpoint.path) else None
     checkpoint.write(offsets | {plan.topic_partition: max(known, plan.upper_offset)})
-    give(files, checkpoint.path, owned or _ownership_in(files, plan.data_dir))
+    _give(files, checkpoint.path, owned or _ownership_in(files, plan.data_dir))
 
 
-def take_out_of_mark(files: Files, data_dir: str, tp: TopicPartition) -> None:
+def _take_out_of_mark(files: Files, data_dir: str, tp: TopicPartition) -> None:
     """The server's next start is not to take the log's new files for damage."""
     mark = paths.join(data_dir, paths.CLEAN_SHUTDOWN_FILE)
     if files.exists(mark):
         owned = files.ownership(mark)
         clean_stop.forget(files, data_dir, str(tp))
-        give(files, mark, owned)
+        _give(files, mark, owned)
 
 
 def _ownership_in(files: Files, directory: str) -> Ownership:
@@ -235,7 +269,7 @@ def _ownership_in(files: Files, directory: str) -> Ownership:
     return owner._replace(mode=owner.mode & 0o666)
 
 
-def give(files: Files, path: str, ownership: Ownership) -> None:
+def _give(files: Files, path: str, ownership: Ownership) -> None:
     """Give a file that this process has made to the server."""
     if files.ownership(path) != ownership:
         files.set_ownership(path, ownership)

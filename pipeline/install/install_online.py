@@ -47,7 +47,6 @@ def install_online(
     *,
     now_ms: int,
     max_groups: int | None = None,
-    keep_originals: bool = True,
     lease_ms: int = LEASE_MS,
     on_group: OnGroup = lambda _: None,
     survey: Surveying = survey_segments,
@@ -82,8 +81,7 @@ def install_online(
         give_to_server(plan, to_swap(chosen), files)
         for group, state in chosen.items():
             calls.post("pause", held | {"lease_ms": lease_ms})
-            if keep_originals:
-                link_originals(plan, group, state, files)
+            link_originals(plan, group, state, files)
             if state is not GroupProgress.IN_PLACE:
                 calls.post("install", held | _group(plan, group, present_sources(plan, group, files), files))
             mark_installed(plan, group, files, now_ms)

@@ -123,7 +123,8 @@ def option_names() -> Iterator[str]:
 _SECRET_WORDS = ("secret", "access_key", "account_key", "password", "token", "sas")
 
 
-def _flag(text: str) -> bool:
+def flag(text: str) -> bool:
+    """`true` or `false`; KeyError for another text."""
     return {"true": True, "false": False}[text.lower()]
 
 
@@ -191,14 +192,14 @@ SCHEMES: Mapping[str, Scheme] = {
             "endpoint_override": str,
             "region": str,
             "scheme": _web_scheme,
-            "anonymous": _flag,
+            "anonymous": flag,
             "connect_timeout": float,
             "request_timeout": float,
             "max_attempts": int,
             "role_arn": str,
             "session_name": str,
             "external_id": str,
-            "force_virtual_addressing": _flag,
+            "force_virtual_addressing": flag,
             "tls_ca_file_path": str,
         },
         has_bucket=True,
@@ -209,7 +210,7 @@ SCHEMES: Mapping[str, Scheme] = {
         {
             "endpoint_override": str,
             "scheme": _web_scheme,
-            "anonymous": _flag,
+            "anonymous": flag,
             "target_service_account": str,
             "project_id": str,
             "retry_time_limit": lambda text: timedelta(seconds=float(text)),

@@ -84,9 +84,7 @@ def _refusal(said: str) -> Refusal | None:
     return next((each for each in REFUSALS if each.said.search(said)), None)
 
 
-def patiently(
-    call: Callable[[], T], address: str, *, pause: Callable[[float], None] = time.sleep, answer_s: float = ANSWER_S
-) -> T:
+def patiently(call: Callable[[], T], address: str, *, answer_s: float = ANSWER_S) -> T:
     """What the call returns: asked again where another time may do.
 
     Raises:
@@ -108,7 +106,7 @@ def patiently(
             is_final = _refusal(said) is not None or (bool(_NOT_THERE.search(said)) and store not in _answered)
             if pause_s is None or is_final:
                 raise as_error(error, address) from error
-            pause(pause_s)
+            time.sleep(pause_s)
         else:
             _answered.add(store)
             return found

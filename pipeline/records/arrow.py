@@ -104,7 +104,7 @@ def record_batches(
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _timestamps(rows: _BatchRows, timestamps_ms: Int64s, type: pa.DataType, present: Bools | None = None) -> pa.Array:
+def _timestamps(timestamps_ms: Int64s, type: pa.DataType, present: Bools | None = None) -> pa.Array:
     """Milliseconds as Spark's microseconds; null where those do not fit 64 bits (clients do write nanoseconds)."""
     fits = np.abs(timestamps_ms) <= _MICROSECONDS_MAX_MS
     if present is not None:
@@ -114,11 +114,11 @@ def _timestamps(rows: _BatchRows, timestamps_ms: Int64s, type: pa.DataType, pres
 
 
 def _timestamp(rows: _BatchRows, type: pa.DataType) -> pa.Array:
-    return _timestamps(rows, rows.slice(rows.records.timestamp_ms), type)
+    return _timestamps(rows.slice(rows.records.timestamp_ms), type)
 
 
 def _delete_horizon(rows: _BatchRows, type: pa.DataType) -> pa.Array:
-    return _timestamps(rows, rows.header("base_timestamp"), type, rows.attribute(DELETE_HORIZON_BIT))
+    return _timestamps(rows.header("base_timestamp"), type, rows.attribute(DELETE_HORIZON_BIT))
 
 
 def _headers(rows: _BatchRows, type: pa.DataType) -> pa.Array:

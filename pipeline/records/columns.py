@@ -65,7 +65,7 @@ class RecordColumns:
         return len(self.offset)
 
 
-def decode(window: BatchWindow, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES) -> Iterator[RecordColumns]:
+def decode(window: BatchWindow) -> Iterator[RecordColumns]:
     """Decode all records of a window, about GROUP_BYTES of them at a time.
 
     Raises:
@@ -83,7 +83,7 @@ def decode(window: BatchWindow, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES
     for row, (codec, (start, end), count) in enumerate(zip(codecs.tolist(), bounds, counts, strict=True)):
         block = window.data[start:end]
         # Emptied by the cleaner: it may keep the codec bits, and no codec unpacks nothing.
-        part = decompress(codec, block, max_bytes=max_bytes) if count or block else block
+        part = decompress(codec, block, max_bytes=MAX_DECOMPRESSED_BATCH_BYTES) if count or block else block
         parts.append(part)
         size_bytes += len(part)
         if size_bytes >= GROUP_BYTES:
@@ -93,14 +93,14 @@ def decode(window: BatchWindow, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES
         yield _decode_parts(window, first, parts)
 
 
-def record_damage(window: BatchWindow, *, max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES) -> list[Damage]:
+def record_damage(window: BatchWindow) -> list[Damage]:
     """Which batches of a window cannot be decoded, and why: one by one, in the words of `RecordBatch.records`."""
     found = []
     for row in range(len(window)):
         try:
             batch = RecordBatch(window.data, int(window.starts[row]))
             last = -1
-            for record in batch.records(max_bytes=max_bytes):
+            for record in batch.records(max_bytes=MAX_DECOMPRESSED_BATCH_BYTES):
                 delta = record.offset - batch.base_offset
                 if not last < delta <= batch.last_offset_delta:
                     raise CorruptRecordError(

@@ -7,7 +7,7 @@ A row begins with the fields HASH; what follows them is its owner's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -19,6 +19,9 @@ from .batch_window import Int64s
 HASH = [("high", "u8"), ("low", "u8")]
 
 Rows = NDArray[np.void]
+
+ROWS_AT_ONCE = 1 << 19
+"""Rows of a task that are put by until they are merged, and given out if that leaves many."""
 
 
 def hashed(keys: pa.Array, kind: np.dtype[np.void], salt: bytes = b"") -> Rows:
@@ -47,3 +50,21 @@ def by_bucket(rows: Rows, buckets: int) -> Iterator[tuple[int, bytes]]:
     cuts = np.searchsorted(bucket_of, np.arange(buckets + 1, dtype=np.uint64))
     for bucket in np.flatnonzero(cuts[1:] > cuts[:-1]).tolist():
         yield bucket, rows[cuts[bucket] : cuts[bucket + 1]].tobytes()
+
+
+def merged_as_they_come(
+    parts: Iterable[Rows], merge: Callable[[Sequence[Rows]], Rows], rows_at_once: int = ROWS_AT_ONCE
+) -> Iterator[Rows]:
+    """What `merge` makes of the parts: all together where few keys have many rows, else of about `rows_at_once` at a time."""
+    found: list[Rows] = []
+    count = 0
+    for rows in parts:
+        found.append(rows)
+        count += len(rows)
+        if count >= rows_at_once:
+            found = [merge(found)]
+            count = len(found[0])
+            if count > rows_at_once // 2:
+                yield found[0]
+                found, count = [], 0
+    yield merge(found)

@@ -1,5 +1,5 @@
-"""How a command becomes a job: sessions, plans that are gone on with, progress and results.
+"""What the functions of `jobs` have in common.
 
-`cli_runs` (options in, results out), `commands` (what is done for each partition), `job_plans` (on which plan), `engine`
-(where: Spark, or this process) with `session` and `java`, `job_results`.
+`job_plans` (which logs, and which plan), `at_once` (partition by partition), `plan_runs` (what is done with a plan), `engine` (where:
+Spark, or this process) with `session` and `java`, `progress`, `job_results`.
 """

@@ -1,24 +1,22 @@
-"""`ottla-spark apply`: options in, a stream run, what it did printed."""
+"""`ottla-spark apply`: options in, a stream run."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError, check_the_extra
 from .engine import IN_PROCESS, Engine
+from .progress import Say
 
 if TYPE_CHECKING:
+    from ..apply.applier import Applied
     from ..apply.query import ApplyJob
 
-Say = Callable[[str], None]
 
-
-def run(options: argparse.Namespace, say: Say) -> int:
-    """Returns the exit code; refusals are raised."""
+def run(options: argparse.Namespace, say: Say) -> tuple[ApplyJob, Applied]:
+    """What was asked for, and what was done. Refusals are raised."""
     check_the_extra()
     from ..apply.packages import EXTENSIONS
     from ..apply.query import apply
@@ -33,17 +31,9 @@ def run(options: argparse.Namespace, say: Say) -> int:
     engine = Engine(options.master, {**confs, **given}, say=say)
     try:
         with engine.session(f"apply {options.topic}") as session:
-            done = apply(session, job)
+            return job, apply(session, job)
     finally:
         engine.stop()
-    if options.json:
-        found = {"batches": done.batches, "records": done.records, "undecodable": done.undecodable}
-        json.dump({"topic": job.topic, "table": job.table, **found}, sys.stdout, indent=1)
-        sys.stdout.write("\n")
-    else:
-        aside = f", {done.undecodable} of them put aside" if done.undecodable else ""
-        print(f"{job.table}: {done.records} records of {job.topic} applied in {done.batches} batches{aside}")
-    return 0
 
 
 def job_of(options: argparse.Namespace, say: Say) -> ApplyJob:
@@ -69,21 +59,5 @@ def job_of(options: argparse.Namespace, say: Say) -> ApplyJob:
 
     kafka = client_options(options.kafka_config, "--kafka-config", say)
     kafka = {} if options.bootstrap is None else {**kafka, "bootstrap.servers": options.bootstrap}
-    return ApplyJob(
-        topic=options.topic,
-        table=options.table,
-        table_format=options.table_format,
-        kafka=kafka,
-        data_dir=options.data_dir,
-        key=spec("key"),
-        value=spec("value"),
-        creates=options.create,
-        adds_columns=options.add_columns,
-        keeps_deleted=options.keep_deleted,
-        undecodable_to=options.undecodable_to,
-        takes_losses=options.take_losses,
-        topic_made_anew=options.topic_made_anew,
-        max_offsets=options.max_offsets,
-        every_s=options.every,
-        say=say,
-    )
+    same = {each.name: getattr(options, each.name) for each in fields(ApplyJob) if hasattr(options, each.name)}
+    return ApplyJob(**same, kafka=kafka, key=spec("key"), value=spec("value"), say=say)

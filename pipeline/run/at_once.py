@@ -12,38 +12,39 @@ from typing import TypeVar
 
 from ...protocol.errors import KafkaError
 from ...storage.disk.paths import TopicPartition
+from ..compaction.plan import CompactionPlan
 from ..errors import CorruptSourceError, PipelineError, as_pipeline_error
+from .engine import Engine
 from .job_results import PartitionResult
 
-T = TypeVar("T")
+T = TypeVar("T", TopicPartition, CompactionPlan)
 GIVE_UP_EVERY_S = 1.0
 
 
 def of_each(
+    engine: Engine,
     work: Callable[[T], PartitionResult],
     things: Sequence[T],
-    partition_of: Callable[[T], TopicPartition],
     *,
-    at_once: int,
+    at_once: int = 1,
     skips_corrupt: bool = False,
-    give_up: Callable[[], None],
 ) -> list[PartitionResult]:
-    """What `work` says of each, in their order.
+    """What `work` says of each partition, or the plan of one, in their order.
 
     Args:
-        at_once: In so many threads; 1 is the caller's own.
+        engine: Counts the partitions, and ends the jobs that run once the caller is interrupted.
+        at_once: In so many threads; 1 is the caller's own, and so is any number where the jobs run in this process.
         skips_corrupt: A damaged log is `skipped`, which is no failure.
-        give_up: Ends what runs, once the caller is interrupted; called again and again until nothing does.
 
     Raises:
         PipelineError: The first failure, once all others have ended. Its `results` are those of all: with `failed` and the
             reason for each that has failed.
     """
     failures: dict[int, PipelineError] = {}
+    engine.progress.begin(len(things))
 
     def result_of(number: int) -> PartitionResult:
         thing = things[number]
-        topic, partition = partition_of(thing)
         try:
             return work(thing)
         except (PipelineError, OSError, KafkaError) as error:
@@ -51,10 +52,12 @@ def of_each(
             outcome = "skipped" if skips_corrupt and isinstance(failure, CorruptSourceError) else "failed"
             if outcome == "failed":
                 failures[number] = failure
-            return PartitionResult(topic=topic, partition=partition, outcome=outcome, reason=str(failure))
+            return PartitionResult(topic=thing.topic, partition=thing.partition, outcome=outcome, reason=str(failure))
+        finally:
+            engine.progress.partition_done()
 
     numbers = range(len(things))
-    if at_once == 1 or len(things) < 2:
+    if at_once == 1 or len(things) < 2 or engine.is_in_process:
         results = [result_of(number) for number in numbers]
     else:
         with ThreadPoolExecutor(at_once, thread_name_prefix="partition") as pool:
@@ -63,10 +66,10 @@ def of_each(
                 results = [future.result() for future in futures]
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                give_up()
+                engine.give_up()
                 # A thread may have been about to begin its job.
                 while wait([each for each in futures if not each.cancelled()], GIVE_UP_EVERY_S).not_done:
-                    give_up()
+                    engine.give_up()
                 raise
     if failures:
         first = failures[min(failures)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import SparkFailedError
 from ..spark.on_executors import NONE, FoundOnExecutors, found_here
+from .engine import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,25 +59,32 @@ class CheckReport:
         return "\n".join([*lines, *self.mismatches])
 
 
-def check_here(data_dirs: Sequence[str]) -> CheckReport:
-    """Without Spark: this process is all there is."""
-    driver = found_here(data_dirs, is_executor=False)
-    return CheckReport(driver, [], mismatches_of(driver, []))
+def check(engine: Engine, data_dir: str | None) -> CheckReport:
+    """Ask the driver, and the executors that an engine's session has.
 
-
-def check_on(spark: SparkSession, data_dirs: Sequence[str]) -> CheckReport:
-    """Ask the executors that a session has.
+    Args:
+        data_dir: Whether they see it; several with commas between them.
 
     Raises:
         SparkFailedError: No task came to its end: their Python does not start, or is of another version than the driver's.
     """
+    dirs = [] if data_dir is None else data_dir.split(",")
+    executors: list[FoundOnExecutors] = []
+    if not engine.is_in_process:
+        with engine.session("what executors have") as spark:
+            executors = _found_on(spark, dirs)
+    driver = found_here(dirs, is_executor=False)
+    return CheckReport(driver, executors, mismatches_of(driver, executors))
+
+
+def _found_on(spark: SparkSession, dirs: list[str]) -> list[FoundOnExecutors]:
     from pyspark import cloudpickle
 
     from ..spark import on_executors
     from ..spark.failures import failures_translated
     from ..spark.tasks import tasks_at_once
 
-    dirs, pause_s, look = list(data_dirs), PAUSE_S, on_executors.look
+    pause_s, look = PAUSE_S, on_executors.look
     seen: dict[tuple[str, str], FoundOnExecutors] = {}
     quiet = 0
     cloudpickle.register_pickle_by_value(on_executors)  # type: ignore[no-untyped-call]
@@ -92,9 +100,7 @@ def check_on(spark: SparkSession, data_dirs: Sequence[str]) -> CheckReport:
                 break
     finally:
         cloudpickle.unregister_pickle_by_value(on_executors)  # type: ignore[no-untyped-call]
-    driver = found_here(dirs, is_executor=False)
-    executors = [each for _, each in sorted(seen.items())]
-    return CheckReport(driver, executors, mismatches_of(driver, executors))
+    return [each for _, each in sorted(seen.items())]
 
 
 def mismatches_of(driver: FoundOnExecutors, executors: Sequence[FoundOnExecutors]) -> list[str]:

@@ -7,19 +7,22 @@ it is forgotten.
 from __future__ import annotations
 
 import os
+import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...protocol.errors import KafkaError
+from ...storage.disk import paths
 from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import TopicPartition
-from ..compaction.group_results import finished_group
-from ..compaction.plan import CONFIGS, KEY_HASH, CompactionPlan, make_plan, staging_root
-from ..compaction.staging import check_sources, is_installed, originals_directory, pending_plans, save_plan
+from ...storage.filter.offset_map import SECRET_BYTES
+from ..compaction.plan import CONFIGS, KEY_HASH, CompactionPlan, make_plan
+from ..compaction.staging import check_sources, pending_plans, save_plan
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
+from ..install.install import roll
 from ..install.install_steps import (
     discard,
     is_begun,
@@ -28,20 +31,18 @@ from ..install.install_steps import (
     is_stale,
     pending_groups,
 )
-from ..install.roll import roll
 from ..objects.addresses import FsOptions, is_address
 from ..stores.reading_files import ReadingFiles
 from ..stores.store import Store
 from ..stores.stored_log import open_log
 from ..stores.stores import Stores, opened_store
 from .engine import Engine
-
-Say = Callable[[str], None]
+from .progress import Say
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What the options of a command say."""
+    """What all commands are told, and which logs that means; `jobs.job` makes it."""
 
     data_dir: str
     """Or several, with commas between them."""
@@ -52,17 +53,16 @@ class Job:
     engine: Engine
     say: Say
     """Takes a line of progress."""
-    now_ms: Callable[[], int]
-    secret: Callable[[], bytes]
-    fs: FsOptions = field(default_factory=FsOptions)
+    fs: FsOptions
     """Of stores, where what is read has an address."""
-    admin: str | None = None
+    admin: str | None
     """HOST:PORT of the admin listener of the server that runs over the directory; None if it is stopped."""
+    at_once: int
+    """So many partitions are worked on at a time."""
     includes_active: bool = False
     """Whether the active segment is rolled first; for a directory in which no server works."""
-
-    at_once: int = 1
-    """So many partitions are worked on at a time."""
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    secret: Callable[[], bytes] = lambda: secrets.token_bytes(SECRET_BYTES)
     installing: AbstractContextManager[object] = field(default_factory=threading.Lock)
     """An install holds the lock of the data directory, so there is one at a time."""
 
@@ -79,16 +79,18 @@ class Job:
                 f"{self.data_dir}: {what} needs hard links and renames, which stores do not have: copy the directory to a disk"
             )
 
-    def partitions(self) -> list[TopicPartition]:
-        """Those of the topics, in order. UsageError if one has none."""
-        store = self.store()
-        topics = dict.fromkeys([None] if self.topic is None else self.topic.split(","))
-        return [tp for topic in topics for tp in store.topic_partitions(topic, self.partition)]
+    def partitions(self, store: Store | Stores) -> list[TopicPartition]:
+        """Those of the topics in a store, in order. UsageError if one has none."""
+        return [tp for topic in self._topics for tp in store.topic_partitions(topic, self.partition)]
 
     def is_of(self, tp: TopicPartition) -> bool:
         """Whether a plan's partition is among those that are meant."""
-        topics = None if self.topic is None else self.topic.split(",")
-        return (topics is None or tp.topic in topics) and self.partition in (None, tp.partition)
+        return (self.topic is None or tp.topic in self._topics) and self.partition in (None, tp.partition)
+
+    @property
+    def _topics(self) -> list[str | None]:
+        """In order, each once; None is all."""
+        return [*dict.fromkeys([None] if self.topic is None else self.topic.split(","))]
 
 
 def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discards: bool = True) -> CompactionPlan:
@@ -181,31 +183,4 @@ def forget(plan: CompactionPlan) -> None:
     """Take a plan away, with all that it has staged and the originals that it has kept."""
     discard(plan, OsFiles())
     with suppress(OSError):  # other plans are there
-        os.rmdir(staging_root(plan.data_dir))
-
-
-def status(job: Job) -> list[dict[str, Any]]:
-    """The plans that lie beside the data directory, and how far they are."""
-    files = OsFiles()
-    found = []
-    for each in pending(job):
-        if not job.is_of(each.topic_partition):
-            continue
-        originals = originals_directory(each)
-        kept = files.list(originals) if files.is_dir(originals) else []
-        groups = range(len(each.groups))
-        found.append(
-            {
-                "plan_id": each.plan_id,
-                "topic": each.topic,
-                "partition": each.partition,
-                "planned_at_ms": each.now_ms,
-                "upper_offset": each.upper_offset,
-                "groups": len(each.groups),
-                "staged": sum(finished_group(each, group, files) is not None for group in groups),
-                "installed": sum(is_installed(files, each, group) for group in groups),
-                "is_complete": is_plan_installed(each, files),
-                "originals_bytes": sum(files.size(f"{originals}/{name}") for name in kept),
-            }
-        )
-    return found
+        os.rmdir(paths.staging_root(plan.data_dir))

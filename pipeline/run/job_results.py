@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ...storage.pictures.log_picture import PassPicture
+from ...storage.pictures.log_picture import GroupPicture, PassPicture
 from ...storage.pictures.page import plan_fragment
+from ...storage.pictures.passes import pass_of
 from ..compaction.group_results import GroupResult
 from ..compaction.plan import CompactionPlan
-from .plan_pictures import picture_of
 
 
 @dataclass(kw_only=True)
@@ -60,7 +61,7 @@ RESULT_DDL = (
 """The fields of `PartitionResult`, in their order."""
 
 
-def result_of(plan: CompactionPlan, outcome: str, results: list[GroupResult] | None = None) -> PartitionResult:
+def result_of(plan: CompactionPlan, outcome: str, results: Sequence[GroupResult] = ()) -> PartitionResult:
     if not plan.sources:
         return PartitionResult(
             topic=plan.topic,
@@ -79,15 +80,42 @@ def result_of(plan: CompactionPlan, outcome: str, results: list[GroupResult] | N
         bytes_read=plan.size_bytes,
         records_read=plan.record_count,
     )
-    for result in results or ():
+    for result in results:
         made.bytes_written += result.bytes_written
         for reason, count in result.removed.items():
             made.removed[reason] = made.removed.get(reason, 0) + count
     if results:
         made.records_read = sum(result.records_read for result in results)
         made.records_written = sum(result.records_written for result in results)
-    made.picture = picture_of(plan, results or ())
+    made.picture = picture_of(plan, results)
     return made
+
+
+def picture_of(plan: CompactionPlan, results: Iterable[GroupResult] = ()) -> PassPicture:
+    """Before and after. Without the results of all groups nobody knows what comes after, and none is drawn."""
+    by_group = {result.group: result for result in results}
+    groups, removed = [], Counter[str]()
+    for number, members in enumerate(plan.groups):
+        sources = [plan.sources[each] for each in members]
+        result = by_group.get(number)
+        records = sum(source.record_count for source in sources)
+        if result is not None:
+            records = result.records_read
+            removed.update(result.removed)
+        groups.append(
+            GroupPicture(
+                base_offset=sources[0].base_offset,
+                end_offset=sources[-1].end_offset,
+                segments_before=len(sources),
+                segments_after=1,
+                source_bytes=tuple(source.size_bytes for source in sources),
+                bytes_before=sum(source.size_bytes for source in sources),
+                bytes_after=None if result is None else result.bytes_written,
+                records_before=records,
+                records_after=None if result is None else result.records_written,
+            )
+        )
+    return pass_of(groups, first_dirty_offset=plan.first_dirty_offset, upper_offset=plan.upper_offset, removed=removed)
 
 
 def html_of(results: Sequence[PartitionResult]) -> str:

@@ -29,7 +29,7 @@ _READ = pa.schema(
 def printed(job: Job, options: argparse.Namespace) -> int:
     """Print what is asked for; returns the exit code."""
     store = job.store()
-    for tp in job.partitions():
+    for tp in job.partitions(store):
         left = options.limit
         with opened(store, tp, committed=options.isolation_level == "read_committed") as log:
             start = max(log.start_offset, options.from_offset or 0)

@@ -33,16 +33,16 @@ LOCAL_CONFS = {
 
 
 def builder(app_name: str = "ottla", *, master: str | None = None) -> SparkSession.Builder:
-    """A builder with our settings, which the caller may go on to change.
+    """Return a session builder with Ottla's settings, which the caller can change.
 
-    Sets JAVA_HOME and PYSPARK_PYTHON of this process: Spark's launcher and workers take them from nowhere else. Workers
+    Sets JAVA_HOME and PYSPARK_PYTHON in this process, as Spark's launcher and workers read them from its environment. Workers
     run this same Python, which has ottla and its packages.
 
     Args:
-        master: As Spark's; None leaves it to spark-submit or to the caller.
+        master: Spark master (default: set by spark-submit or by the caller).
 
     Raises:
-        UsageError: There is no Java that Spark can run on.
+        UsageError: No suitable Java was found.
     """
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -59,8 +59,7 @@ def builder(app_name: str = "ottla", *, master: str | None = None) -> SparkSessi
 
 
 def session(app_name: str = "ottla", *, master: str | None = None) -> SparkSession:
-    """A Spark session that knows the format `ottla`, where PySpark has formats in Python (4.0 or newer), with Java found and
-    Spark's noise off; see `builder`."""
+    """Return a Spark session with Ottla's settings (see `builder`) and, with PySpark 4.0 or newer, the format `ottla`."""
     spark = builder(app_name, master=master).getOrCreate()
     if HAS_SOURCES:
         register(spark)

@@ -1,9 +1,8 @@
-"""`ottla-spark verify --bootstrap`: options in, one question asked, its report printed."""
+"""`ottla-spark verify --bootstrap`: options in, one question asked."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError, check_the_extra
@@ -11,34 +10,29 @@ from .job_plans import Job
 
 if TYPE_CHECKING:
     from ..wire.verify_wire import WireQuestion
+    from ..wire.wire_report import WireReport
 
-_OF_THE_WIRE = (
-    "against_topic", "command_config", "against_command_config", "headers", "every_version", "clean_end", "no_transactions",
-    "cleaned_within",
+OF_THE_WIRE = (
+    "bootstrap", "against_topic", "command_config", "against_command_config", "headers", "every_version", "clean_end",
+    "no_transactions", "cleaned_within",
 )  # fmt: skip
-_OF_DIRECTORIES = {"data_dir": "DATA_DIR", "plan": "--plan", "drop_originals": "--drop-originals", "config": "--config"}
+_OF_DIRECTORIES = {
+    "data_dir": "DATA_DIR", "plan_id": "--plan", "drop_originals": "--drop-originals", "configs": "--config",
+}  # fmt: skip
 _OF_TWO_TOPICS = ("against_command_config", "headers", "every_version")
 _OF_ONE_TOPIC = ("clean_end", "no_transactions", "cleaned_within")
 
 
-def verify(job: Job, options: argparse.Namespace) -> int:
-    """Judge a topic, or two, and print what was found. Refusals are raised, and findings are one."""
+def verify(job: Job, options: argparse.Namespace) -> WireReport:
+    """Judge a topic, or two. Refusals are raised, but findings are in the report."""
     check_the_extra()
+    from ..wire.verify_wire import verify_wire
+
     asked = question(options)
     if job.engine.is_in_process:
         raise UsageError("--bootstrap: expected a Spark, whose connector reads topics, found --master none")
-    report = job.engine.verify_wire(asked, now_ms=job.now_ms())
-    if options.json:
-        sys.stdout.write(report.to_json())
-    else:
-        for each in report.partitions:
-            print(each)
-            for finding in each.findings[:10]:
-                print(f"  {finding}")
-        for note in report.notes:
-            job.say(f"note: {note}")
-    report.check()
-    return 0
+    with job.engine.session(f"verify {asked.topic} at {asked.cluster.bootstrap}") as spark:
+        return verify_wire(spark, asked, now_ms=job.now_ms())
 
 
 def question(options: argparse.Namespace) -> WireQuestion:
@@ -89,12 +83,12 @@ def question(options: argparse.Namespace) -> WireQuestion:
 
 def refuse_without_bootstrap(options: argparse.Namespace) -> None:
     """UsageError for what makes sense over the wire only, and for neither a directory nor an address."""
-    for name in _OF_THE_WIRE:
+    for name in OF_THE_WIRE:
         if _is_given(options, name):
             raise UsageError(f"{_option(name)}: expected --bootstrap with it")
     if options.data_dir is None:
         raise UsageError("verify: expected DATA_DIR or --bootstrap")
-    if options.against is not None and options.plan is not None:
+    if options.against is not None and options.plan_id is not None:
         raise UsageError("--against and --plan: expected one of them")
 
 

@@ -42,22 +42,22 @@ def latest(
     fs_options: Mapping[str, str] | None = None,
     pause: Callable[[], None] = pause_between_looks,
 ) -> DataFrame:
-    """One row for each key that has a value at the end of what is committed, with the columns of a snapshot.
+    """Return one row for each key that has a value at the end of the committed records, with the columns of a snapshot.
 
-    A key of two partitions has two rows; a record without a key has none. What is chosen lies on the executors' disks, 8 bytes a
-    key, until the frame is forgotten; an executor that is lost with it ends the query: call again.
+    A key in two partitions has two rows; a record without a key has none. The chosen positions are stored on the executors' disks,
+    8 bytes per key, until the DataFrame is garbage-collected. If such an executor is lost, the query fails; call again.
 
     Args:
-        source: A data directory, or several with commas between them; workers have it at the same path. Or an address.
-        columns: Which of a snapshot's; all unless given. What is not named is not read.
-        buckets: As of `snapshot_job.snapshot`.
-        fs_options: Of the store, where `source` is an address, by name: `s3.region`.
-        pause: Called between two looks at a directory that a server changes.
+        source: Data directory, or several separated by commas, at the same path on all workers; or an address.
+        columns: Columns of a snapshot to read (default: all). Other columns are not read.
+        buckets: As for `snapshot_job.snapshot`.
+        fs_options: Options of the object store by name, e.g. `s3.region`, if `source` is an address.
+        pause: Called between attempts on a directory that a server changes.
 
     Raises:
-        UsageError: There is no such log, or no such column.
+        UsageError: The log or a column was not found.
         CorruptSourceError: A log is damaged.
-        SourceChangedError: Its cleaner, or a high watermark that lags behind it, leaves no moment in which all keys can be seen.
+        SourceChangedError: No consistent view of all keys was possible, because of the cleaner or a lagging high watermark.
         SparkFailedError: The job failed for another reason.
     """
     schema = _schema_of(columns)
@@ -80,7 +80,9 @@ def _schema_of(columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([SCHEMA.field(name) for name in names])
 
 
-def round_that_sees_all(store: Store | Stores, topic: str, partition: int | None, pause: Callable[[], None]) -> Round:
+def round_that_sees_all(
+    store: Store | Stores, topic: str, partition: int | None, pause: Callable[[], None] = pause_between_looks
+) -> Round:
     """What `latest` reads. SourceChangedError where no moment comes in which all keys can be seen."""
     for _ in range(WAITS_MAX):
         of = first_round(store, topic, partition)

@@ -9,7 +9,7 @@ there `pipeline.latest`, which reads them once and moves 29 bytes a key, is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,10 @@ import pyarrow as pa
 from ...storage.disk.paths import TopicPartition
 from ..errors import SourceChangedError, UsageError
 from ..records.key_hashes import hashed
-from ..source.data_source_api import DataSourceReader, EqualNullSafe, EqualTo, Filter, InputPartition, IsNotNull
-from ..source.push_down import Narrowing
+from ..source.batch_reader import BatchReader
+from ..source.data_source_api import EqualNullSafe, EqualTo, Filter, InputPartition, IsNotNull
 from ..source.read_options import ReadOptions
 from ..source.reading import partitions_of
-from ..stores.segment_files import pause_between_looks
 from ..stores.store import Store
 from ..stores.stores import Stores
 from .latest import of_part, round_that_sees_all
@@ -52,7 +51,7 @@ class LatestPartition(InputPartition):
         self.shares = shares
 
 
-class LatestReader(DataSourceReader):
+class LatestReader(BatchReader):
     """See the module."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
@@ -67,9 +66,7 @@ class LatestReader(DataSourceReader):
                 )
         if options.drops_malformed:
             raise UsageError("option mode: expected FAILFAST beside latest=true: what is dropped might be the latest")
-        self.options = options
-        self.schema = schema
-        self.narrowing = Narrowing()
+        super().__init__(options, schema)
         self.key: bytes | None = None
 
     def partitions(self) -> list[InputPartition]:
@@ -85,7 +82,7 @@ class LatestReader(DataSourceReader):
     def _shares(self, store: Store | Stores, tp: TopicPartition) -> int:
         if self.key is not None:
             return 1
-        splits = (task.split for task in round_that_sees_all(store, *tp, pause_between_looks).tasks)
+        splits = (task.split for task in round_that_sees_all(store, *tp).tasks)
         rows = sum(
             min(each.up_to_offset - each.from_offset, (each.end - each.start) // MIN_RECORD_BYTES) for each in splits
         )
@@ -131,7 +128,6 @@ def latest_of(
     share: int = 0,
     shares: int = 1,
     key: bytes | None = None,
-    pause: Callable[[], None] = pause_between_looks,
 ) -> Iterator[pa.RecordBatch]:
     """The newest record of each key of a partition that has a value, in this process.
 
@@ -143,7 +139,7 @@ def latest_of(
         As `latest`; SourceChangedError also while it is read.
     """
     for _ in range(ROUNDS_MAX):
-        of = round_that_sees_all(store, tp.topic, tp.partition, pause)
+        of = round_that_sees_all(store, tp.topic, tp.partition)
         parts = sorted(chosen(_rows(of, tp, share, shares, key)), key=lambda each: each[0])
         if of.is_undisturbed():
             break

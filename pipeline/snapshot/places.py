@@ -1,4 +1,4 @@
-"""A snapshot wherever it is, in a folder of a disk (`layers`) or in a store (`store_snapshot`): written, gone on from, read."""
+"""A snapshot wherever it is, in a folder of a disk (`layers`) or in a store (`store_snapshot`): gone on from, read."""
 
 from __future__ import annotations
 
@@ -9,30 +9,18 @@ import pyarrow as pa
 
 from ...storage.disk.os_files import OsFiles
 from ..errors import UsageError
-from ..objects.addresses import is_address, normal
+from ..objects.addresses import is_address
 from ..objects.object_files import ObjectFiles
-from ..stores.reading_files import objects_of
+from ..stores.reading_files import objects_of, resolved
 from ..stores.store import Store
 from ..stores.stores import Stores
-from .layers import Order, Since, SnapshotResult, write_snapshot
+from .layers import Since
 from .manifest import MANIFEST, check_age, check_goes_on, layer_directories, read_manifest
 from .parquet_files import opened
 from .snapshot_folder import FINISHED
-from .store_snapshot import check_place, find, write_to_store
-
-__all__ = ["StoredSnapshot", "check_place", "since_of", "write_snapshot_at"]
+from .store_snapshot import find
 
 BATCH_ROWS = 10_000
-
-
-def write_snapshot_at(out: str, order: Order, objects: ObjectFiles) -> SnapshotResult:
-    """Make a snapshot at a path or an address, whole or not at all. Arguments and errors are those of the two that do it.
-
-    Args:
-        objects: Who opens stores.
-    """
-    check_place(out, None if order.since is None else order.since.path)
-    return write_to_store(out, order, objects) if is_address(out) else write_snapshot(out, order)
 
 
 def since_of(
@@ -72,7 +60,7 @@ def since_of(
         check_age(path, earlier, now_ms=now_ms(), delete_retention_ms=delete_retention_ms)
 
     check()
-    return Since(normal(path) if is_address(path) else os.path.realpath(path), manifest, check)
+    return Since(resolved(path), manifest, check)
 
 
 class StoredSnapshot:
@@ -105,21 +93,21 @@ class StoredSnapshot:
         return {
             number.as_py()
             for layer in self._layers
-            for batch in self._batches(layer, BATCH_ROWS, ["partition"])
+            for batch in self._batches(layer, ["partition"])
             for number in batch.column(0).unique()
         }
 
-    def batches(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows that count, a row for each key."""
         if len(self._layers) == 1:
-            yield from self._batches(self._layers[0], batch_rows)
+            yield from self._batches(self._layers[0])
             return
         assert self.manifest is not None
         starts = {number: span.log_start_offset for number, span in self.manifest.partitions.items()}
         changed: set[tuple[int, bytes]] = set()
         for number, layer in reversed([*enumerate(self._layers)]):
             own: list[tuple[int, bytes]] = []
-            for batch in self._batches(layer, batch_rows):
+            for batch in self._batches(layer):
                 keys = [*zip(batch["partition"].to_pylist(), batch["key"].to_pylist(), strict=True)]
                 offsets, has_value = batch["offset"].to_pylist(), batch["value"].is_valid().to_pylist()
                 counts = [
@@ -130,12 +118,10 @@ class StoredSnapshot:
                 yield batch.filter(pa.array(counts, pa.bool_()))
             changed.update(own)
 
-    def _batches(
-        self, layer: Sequence[str], batch_rows: int, columns: list[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches(self, layer: Sequence[str], columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         for path in layer:
             with opened(path, self._objects) as file:
-                yield from file.iter_batches(batch_size=batch_rows, columns=columns)
+                yield from file.iter_batches(batch_size=BATCH_ROWS, columns=columns)
 
 
 def _files_in(path: str) -> Sequence[str]:

@@ -22,17 +22,17 @@ from .store_snapshot import find
 
 
 def read_snapshot(spark: SparkSession, path: str, *, fs_options: Mapping[str, str] | None = None) -> DataFrame:
-    """The rows that count: one for each key.
+    """Read the current rows of a snapshot: one for each key.
 
-    Of a full snapshot it is `spark.read.parquet(path)`. A layered one costs a join of each layer with the keys of those above it,
-    which Spark broadcasts where they are few.
+    For a full snapshot this is `spark.read.parquet(path)`. A layered snapshot requires a join of each layer with the keys of the
+    layers above it, which Spark broadcasts if they are few.
 
     Args:
-        path: A folder that `snapshot` has written; workers have it at the same path. Or an address.
-        fs_options: Of the store, where it is an address, by name: `s3.region`.
+        path: Directory written by `snapshot`, at the same path on all workers; or an address.
+        fs_options: Options of the object store by name, e.g. `s3.region`, if `path` is an address.
 
     Raises:
-        UsageError: There is none.
+        UsageError: No snapshot was found.
     """
     if is_address(path):
         objects = ObjectFiles(parse_fs_options(fs_options or {}))

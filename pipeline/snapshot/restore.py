@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ..addresses import CONNECT_TIMEOUT_S, check_that_somebody_is_there
 from ..errors import ServiceFailedError, UsageError
@@ -36,13 +37,24 @@ class RestoreResult(NamedTuple):
     partitions: int
 
 
-class Writer(Protocol):
+class Writer(ABC):
     """A producer: what is sent is there once `close` has returned."""
 
+    def __init__(self, producer: Any, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._error: object = None
+        """Why the first record was not taken."""
+
+    @abstractmethod
     def send(self, row: Mapping[str, Any]) -> None: ...
 
+    @abstractmethod
     def close(self) -> None:
         """Raises ServiceFailedError if a record was not taken."""
+
+    def _delivered(self, error: object, _message: object = None) -> None:
+        self._error = self._error or error
 
 
 def restore(
@@ -124,12 +136,7 @@ def _writer(
     return _KafkaPython.opened(kafka, bootstrap_servers, topic, config, creates_with)
 
 
-class _Confluent:
-    def __init__(self, producer: Any, topic: str) -> None:
-        self._producer = producer
-        self._topic = topic
-        self._error: object = None
-
+class _Confluent(Writer):
     @classmethod
     def opened(
         cls, module: Any, servers: str, topic: str, config: Mapping[str, str], creates_with: int | None
@@ -197,9 +204,6 @@ class _Confluent:
             self._producer.poll(0)
             return
 
-    def _delivered(self, error: object, _message: object) -> None:
-        self._error = self._error or error
-
     def close(self) -> None:
         left = self._producer.flush(0 if self._error is not None else TIMEOUT_S)
         if self._error is not None or left:
@@ -208,13 +212,7 @@ class _Confluent:
             )
 
 
-class _KafkaPython:
-    def __init__(self, producer: Any, topic: str, errors: Any) -> None:
-        self._producer = producer
-        self._topic = topic
-        self._errors = errors
-        self._error: object = None
-
+class _KafkaPython(Writer):
     @classmethod
     def opened(
         cls, module: Any, servers: str, topic: str, config: Mapping[str, str], creates_with: int | None
@@ -227,7 +225,7 @@ class _KafkaPython:
             partitions = producer.partitions_for(topic)
         except module.errors.KafkaError as error:
             raise ServiceFailedError(f"{servers}: {error!r}") from error
-        return cls(producer, topic, module.errors), len(partitions or ())
+        return cls(producer, topic), len(partitions or ())
 
     @staticmethod
     def _look_for(module: Any, config: Mapping[str, Any], topic: str, creates_with: int | None) -> None:
@@ -254,10 +252,7 @@ class _KafkaPython:
             headers=[(each["key"], each["value"]) for each in row.get("headers") or ()],
             timestamp_ms=timestamp_ms(row),
         )
-        sent.add_errback(self._failed)
-
-    def _failed(self, error: object) -> None:
-        self._error = self._error or error
+        sent.add_errback(self._delivered)
 
     def close(self) -> None:
         self._producer.flush(TIMEOUT_S)

@@ -24,19 +24,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...storage.disk.paths import OFFSET_MAX
+from ..objects.addresses import is_address
 from ..objects.object_files import ObjectFiles
 from ..records.fine_buckets import Buckets, Parted, buckets_for
-from ..records.key_hashes import HASH, by_key, hashed
+from ..records.key_hashes import HASH, ROWS_AT_ONCE, by_key, hashed, merged_as_they_come
 from ..source.reading import Task
 from ..source.split_reader import Wanted, read_split
-from ..steps import Add, Watch, unwatched
+from ..steps import UNWATCHED, Add, Watch
 from ..stores.reading_files import objects_of
 from ..stores.store import Store
 from ..stores.stores import Stores
-from .layers import Order, Since, SnapshotResult
+from .layers import Order, Since, SnapshotResult, write_snapshot
 from .parquet_files import opened, rows_of_file
-from .places import write_snapshot_at
 from .snapshot_rounds import Round, RoundsDone, RunRound, WrittenPart, run_rounds
+from .store_snapshot import check_place, write_to_store
 from .targets import SnapshotTarget
 
 SCHEMA = pa.schema(
@@ -56,8 +57,6 @@ SCHEMA = pa.schema(
 NEWEST = np.dtype([*HASH, ("offset", "i8"), ("part", "i4"), ("is_deleted", "u1")])
 NewestRows = NDArray[np.void]
 
-ROWS_AT_ONCE = 1 << 19
-"""Rows of a part that are put by until they are merged, and given out if that leaves many."""
 ROWS_A_BUCKET = 1 << 21
 """Rows that are chosen from at once, at most, unless records take less than MIN_RECORD_BYTES each in the log."""
 MIN_RECORD_BYTES = 8
@@ -82,11 +81,11 @@ def work_count(of: Round) -> int:
     return len(of.tasks) + len(of.written)
 
 
-def keys_of(of: Round, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
+def keys_of(of: Round, number: int) -> Iterator[NewestRows]:
     """The rows of a piece of work of a round: a part of a log, or a file of the rounds before. As `newest_of`."""
     if number < len(of.tasks):
-        return newest_of(of.tasks[number], of.first_part + number, rows_at_once=rows_at_once)
-    return written_in(of.written[number - len(of.tasks)], of.objects, rows_at_once=rows_at_once)
+        return newest_of(of.tasks[number], of.first_part + number)
+    return _written_in(of.written[number - len(of.tasks)], of.objects)
 
 
 def newest_of(task: Task, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
@@ -95,7 +94,7 @@ def newest_of(task: Task, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> I
     Raises:
         CorruptSourceError: A batch is damaged.
     """
-    return _merged(_rows_of(task, number), rows_at_once)
+    return merged_as_they_come(_rows_of(task, number), newest, rows_at_once)
 
 
 def _rows_of(task: Task, number: int) -> Iterator[NewestRows]:
@@ -113,9 +112,9 @@ def _rows_of(task: Task, number: int) -> Iterator[NewestRows]:
         yield rows
 
 
-def written_in(path: str, objects: ObjectFiles, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
+def _written_in(path: str, objects: ObjectFiles) -> Iterator[NewestRows]:
     """The keys of a file of a snapshot, as newest of all and deleted: they get no row again."""
-    return _merged(_rows_in(path, objects), rows_at_once)
+    return merged_as_they_come(_rows_in(path, objects), newest)
 
 
 def _rows_in(path: str, objects: ObjectFiles) -> Iterator[NewestRows]:
@@ -131,21 +130,6 @@ def _rows_in(path: str, objects: ObjectFiles) -> Iterator[NewestRows]:
 def _hashed(keys: pa.Array, partition: int) -> NewestRows:
     """A row for each of these keys: of another partition it is another key."""
     return hashed(keys, NEWEST, salt=partition.to_bytes(4))
-
-
-def _merged(each: Iterable[NewestRows], rows_at_once: int) -> Iterator[NewestRows]:
-    found: list[NewestRows] = []
-    count = 0
-    for rows in each:
-        found.append(rows)
-        count += len(rows)
-        if count >= rows_at_once:
-            found = [newest(found)]
-            count = len(found[0])
-            if count > rows_at_once // 2:
-                yield found[0]
-                found, count = [], 0
-    yield newest(found)
 
 
 def newest(rows: Iterable[NewestRows]) -> NewestRows:
@@ -234,31 +218,50 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(group)
 
 
-def snapshot_locally(
+def take_snapshot(
     store: Store | Stores,
     topic: str,
     out: str,
+    run: RunRound | None = None,
     *,
     now_ms: int,
     partition: int | None = None,
     overwrite: bool = False,
     since: Since | None = None,
-    watch: Watch | None = None,
 ) -> SnapshotResult:
-    """Write a snapshot in this process: no Spark, no JVM. Memory: about 130 bytes for each key of each part.
+    """Write a snapshot.
 
     Args:
+        out: A folder, which workers share, or an address.
+        run: Who does the rounds: `rounds_here` unless given, or `snapshot_job.rounds_on` a session.
         now_ms: Unix milliseconds, now.
         since: An earlier snapshot: only what has come behind it is read, and written as a layer over it.
-        watch: Is told how far it is.
 
     Raises:
         UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
         CorruptSourceError: A log is damaged; nothing is left.
         SourceChangedError: Records went away meanwhile, otherwise than by a cleaner; nothing is left.
+        SparkFailedError: A job failed for another reason; nothing is left.
     """
+    chosen_run = run or rounds_here(topic)
 
-    watch = watch or unwatched()
+    def rounds(target: SnapshotTarget) -> RoundsDone:
+        ends = None if since is None else since.ends
+        return run_rounds(store, topic, target, chosen_run, partition=partition, since=ends)
+
+    check_place(out, None if since is None else since.path)
+    order = Order(topic, rounds, SCHEMA, overwrite=overwrite, since=since, now_ms=now_ms)
+    if is_address(out):
+        return write_to_store(out, order, objects_of(store.stores[0].files))
+    return write_snapshot(out, order)
+
+
+def rounds_here(topic: str, watch: Watch = UNWATCHED) -> RunRound:
+    """Rounds in this process: no Spark, no JVM. Memory: about 130 bytes for each key of each part.
+
+    Args:
+        watch: Is told how far it is.
+    """
 
     def run(of: Round, target: SnapshotTarget) -> Iterator[WrittenPart]:
         watch.begin(topic)
@@ -269,30 +272,10 @@ def snapshot_locally(
             yield write_part(of.tasks[part - of.first_part], part, found, target, attempt="local")
             written(1)
 
-    return write_rounds(store, topic, out, run, now_ms=now_ms, partition=partition, overwrite=overwrite, since=since)
+    return run
 
 
 def _every_key(of: Round, searched: Add) -> Iterator[NewestRows]:
     for number in range(work_count(of)):
         yield from keys_of(of, number)
         searched(1)
-
-
-def write_rounds(
-    store: Store | Stores,
-    topic: str,
-    out: str,
-    run: RunRound,
-    *,
-    now_ms: int,
-    partition: int | None,
-    overwrite: bool,
-    since: Since | None,
-) -> SnapshotResult:
-    """Write a snapshot with whoever runs its rounds. Arguments and errors as of `snapshot_locally`."""
-
-    def rounds(target: SnapshotTarget) -> RoundsDone:
-        return run_rounds(store, topic, target, run, partition=partition, since=None if since is None else since.ends)
-
-    order = Order(topic, rounds, SCHEMA, overwrite=overwrite, since=since, now_ms=now_ms)
-    return write_snapshot_at(out, order, objects_of(store.stores[0].files))

@@ -22,7 +22,7 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from ...storage.disk import paths
@@ -46,19 +46,11 @@ _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 
 @contextmanager
-def replacing(
-    out: str,
-    *,
-    overwrite: bool,
-    now_ms: int,
-    files: Files | None = None,
-    token: Callable[[], str] = lambda: secrets.token_hex(4),
-) -> Iterator[str]:
+def replacing(out: str, *, overwrite: bool, now_ms: int, files: Files | None = None) -> Iterator[str]:
     """A folder beside `out` to write into; takes its name at the end, and is gone after an error. See the module.
 
     Args:
         now_ms: Unix milliseconds.
-        token: Something that no other job says.
 
     Raises:
         UsageError: `out` is there, and `overwrite` is not wanted; or it is no snapshot, or no path.
@@ -69,7 +61,7 @@ def replacing(
     files = OsFiles() if files is None else files
     given, out = out, os.path.realpath(out)
     parent, old = paths.parent(out), f"{out}{REPLACED}"
-    part, junk = (f"{out}.{now_ms:013}-{token()}.part" for _ in range(2))
+    part, junk = (f"{out}.{now_ms:013}-{secrets.token_hex(4)}.part" for _ in range(2))
     if files.exists(old):
         _give_back(files, out, old, junk)
     if files.exists(out) and not overwrite:

@@ -1,4 +1,4 @@
-"""`snapshot` as a Spark job."""
+"""The rounds of a snapshot as Spark jobs."""
 
 from __future__ import annotations
 
@@ -14,50 +14,23 @@ from ..records.key_hashes import by_bucket
 from ..spark.blobs import BlobRows
 from ..spark.task_logs import logged
 from ..spark.tasks import Batches, attempt_of, collected, mapped, numbers, row, tasks_at_once, work
-from ..steps import Watch, unwatched
-from ..stores.reading_files import ReadingFiles
-from ..stores.stores import opened_store
-from .layers import Since, SnapshotResult
-from .snapshot import NEWEST, NewestRows, buckets_of, chosen, keys_of, work_count, write_part, write_rounds
-from .snapshot_rounds import Round, WrittenPart
+from ..steps import UNWATCHED, Watch
+from .snapshot import NEWEST, NewestRows, buckets_of, chosen, keys_of, work_count, write_part
+from .snapshot_rounds import Round, RunRound, WrittenPart
 from .targets import SnapshotTarget
 
 _BLOBS = BlobRows()
 _WRITTEN = pa.schema([("part", pa.int32()), ("chosen", pa.int64()), ("unfinished", pa.string())])
 
 
-def snapshot(
-    spark: SparkSession,
-    data_dir: str,
-    topic: str,
-    out: str,
-    *,
-    now_ms: int,
-    partition: int | None = None,
-    overwrite: bool = False,
-    since: Since | None = None,
-    buckets: Buckets | None = None,
-    files: ReadingFiles | None = None,
-    watch: Watch | None = None,
-) -> SnapshotResult:
-    """Write the latest value of each key of a topic to Parquet; see `pipeline.snapshot`.
+def rounds_on(spark: SparkSession, topic: str, *, buckets: Buckets | None = None, watch: Watch = UNWATCHED) -> RunRound:
+    """The `run` of `take_snapshot` on a session, whose workers see the store and the snapshot's place as this process does.
 
     Args:
-        data_dir: Or several, with commas between them.
-        out: A folder that all workers share, or an address.
-        now_ms, since: As of `snapshot_locally`.
         buckets: How many parts the keys are chosen in; unless given, as `snapshot.buckets_of` says.
-        files: Who opens what is read.
         watch: Is told how far it is.
-
-    Raises:
-        UsageError: There is no such log; or `out` is there, and `overwrite` is not wanted.
-        CorruptSourceError: A log is damaged; nothing is left.
-        SourceChangedError: Records went away meanwhile, otherwise than by a cleaner; nothing is left.
-        SparkFailedError: The job failed for another reason; nothing is left.
     """
-
-    application_id, watch = spark.sparkContext.applicationId, watch or unwatched()
+    application_id = spark.sparkContext.applicationId
 
     def run(of: Round, target: SnapshotTarget) -> list[WrittenPart]:
         watch.begin(topic)
@@ -77,23 +50,13 @@ def snapshot(
         rows = collected(mapped(frame, write, _WRITTEN), "keys found, chosen, written")
         return [WrittenPart(*each) for each in rows]
 
-    return write_rounds(
-        opened_store(data_dir, files),
-        topic,
-        out,
-        run,
-        now_ms=now_ms,
-        partition=partition,
-        overwrite=overwrite,
-        since=since,
-    )
+    return run
 
 
-def picked(spark: SparkSession, of: Round, buckets: Buckets | None, watch: Watch | None = None) -> DataFrame:
+def picked(spark: SparkSession, of: Round, buckets: Buckets | None, watch: Watch = UNWATCHED) -> DataFrame:
     """Which records of a round's parts are the newest of their keys: blobs of offsets for tasks that go by the parts' numbers
     within the round; see `offsets_of`."""
     shared_out = buckets_of(of, tasks_at_once(spark)) if buckets is None else buckets
-    watch = watch or unwatched()
     searched = watch.step("parts searched", work_count(of))
     judged = watch.step("buckets of keys chosen from", shared_out.coarse)
 

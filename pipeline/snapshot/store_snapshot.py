@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -99,9 +99,7 @@ def check_place(out: str, since: str | None) -> None:
         )
 
 
-def write_to_store(
-    out: str, order: Order, objects: ObjectFiles, *, token: Callable[[], str] = lambda: secrets.token_hex(4)
-) -> SnapshotResult:
+def write_to_store(out: str, order: Order, objects: ObjectFiles) -> SnapshotResult:
     """Write a snapshot to an address; see the module.
 
     Raises:
@@ -118,7 +116,7 @@ def write_to_store(
         raise UsageError(f"{out}: expected a snapshot that was written there to take the place of, found a copy of one")
     if since is not None and (before is None or before.manifest is None or before.manifest != since.manifest):
         raise SourceChangedError(f"{out}: another snapshot was written there meanwhile")
-    own = f"{now_ms:013}-{token()}"
+    own = f"{now_ms:013}-{secrets.token_hex(4)}"
     target = StoreTarget(f"{address}/{PARTS}/{own}", objects)
     name = f"_manifest.{(0 if before is None else before.number) + 1:08}.{own}.json"
     try:

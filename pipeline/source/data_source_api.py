@@ -34,70 +34,30 @@ if TYPE_CHECKING:
     HAS_SOURCES = HAS_FILTERS = HAS_READ_LIMITS = True
 else:
 
-    def _of(module: str, *names: str) -> tuple[bool, list[Any]]:
+    def _of(module: str, names: str) -> tuple[bool, list[Any]]:
         """Whether the module has all of them; and these, or classes that are nobody's."""
         try:
             found = import_module(module)
         except ImportError:
             found = None
-        has_all = all(hasattr(found, name) for name in names)
-        return has_all, [getattr(found, name) if has_all else type(name, (), {}) for name in names]
+        has_all = all(hasattr(found, name) for name in names.split())
+        return has_all, [getattr(found, name) if has_all else type(name, (), {}) for name in names.split()]
 
     HAS_SOURCES, (DataSource, DataSourceReader, DataSourceStreamReader, InputPartition) = _of(
-        "pyspark.sql.datasource", "DataSource", "DataSourceReader", "DataSourceStreamReader", "InputPartition"
+        "pyspark.sql.datasource", "DataSource DataSourceReader DataSourceStreamReader InputPartition"
     )
-    (
-        HAS_FILTERS,
-        (
-            EqualNullSafe,
-            EqualTo,
-            Filter,
-            GreaterThan,
-            GreaterThanOrEqual,
-            In,
-            IsNotNull,
-            LessThan,
-            LessThanOrEqual,
-        ),
+    HAS_FILTERS, (
+        EqualNullSafe, EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual
     ) = _of(
         "pyspark.sql.datasource",
-        "EqualNullSafe",
-        "EqualTo",
-        "Filter",
-        "GreaterThan",
-        "GreaterThanOrEqual",
-        "In",
-        "IsNotNull",
-        "LessThan",
-        "LessThanOrEqual",
-    )
+        "EqualNullSafe EqualTo Filter GreaterThan GreaterThanOrEqual In IsNotNull LessThan LessThanOrEqual",
+    )  # fmt: skip
     HAS_READ_LIMITS, (ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow) = _of(
-        "pyspark.sql.streaming.datasource",
-        "ReadAllAvailable",
-        "ReadLimit",
-        "ReadMaxRows",
-        "SupportsTriggerAvailableNow",
+        "pyspark.sql.streaming.datasource", "ReadAllAvailable ReadLimit ReadMaxRows SupportsTriggerAvailableNow"
     )
 
 __all__ = [
-    "HAS_FILTERS",
-    "HAS_READ_LIMITS",
-    "HAS_SOURCES",
-    "DataSource",
-    "DataSourceReader",
-    "DataSourceStreamReader",
-    "EqualNullSafe",
-    "EqualTo",
-    "Filter",
-    "GreaterThan",
-    "GreaterThanOrEqual",
-    "In",
-    "InputPartition",
-    "IsNotNull",
-    "LessThan",
-    "LessThanOrEqual",
-    "ReadAllAvailable",
-    "ReadLimit",
-    "ReadMaxRows",
-    "SupportsTriggerAvailableNow",
-]
+    "HAS_FILTERS", "HAS_READ_LIMITS", "HAS_SOURCES", "DataSource", "DataSourceReader", "DataSourceStreamReader", "EqualNullSafe",
+    "EqualTo", "Filter", "GreaterThan", "GreaterThanOrEqual", "In", "InputPartition", "IsNotNull", "LessThan", "LessThanOrEqual",
+    "ReadAllAvailable", "ReadLimit", "ReadMaxRows", "SupportsTriggerAvailableNow",
+]  # fmt: skip

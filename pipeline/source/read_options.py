@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...storage.disk.paths import TopicPartition
 from ..errors import UsageError
-from ..objects.addresses import FsOptions, parse_fs_options
+from ..objects.addresses import FsOptions, flag, parse_fs_options
 
 EARLIEST, LATEST = -2, -1
 """Where a log begins and ends, as numbers in place of an offset: Kafka's own."""
@@ -35,15 +35,16 @@ def _offsets(text: str) -> Offsets:
 
 
 def _numbers(text: str) -> Mapping[TopicPartition, int]:
+    return by_partition(json.loads(text))
+
+
+def by_partition(numbers: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """What is said in JSON of each partition, as {"orders": {"0": 4711}}."""
     return {
         TopicPartition(topic, int(partition)): int(number)
-        for topic, partitions in json.loads(text).items()
+        for topic, partitions in numbers.items()
         for partition, number in partitions.items()
     }
-
-
-def _flag(text: str) -> bool:
-    return {"true": True, "false": False}[text.lower()]
 
 
 def _positive(text: str) -> int:
@@ -78,7 +79,7 @@ OPTIONS: Mapping[str, ReadOption] = {
     "path": ReadOption("path", str, "a data directory, or one partition's directory", "", "what `load` is given: one, several with commas between them, or the address of a copy (`s3://…`)"),
     "topic": ReadOption("topics", lambda text: frozenset(text.split(",")), "names separated by commas", "all", "these topics"),
     "partition": ReadOption("partitions", lambda text: frozenset(map(int, text.split(","))), "numbers separated by commas", "all", "these partitions of each"),
-    "latest": ReadOption("latest", _flag, _FLAG, "false", "only the newest value of each key, as `pipeline.latest` has it: of what is committed, deleted keys not", "batch"),
+    "latest": ReadOption("latest", flag, _FLAG, "false", "only the newest value of each key, as `pipeline.latest` has it: of what is committed, deleted keys not", "batch"),
     "startingOffsets": ReadOption("starting_offsets", _offsets, 'earliest, latest, or {"topic": {"0": offset, …}}', "earliest; of a stream latest", "where reading begins (inclusive); -2 and -1 are the two words"),
     "endingOffsets": ReadOption("ending_offsets", _offsets, 'latest, or {"topic": {"0": offset, …}}', "latest", "where it ends (exclusive)", "batch"),
     "startingTimestamp": ReadOption("starting_timestamp_ms", int, _TIME, "", "begins with the first record that is not earlier; wins over offsets"),
@@ -86,12 +87,12 @@ OPTIONS: Mapping[str, ReadOption] = {
     "startingOffsetsByTimestamp": ReadOption("starting_timestamps_ms", _numbers, _PARTITION_TIMES, "", "the same, for each partition; the one for all wins"),
     "endingOffsetsByTimestamp": ReadOption("ending_timestamps_ms", _numbers, _PARTITION_TIMES, "", "the same, for each partition", "batch"),
     "startingOffsetsByTimestampStrategy": ReadOption("starting_strategy", _one_of("error", "latest"), "error or latest", "error", "what becomes of a start that no record reaches"),
-    "includeHeaders": ReadOption("include_headers", _flag, _FLAG, "false", "the column `headers`"),
-    "includeBatchColumns": ReadOption("include_batch_columns", _flag, _FLAG, "false", "what a record's batch says, as columns"),
+    "includeHeaders": ReadOption("include_headers", flag, _FLAG, "false", "the column `headers`"),
+    "includeBatchColumns": ReadOption("include_batch_columns", flag, _FLAG, "false", "what a record's batch says, as columns"),
     "isolationLevel": ReadOption("isolation_level", _one_of("read_uncommitted", "read_committed"), "read_uncommitted or read_committed", "read_uncommitted", "read_committed leaves out what is aborted or not decided"),
     "mode": ReadOption("mode", _one_of("FAILFAST", "DROPMALFORMED"), "FAILFAST or DROPMALFORMED", "FAILFAST", "DROPMALFORMED passes over damaged batches, which `pipeline.malformed` shows"),
-    "failOnDataLoss": ReadOption("fail_on_data_loss", _flag, _FLAG, "true", "refuse offsets that the log has no more, or not yet; else read what there is"),
-    "pushdown": ReadOption("pushdown", _flag, _FLAG, "false", "take filters from Spark, in sessions with `spark.sql.python.filterPushdown.enabled`", "batch"),
+    "failOnDataLoss": ReadOption("fail_on_data_loss", flag, _FLAG, "true", "refuse offsets that the log has no more, or not yet; else read what there is"),
+    "pushdown": ReadOption("pushdown", flag, _FLAG, "false", "take filters from Spark, in sessions with `spark.sql.python.filterPushdown.enabled`", "batch"),
     "maxPartitionBytes": ReadOption("max_partition_bytes", _positive, "a number of bytes", str(MAX_PARTITION_BYTES_DEFAULT), "of a log file for one task, about"),
     "maxOffsetsPerTrigger": ReadOption("max_offsets_per_trigger", _positive, "a number of offsets", "all there are", "of a micro-batch, over all partitions", "stream"),
 }  # fmt: skip

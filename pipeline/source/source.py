@@ -51,13 +51,13 @@ PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession, *, checks_workers: bool = True) -> None:
-    """Make the formats known to a session. Nothing else of it is touched; doing it again does no harm.
+    """Register the formats with a session. Changes nothing else; repeated calls have no effect.
 
     Args:
-        checks_workers: Where workers may run another Python than this one, run a task that finds out whether they can run ours.
+        checks_workers: If workers may run a different Python, run a task that checks whether they can load Ottla.
 
     Raises:
-        UsageError: They cannot; says what to do. Or this PySpark has no Python data sources (before 4.0).
+        UsageError: They cannot (the message says what to do), or this PySpark has no Python data sources (before 4.0).
     """
     if not HAS_SOURCES:
         raise UsageError(
@@ -78,7 +78,7 @@ def register(spark: SparkSession, *, checks_workers: bool = True) -> None:
 
 
 def read(spark: SparkSession, path: str, **options: Any) -> DataFrame:
-    """A frame over a data directory, with filters pushed down where the session allows it (PUSHDOWN_CONF).
+    """Read a data directory as a DataFrame, with filters pushed down if the session allows it (PUSHDOWN_CONF).
 
     Args:
         options: Those of the format; `schema` chooses columns.
@@ -92,7 +92,7 @@ def read(spark: SparkSession, path: str, **options: Any) -> DataFrame:
 
 
 def malformed(spark: SparkSession, path: str, **options: Any) -> DataFrame:
-    """One row for each batch that mode=DROPMALFORMED drops: where it is, what was expected there, how much is lost."""
+    """Return one row for each batch that mode=DROPMALFORMED drops: its position, what was expected there, how much is lost."""
     register(spark)
     return spark.read.format(MALFORMED_FORMAT).options(**options).load(path)
 

@@ -34,7 +34,7 @@ from .data_source_api import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from .read_options import LATEST, ReadOptions
+from .read_options import LATEST, ReadOptions, by_partition
 from .reading import OpenLog, opened, partitions_of, starting_offset, within
 
 Offsets = dict[TopicPartition, int]
@@ -88,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_json({tp: end for tp, (_, end) in self._bounds().items()})
 
     def latestOffset(self, start: Json | None = None, limit: ReadLimit | None = None) -> Json:
-        starts = self._reached if start is None else from_json(start)
+        starts = self._reached if start is None else by_partition(start)
         bounds = self._bounds()
         begins = {tp: starts.get(tp, first) for tp, (first, _) in bounds.items()}
         ends = {tp: end for tp, (_, end) in bounds.items()}
@@ -102,7 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_json(self._reached)
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        starts, ends = from_json(start), from_json(end)
+        starts, ends = by_partition(start), by_partition(end)
         store, chosen = partitions_of(self.options, self._files)
         found: list[InputPartition] = []
         for tp, end_offset in ends.items():
@@ -162,17 +162,8 @@ def share(begins: Offsets, ends: Offsets, offsets_max: int) -> Offsets:
 
 
 def as_json(offsets: Offsets) -> Json:
-    """In the form of the checkpoint."""
+    """In the form of the checkpoint; `by_partition` is the reverse."""
     found: Json = {}
     for tp in sorted(offsets):
         found.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
     return found
-
-
-def from_json(offsets: Json) -> Offsets:
-    """The reverse of `as_json`."""
-    return {
-        TopicPartition(topic, int(partition)): offset
-        for topic, partitions in offsets.items()
-        for partition, offset in partitions.items()
-    }

@@ -34,11 +34,10 @@ def work(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame
 
 def tasks_at_once(spark: SparkSession) -> int:
     """How many tasks the cluster runs at a time, as far as Spark knows: executors may come later."""
-    try:
-        return context_of(spark, "").defaultParallelism
-    except UsageError:  # so many tasks Spark makes of a range that it may part as it likes
-        with failures_translated():
-            return spark.range(1 << 16).select(F.spark_partition_id().alias("number")).distinct().count()
+    if (context := context_if_any(spark)) is not None:
+        return context.defaultParallelism
+    with failures_translated():  # so many tasks Spark makes of a range that it may part as it likes
+        return spark.range(1 << 16).select(F.spark_partition_id().alias("number")).distinct().count()
 
 
 def context_of(spark: SparkSession, what: str) -> SparkContext:
@@ -46,13 +45,21 @@ def context_of(spark: SparkSession, what: str) -> SparkContext:
     Raises:
         UsageError: There is none: the session is one of Spark Connect.
     """
-    try:
-        return spark.sparkContext
-    except PySparkException as error:
+    context = context_if_any(spark)
+    if context is None:
         raise UsageError(
             f"{what}: needs a SparkContext, which a session of Spark Connect has not; call it from a driver of its own:"
             " `ottla-spark --master`, spark-submit"
-        ) from error
+        )
+    return context
+
+
+def context_if_any(spark: SparkSession) -> SparkContext | None:
+    """None of a session of Spark Connect."""
+    try:
+        return spark.sparkContext
+    except PySparkException:
+        return None
 
 
 def numbers(batches: Batches) -> Iterator[int]:
@@ -84,9 +91,8 @@ def collected(frame: DataFrame, what: str = "") -> list[Row]:
 
 @contextmanager
 def _described(spark: SparkSession, what: str) -> Iterator[None]:
-    try:
-        context = spark.sparkContext
-    except PySparkException:  # Spark Connect
+    context = context_if_any(spark)
+    if context is None:
         yield
         return
     with failures_translated():
@@ -102,10 +108,10 @@ def _described(spark: SparkSession, what: str) -> Iterator[None]:
 
 def counter_of(spark: SparkSession) -> Counter:
     """Counts what tasks have done, as they end. Of Spark Connect nothing is known."""
-    try:
-        counted = spark.sparkContext.accumulator(0)
-    except PySparkException:
+    context = context_if_any(spark)
+    if context is None:
         return nobody_counts()
+    counted = context.accumulator(0)
     return counted.add, lambda: counted.value
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from ..errors import SparkFailedError, UsageError
 from .failures import failures_translated
-from .tasks import Batches
+from .tasks import Batches, context_if_any
 
 _checked: set[str] = set()
 """Applications whose workers are known to do."""
@@ -27,7 +26,7 @@ def check_workers(spark: SparkSession) -> None:
     Raises:
         UsageError: A worker's Python cannot be started, is of another version, or has no ottla or not the extra `spark`.
     """
-    context = _context_of(spark)
+    context = context_if_any(spark)
     application = "connect" if context is None else context.applicationId
     python = None if context is None else str(context.pythonExec)
     if application in _checked or (context is not None and runs_here(python or "", str(context.master))):
@@ -70,14 +69,6 @@ def refusal(reason: str, python: str | None, *, is_given: bool) -> str:
         f"workers run {python!r} ({why}), and cannot run ottla's tasks: {reason}; before the session starts set PYSPARK_PYTHON to a"
         f" Python {sys.version_info.major}.{sys.version_info.minor} that has ottla[spark] on every worker (this one is {sys.executable})"
     )
-
-
-def _context_of(spark: SparkSession) -> Any:
-    """The session's context; None in Spark Connect, which has none."""
-    try:
-        return spark.sparkContext
-    except AttributeError:
-        return None
 
 
 def _nothing(batches: Batches) -> Batches:

@@ -19,17 +19,16 @@ from itertools import pairwise
 from ...protocol.errors import CorruptRecordError
 from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...storage.disk import paths
-from ...storage.disk.files import DamagedFileError, File, Files
+from ...storage.disk.files import File, Files
 from ...storage.disk.paths import OFFSET_MAX, TopicPartition
 from ...storage.produce import producer_snapshots
-from ...storage.produce.producer_state import ProducerState
 from ...storage.produce.producers import ProducerStates
+from ...storage.segment.batch_scan import batch_steps
 from ...storage.segment.index import AbortedTxn
 from ...storage.segment.segment import LogSegment
 from ..errors import SourceChangedError
 from ..objects.addresses import is_address
 from ..objects.tiered import layout_of
-from .log_end import may_be_torn, whole_batches
 from .log_tails import Tail
 from .reading_files import ReadingFiles, status_of, told_apart_by
 from .segment_files import open_segments, pause_between_looks, source_errors
@@ -181,7 +180,16 @@ class PartitionLog:
             producers, self._unwritten = before.producers, before.aborted
         else:
             producers = ProducerStates()
-            producers.reset(*self._newest_snapshot())
+            end = self._durable_end_offset
+            producer_snapshots.load_newest(
+                self._files,
+                self.directory,
+                producers,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.readable_end_offset if end is None else min(end, self.readable_end_offset),
+                now_ms=None,
+                tidies=False,
+            )
         # A marker above the high watermark decides nothing yet.
         complete_txn_indexes(producers, self.segments, self.readable_end_offset)
         unstable = producers.first_unstable_offset
@@ -268,9 +276,9 @@ class PartitionLog:
 
     def _find_end(self, durable_end_offset: int) -> int:
         segment = self.segments[-1]
-        end, last_offset = whole_batches(segment)
+        end, last_offset = _whole_batches(segment)
         left_bytes = segment.size_bytes - end
-        if left_bytes and last_offset + 1 >= durable_end_offset and may_be_torn(segment, end):
+        if left_bytes and last_offset + 1 >= durable_end_offset and _may_be_torn(segment, end):
             self.torn_bytes = left_bytes
             segment.log_file.truncate(end)
         if last_offset + 1 < durable_end_offset and is_address(self.directory):
@@ -280,16 +288,33 @@ class PartitionLog:
             )
         return last_offset + 1
 
-    def _newest_snapshot(self) -> tuple[int, list[ProducerState]]:
-        end = self.readable_end_offset
-        if self._durable_end_offset is not None:
-            end = min(end, self._durable_end_offset)
-        for offset in reversed(producer_snapshots.offsets(self._files, self.directory)):
-            if self.log_start_offset < offset <= end:
-                with suppress(DamagedFileError, FileNotFoundError):
-                    file = self._files.open(paths.snapshot_path(self.directory, offset))
-                    return offset, producer_snapshots.decode(file.read_at(0, file.size()))
-        return self.log_start_offset, []
+
+def _whole_batches(segment: LogSegment) -> tuple[int, int]:
+    """Where the whole batches of a segment end, and their last offset; one below the base offset if there is none."""
+    position = 0
+    with suppress(CorruptRecordError):
+        position = segment.floor_position(OFFSET_MAX)
+    for start in dict.fromkeys((position, 0)):  # an index entry that points to no batch is not believed
+        end, last_offset = start, segment.base_offset - 1
+        with suppress(CorruptRecordError):
+            for _, end, last_offset in batch_steps(segment.log_file, start, ""):  # noqa: B007 - the last one counts
+                pass
+        if end > start:
+            return end, last_offset
+    return 0, segment.base_offset - 1
+
+
+def _may_be_torn(segment: LogSegment, position: int) -> bool:
+    """Whether the bytes from `position` on can be what an unfinished write leaves, or a file that was made larger."""
+    head = segment.log_file.read_at(position, HEADER_BYTES)
+    if len(head) < HEADER_BYTES:
+        return True
+    if not any(head):
+        return True
+    try:
+        return RecordBatch(head).size_bytes > segment.size_bytes - position
+    except CorruptRecordError:
+        return False
 
 
 def _is_earlier(segment: LogSegment, timestamp_ms: int) -> bool:

@@ -186,7 +186,6 @@ class SegmentsOwnFiles(ReadingFiles):
     def __init__(self, files: Files, directory: str, names: SegmentNames) -> None:
         super().__init__()
         self._files = files
-        self._directory = directory
         self.names = names
         self._places = {
             paths.segment_path(directory, names.base_offset, kind, names.suffix): paths.join(directory, name)

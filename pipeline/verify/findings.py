@@ -7,7 +7,7 @@ expected this record, or a later one of its key, found neither
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -76,6 +76,14 @@ class PartitionReport:
     findings: list[Finding] = field(default_factory=list)
     """The first FINDINGS_MAX, in order."""
 
+    def line(self, mode: str) -> str:
+        """For people."""
+        return (
+            f"{self.topic}-{self.partition}: {'FAILED' if self.finding_count else 'passed'} ({mode}):"
+            f" {self.segments} segments, {self.batches} batches, {self.records} records, {self.bytes} bytes,"
+            f" {self.finding_count} findings"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         fields = asdict(self)
         fields["findings"] = [_as_dict(each) for each in self.findings]
@@ -89,6 +97,8 @@ class VerifyReport:
     mode: str
     """`alone`, `against DIR` or `plan ID`."""
     partitions: Sequence[PartitionReport]
+    notes: Sequence[str] = ()
+    """What could not be judged over the wire, and why."""
 
     @property
     def finding_count(self) -> int:
@@ -114,6 +124,12 @@ class VerifyReport:
         if (first := self.first) is not None:
             more = f" (and {self.finding_count - 1} more)" if self.finding_count > 1 else ""
             raise VerifyFailedError(f"{first[0]}: {first[1]}{more}")
+
+    def lines(self) -> Iterator[str]:
+        """For people: each partition, and the first of what was found in it."""
+        for each in self.partitions:
+            yield each.line(self.mode)
+            yield from (f"  {finding}" for finding in each.findings[:10])
 
     def to_dict(self) -> Mapping[str, Any]:
         """Keys of records in hexadecimal as well as readable."""

@@ -113,7 +113,6 @@ class WindowCursor:
         report: Report,
         *,
         checks_crc: bool = True,
-        window_bytes: int = WINDOW_BYTES,
     ) -> None:
         """
         Args:
@@ -122,7 +121,6 @@ class WindowCursor:
         self._files = files
         self._report = report
         self._checks_crc = checks_crc
-        self._window_bytes = window_bytes
         self._windows = self._all(segments)
         self._next: BatchWindow | None = None
         self.batches = self.bytes = self.torn_bytes = 0
@@ -167,7 +165,7 @@ class WindowCursor:
 
     def _windows_of(self, segment: SegmentRef, file: File) -> Iterator[BatchWindow]:
         position, size_bytes = 0, file.size()
-        last_offset, wanted_bytes = segment.base_offset - 1, self._window_bytes
+        last_offset, wanted_bytes = segment.base_offset - 1, WINDOW_BYTES
         while position < size_bytes:
             data = memoryview(file.read_at(position, min(wanted_bytes, size_bytes - position)))
             window = window_of(data, file=segment.log_path, position=position)
@@ -181,7 +179,7 @@ class WindowCursor:
                 else:
                     self._report(_finding("a segment is whole batches to its end", damage))
                 return
-            wanted_bytes = self._window_bytes
+            wanted_bytes = WINDOW_BYTES
             self.batches += len(window)
             self.bytes += int(window.ends[-1])
             position += int(window.ends[-1])

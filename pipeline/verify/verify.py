@@ -5,7 +5,7 @@
     ranges    batches, indexes, records; and a row for each key                          a task a segment
     keys      the rows of one bucket of hashes, merged and judged                        a task a coarse bucket
 
-`verify` does this in this process, `verify_jobs.verify_on` as jobs of a Spark session. What they find is the same; neither uses any
+`judge_here` does this in this process, `verify_jobs.judge_on` as jobs of a Spark session. What they find is the same; neither uses any
 of the code that compacts.
 
 Memory of a task, however large the log: of a range what `range_audit` says, of a fine bucket that of merging ROWS_A_BUCKET
@@ -16,7 +16,7 @@ rows (`key_audit`): 260 MB; and on Spark's local disks 49 bytes for each row of 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ import numpy as np
 from ...storage.disk.files import Buffer, Files
 from ..records.fine_buckets import Buckets, Parted, buckets_for
 from ..records.key_hashes import by_bucket
-from ..steps import Watch, unwatched
+from ..steps import UNWATCHED, Watch
 from .audit_scope import Scope
 from .findings import FINDINGS_MAX, Finding, PartitionReport, VerifyReport, in_order
 from .key_audit import KEY_ROW, LEFT, KeyRows, Verdict, from_bytes, judge, merge
@@ -45,20 +45,52 @@ class JudgedStore(NamedTuple):
     """Of each bucket: how many, and the first ones."""
 
 
-def verify(scopes: Iterable[Scope], files: Files, *, mode: str = "alone", watch: Watch | None = None) -> VerifyReport:
-    """Judge in this process, one range after the other.
+def judge_here(scope: Scope, files: Files, watch: Watch) -> tuple[Promises, JudgedStore]:
+    """Judge one range after the other.
 
-    Memory: 49 bytes for each key of each range of a partition, besides what a task of `verify_jobs.verify_on` takes.
+    Memory: 49 bytes for each key of each range of a partition, besides what a task of `verify_jobs` takes.
+    """
+    ranges = scope.ranges
+    marks = [marks_of(files, source.segment) for source in scope.txn_sources]
+    promises = scope.with_transactions([each.rows for each in marks])
+    buckets = buckets_of(marks, len(ranges))
+    # All is in memory: as many buckets, none of them finer.
+    whole, verified = Buckets(buckets.coarse * buckets.fine, 1), watch.step("segments verified", len(ranges))
+
+    def blobs() -> Iterator[tuple[int, bytes]]:
+        for number, of in enumerate(ranges):
+            yield from range_blobs(of, promises, files, whole.coarse, number)
+            verified(1)
+
+    return promises, judged_of(judge_blobs(blobs(), promises, whole), len(ranges))
+
+
+Judging = Callable[[Scope, Files, Watch], tuple[Promises, JudgedStore]]
+"""Judges one partition: `judge_here`, or `verify_jobs.judge_on` a session."""
+
+
+def verify(
+    scopes: Iterable[Scope],
+    files: Files,
+    judge_scope: Judging = judge_here,
+    *,
+    mode: str = "alone",
+    watch: Watch = UNWATCHED,
+) -> VerifyReport:
+    """Judge these scopes, in this process unless told otherwise.
+
+    Args:
+        files: The operating system's, or a store's; workers read the same.
+        watch: Is told how far it is.
 
     Raises:
         CorruptSourceError: The originals are damaged.
+        SparkFailedError: A job failed for another reason.
     """
-    partitions, watch = [], watch or unwatched()
+    partitions = []
     for scope in scopes:
         watch.begin(str(scope.tp))
-        marks = [marks_of(files, source.segment) for source in scope.txn_sources]
-        promises = scope.with_transactions([each.rows for each in marks])
-        judged = _judge_here(scope.ranges, promises, files, buckets_of(marks, len(scope.ranges)), watch)
+        promises, judged = judge_scope(scope, files, watch)
         partitions.append(report_of(scope, promises, judged, files))
     return VerifyReport(mode=mode, partitions=partitions)
 
@@ -102,20 +134,6 @@ def buckets_of(marks: Iterable[Marks], ranges: int, at_once: int = 1) -> Buckets
     """How many there are on a cluster that runs so many tasks at once. What is found does not depend on it."""
     rows = sum(each.record_count for each in marks)
     return buckets_for(rows * KEY_ROW.itemsize, ranges, ROWS_A_BUCKET * KEY_ROW.itemsize, at_once)
-
-
-def _judge_here(
-    ranges: Sequence[JudgedRange], promises: Promises, files: Files, buckets: Buckets, watch: Watch
-) -> JudgedStore:
-    # All is in memory: as many buckets, none of them finer.
-    whole, verified = Buckets(buckets.coarse * buckets.fine, 1), watch.step("segments verified", len(ranges))
-
-    def blobs() -> Iterator[tuple[int, bytes]]:
-        for number, of in enumerate(ranges):
-            yield from range_blobs(of, promises, files, whole.coarse, number)
-            verified(1)
-
-    return judged_of(judge_blobs(blobs(), promises, whole), len(ranges))
 
 
 def judged_of(found: Iterable[Buffer], ranges: int) -> JudgedStore:

@@ -1,8 +1,8 @@
-"""`verify` as jobs of a Spark session, two for each partition. What they find is what `verify.verify` finds."""
+"""`verify` as jobs of a Spark session, two for each partition. What they find is what `verify.judge_here` finds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import pyarrow as pa
@@ -13,46 +13,26 @@ from ..records.fine_buckets import Buckets
 from ..spark.blobs import BlobRows
 from ..spark.task_logs import logged
 from ..spark.tasks import Batches, collected, mapped, numbers, row, tasks_at_once, work
-from ..steps import Watch, unwatched
+from ..steps import Watch
 from .audit_scope import Scope, TxnSource
-from .findings import VerifyReport
 from .promises import Promises
 from .txn_audit import Marks, marks_of
-from .verify import JudgedStore, buckets_of, judge_blobs, judged_of, range_blobs, report_of
+from .verify import JudgedStore, Judging, buckets_of, judge_blobs, judged_of, range_blobs
 
 _BLOBS = BlobRows()
 _FOUND = pa.schema([("found", pa.binary())])
 
 
-def verify_on(
-    spark: SparkSession,
-    scopes: Iterable[Scope],
-    files: Files,
-    *,
-    mode: str = "alone",
-    buckets: Buckets | None = None,
-    watch: Watch | None = None,
-) -> VerifyReport:
-    """Judge on the workers.
+def judge_on(spark: SparkSession) -> Judging:
+    """The judging of `verify` on the workers of a session."""
 
-    Args:
-        files: The operating system's; workers read the same paths.
-        buckets: How many parts the keys are judged in; unless given, as `verify.buckets_of` says.
-        watch: Is told how far it is.
-
-    Raises:
-        CorruptSourceError: The originals are damaged.
-        SparkFailedError: A job failed for another reason.
-    """
-    partitions, watch = [], watch or unwatched()
-    for scope in scopes:
-        watch.begin(str(scope.tp))
+    def judge(scope: Scope, files: Files, watch: Watch) -> tuple[Promises, JudgedStore]:
         marks = read_marks(spark, scope, files, watch)
         promises = scope.with_transactions([each.rows for each in marks])
-        parts = buckets_of(marks, len(scope.ranges), tasks_at_once(spark)) if buckets is None else buckets
-        judged = judge_ranges(spark, scope, promises, files, parts, watch)
-        partitions.append(report_of(scope, promises, judged, files))
-    return VerifyReport(mode=mode, partitions=partitions)
+        buckets = buckets_of(marks, len(scope.ranges), tasks_at_once(spark))
+        return promises, judge_ranges(spark, scope, promises, files, buckets, watch)
+
+    return judge
 
 
 def read_marks(spark: SparkSession, scope: Scope, files: Files, watch: Watch) -> list[Marks]:

@@ -11,7 +11,7 @@ transactions, whose markers are offsets without records, too, the last offset th
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from ..records.key_hashes import by_bucket
+from ..records.key_hashes import ROWS_AT_ONCE, by_bucket, merged_as_they_come
 from ..spark.blobs import BlobRows
 from ..spark.tasks import Batches, collected, mapped, row
 from ..verify.findings import FINDINGS_MAX, Finding, in_order
 from ..verify.key_audit import LEFT
-from .key_rows import NONE, OLDEST, ROWS_AT_ONCE, Rows, merged_oldest, oldest_rows
+from .key_rows import NONE, OLDEST, Rows, merged_oldest, oldest_rows
 from .scanned import Scan, by_partition, frame_of
 
 NO_KEY = "a record without a key is gone from the compacted part"
@@ -119,25 +119,25 @@ class JudgedPartition(NamedTuple):
         return self.keys.pairs[0][0] if self.keys.pairs else None
 
 
+def bucket_count(spark: SparkSession, scans: Sequence[Scan]) -> int:
+    """As many as the cluster runs tasks at once, and enough that none has more than ROWS_A_BUCKET rows."""
+    offsets = sum(scan.offsets for scan in scans)
+    return max(spark.sparkContext.defaultParallelism, -(-offsets // ROWS_A_BUCKET))
+
+
 def judge_topic(
-    spark: SparkSession, scan: Scan, known: Mapping[int, Known], *, by_gaps: bool, buckets: int | None = None
+    spark: SparkSession, scan: Scan, known: Mapping[int, Known], *, by_gaps: bool
 ) -> dict[int, JudgedPartition]:
     """Read a topic once, and judge each partition.
 
     Args:
         by_gaps: Nobody writes in transactions, so a missing offset is the cleaner's doing.
-        buckets: How many parts the keys are judged in; unless given, as many as the cluster runs tasks at once, and enough
-            that none has more than ROWS_A_BUCKET rows.
     """
     frame = frame_of(spark, scan)
     seen = {partition: SeenPartition() for partition in scan.ranges}
     keys = {partition: Keys() for partition in scan.ranges}
     if frame is not None:
-        parts = (
-            max(spark.sparkContext.defaultParallelism, -(-scan.offsets // ROWS_A_BUCKET))
-            if buckets is None
-            else buckets
-        )
+        parts = bucket_count(spark, [scan])
 
         def find(batches: Batches) -> Batches:
             yield from (_BLOBS.row(bucket, data=data) for bucket, data in blobs_of(batches, known, parts))
@@ -163,28 +163,19 @@ def blobs_of(
 ) -> Iterator[tuple[int, bytes]]:
     """(bucket, blob) of a task: the rows of its keys, and, pickled, what else it has seen."""
     seen: dict[int, SeenPartition] = {}
-    parts: list[Rows] = []
-    count = 0
-    for partition, batch in by_partition(batches):
-        own = seen.setdefault(partition, SeenPartition())
-        _look(own, batch, known.get(partition, Known()))
-        keyed = batch.filter(batch.column("key").is_valid())
-        if keyed.num_rows:
-            parts.append(oldest_rows(keyed.column("key"), partition, keyed.column("offset").to_numpy()))
-            count += len(parts[-1])
-        if count >= rows_at_once:
-            parts = [merged_oldest(parts)]
-            count = len(parts[0])
-            if count > rows_at_once // 2:
-                yield from _shared_out(parts[0], buckets)
-                parts, count = [], 0
-    yield from _shared_out(merged_oldest(parts), buckets)
+
+    def parts() -> Iterator[Rows]:
+        for partition, batch in by_partition(batches):
+            own = seen.setdefault(partition, SeenPartition())
+            _look(own, batch, known.get(partition, Known()))
+            keyed = batch.filter(batch.column("key").is_valid())
+            if keyed.num_rows:
+                yield oldest_rows(keyed.column("key"), partition, keyed.column("offset").to_numpy())
+
+    for rows in merged_as_they_come(parts(), merged_oldest, rows_at_once):
+        yield from ((bucket, b"\1" + data) for bucket, data in by_bucket(rows, buckets))
     if seen:
         yield min(seen) % buckets, b"\0" + pickle.dumps(seen)
-
-
-def _shared_out(rows: Rows, buckets: int) -> Iterator[tuple[int, bytes]]:
-    return ((bucket, b"\1" + data) for bucket, data in by_bucket(rows, buckets))
 
 
 def _look(own: SeenPartition, batch: pa.RecordBatch, known: Known) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,12 +22,12 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from ..records.batch_window import Int64s
-from ..records.key_hashes import HASH, by_bucket, hashed
+from ..records.key_hashes import HASH, ROWS_AT_ONCE, by_bucket, hashed, merged_as_they_come
 from ..spark.blobs import BlobRows
 from ..spark.tasks import Batches, collected, mapped, row
 from ..verify.findings import FINDINGS_MAX
-from .compacted import ROWS_A_BUCKET, named_by_a_bucket
-from .key_rows import NEWEST, ROWS_AT_ONCE, Rows, merged_newest, newest_rows
+from .compacted import bucket_count, named_by_a_bucket
+from .key_rows import NEWEST, Rows, merged_newest, newest_rows
 from .scanned import Scan, by_partition, frame_of
 
 HERE, THERE = 0, 1
@@ -115,18 +116,14 @@ class Version(NamedTuple):
         return (self.value, self.deleted) == (other.value, other.deleted)
 
 
-def compare(
-    spark: SparkSession, scans: Sequence[Scan], asked: KeyComparison, *, buckets: int | None = None
-) -> FirstLook:
+def compare(spark: SparkSession, scans: Sequence[Scan], asked: KeyComparison) -> FirstLook:
     """Read both topics once, each up to its fixed end.
 
     Args:
         scans: Here, there.
-        buckets: As of `compacted.judge_topic`.
     """
     frames = [frame_of(spark, scan) for scan in scans]
-    offsets = sum(scan.offsets for scan in scans)
-    parts = max(spark.sparkContext.defaultParallelism, -(-offsets // ROWS_A_BUCKET)) if buckets is None else buckets
+    parts = bucket_count(spark, scans)
     blobs = None
     for side, frame in enumerate(frames):
         if frame is None:
@@ -162,19 +159,9 @@ def blobs_of(
     batches: Batches, side: int, asked: KeyComparison, buckets: int, *, rows_at_once: int = ROWS_AT_ONCE
 ) -> Iterator[tuple[int, bytes]]:
     """(bucket, rows) of a task."""
-    parts: list[Rows] = []
-    count = 0
-    for partition, batch in by_partition(batches):
-        for rows in _rows_of(batch, side, partition, asked):
-            parts.append(rows)
-            count += len(rows)
-        if count >= rows_at_once:
-            parts = [merged_newest(parts, by_time=asked.by_time)]
-            count = len(parts[0])
-            if count > rows_at_once // 2:
-                yield from by_bucket(parts[0], buckets)
-                parts, count = [], 0
-    yield from by_bucket(merged_newest(parts, by_time=asked.by_time), buckets)
+    parts = (rows for partition, batch in by_partition(batches) for rows in _rows_of(batch, side, partition, asked))
+    for rows in merged_as_they_come(parts, partial(merged_newest, by_time=asked.by_time), rows_at_once):
+        yield from by_bucket(rows, buckets)
 
 
 def _rows_of(batch: pa.RecordBatch, side: int, partition: int, asked: KeyComparison) -> Iterator[Rows]:

@@ -40,9 +40,6 @@ NEWEST = np.dtype(
 
 Rows = NDArray[np.void]
 
-ROWS_AT_ONCE = 1 << 19
-"""Rows of a task that are put by until they are merged, and given out if that leaves many."""
-
 _STEP = np.uint64(0x9E3779B97F4A7C13)  # 3 above a multiple of 8: one step loses a bit at most of what comes before it
 
 

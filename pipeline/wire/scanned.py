@@ -6,7 +6,7 @@ Values do not: Spark hashes them (xxhash64 under a number drawn for the run), so
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -47,9 +47,6 @@ class Scan:
     def offsets(self) -> int:
         return sum(end - start for start, end in self.ranges.values())
 
-    def name_of(self, partition: int) -> str:
-        return f"{self.topic}-{partition} at {self.cluster.bootstrap}"
-
 
 def frame_of(spark: SparkSession, scan: Scan) -> DataFrame | None:
     """Its records: partition, offset, key, deleted, time (Unix milliseconds), value (a hash). None where there can be none."""
@@ -80,6 +77,3 @@ def by_partition(batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
         found = partitions.unique().to_pylist()
         for partition in found:
             yield partition, batch if len(found) == 1 else batch.filter(pc.equal(partitions, partition))
-
-
-Mapper = Callable[[Batches], Batches]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from py4j.protocol import Py4JJavaError
 
 from ..addresses import check_that_somebody_is_there
+from ..apply.packages import is_loaded
 from ..errors import PipelineError, ServiceFailedError, SourceChangedError, SparkFailedError, UsageError
 from .cluster import WireCluster
 
@@ -191,16 +192,14 @@ def check_connector(spark: SparkSession) -> None:
     Raises:
         UsageError: The session has no Kafka connector; says what to give.
     """
-    jvm: Any = spark.sparkContext._jvm
-    try:
-        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(CONNECTOR_CLASS)
-    except Py4JJavaError as error:
+    if not is_loaded(spark, CONNECTOR_CLASS):
+        jvm: Any = spark.sparkContext._jvm
         scala = ".".join(jvm.scala.util.Properties.versionNumberString().split(".")[:2])
         coordinates = CONNECTOR.format(scala=scala, spark=spark.version)
         raise UsageError(
             f"Spark's Kafka connector is missing: give --conf spark.jars.packages={coordinates} (to spark-submit: --packages; or"
             " the newest that there is before this version)"
-        ) from error
+        )
 
 
 @contextmanager

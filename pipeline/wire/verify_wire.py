@@ -98,7 +98,7 @@ def _alone(spark: SparkSession, asked: WireQuestion, now_ms: int) -> WireReport:
                 partition=partition,
                 records=each.seen.records,
                 finding_count=each.finding_count,
-                findings=findings_of(each, scan.name_of(partition), own),
+                findings=findings_of(each, SideName(asked.topic, asked.cluster.bootstrap).of(partition), own),
                 start_offset=now.partitions[partition].start,
                 end_offset=now.partitions[partition].end,
                 keys=each.keys.keys,

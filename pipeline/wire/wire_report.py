@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..verify.findings import PartitionReport, VerifyReport
@@ -27,7 +27,7 @@ class WirePartition(PartitionReport):
     records_there: int | None = None
     keys_there: int | None = None
 
-    def __str__(self) -> str:
+    def line(self, mode: str) -> str:
         text = f"{self.topic}-{self.partition}: {'FAILED' if self.finding_count else 'passed'}: offsets {self.start_offset} to"
         text += f" {self.end_offset}, {self.records} records, {self.keys} keys"
         if self.tombstones is not None:
@@ -46,8 +46,6 @@ class WireReport(VerifyReport):
     """The result of `verify --bootstrap`."""
 
     partitions: Sequence[WirePartition]
-    notes: list[str] = field(default_factory=list)
-    """What could not be judged, and why."""
 
     def to_dict(self) -> Mapping[str, Any]:
         return {**super().to_dict(), "notes": self.notes}

@@ -1,6 +1,6 @@
 """AddPartitionsToTxn (key 24, versions 0–5): put partitions into a producer's transaction (KIP-98).
 
-2 brings PRODUCER_FENCED (KIP-588), 3 flexible encoding, 4 several transactions at once and the mere question whether
+2 adds PRODUCER_FENCED (KIP-588), 3 flexible encoding, 4 several transactions at once and a query whether
 partitions are in them (KIP-890), 5 TRANSACTION_ABORTABLE. Clients send up to 3, Kafka's brokers 4 and 5.
 """
 

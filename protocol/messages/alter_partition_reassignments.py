@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (key 45, versions 0–1): give partitions other replicas (KIP-455).
 
-1 lets the request forbid a change of the replication factor (KIP-860). Null replicas cancel what is under way.
+1 lets the request forbid a change of the replication factor (KIP-860). Null replicas cancel a running reassignment.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (key 91, version 0): move an empty share group in its partitions (KIP-932)."""
+"""AlterShareGroupOffsets (key 91, version 0): change the positions of an empty share group in partitions (KIP-932)."""
 
 from dataclasses import dataclass
 

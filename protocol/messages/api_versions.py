@@ -1,7 +1,7 @@
-"""ApiVersions (key 18, versions 0–4): which APIs and versions this broker speaks; a client's first question.
+"""ApiVersions (key 18, versions 0–4): the APIs and versions that this broker supports; a client's first request.
 
-3 brings the client's name and flexible encoding (KIP-511) and features as tags (KIP-584); the response header stays in
-its oldest form for ever, since the client cannot know yet what the broker speaks. 4 lets a feature start at version 0
+3 adds the client's name and flexible encoding (KIP-511) and features as tags (KIP-584); the response header keeps
+its oldest form, as the client does not know the broker's versions yet. 4 lets a feature start at version 0
 (KAFKA-17011).
 """
 

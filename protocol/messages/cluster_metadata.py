@@ -1,8 +1,8 @@
-"""Records of the internal topic `__cluster_metadata`: what Apache Kafka's controller wrote about the cluster (KIP-631).
+"""Records of the internal topic `__cluster_metadata`, in which Apache Kafka's controller stores the cluster's state (KIP-631).
 
 A record's value starts with three unsigned varints: the version of this framing (1), the record's type and its version;
-a message in flexible encoding follows. Only the records that say something about topics, configs, producer ids, features,
-and who may do what and how much are declared; `RECORD_TYPES` lists them by type.
+a message in flexible encoding follows. Only records about topics, configs, producer IDs, features, ACLs, credentials, tokens
+and quotas are declared; `RECORD_TYPES` lists them by type.
 """
 
 from dataclasses import dataclass

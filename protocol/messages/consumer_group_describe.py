@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe (key 69, versions 0–1): state, members and assignments of consumer groups (KIP-848).
 
-1 says of each member which protocol it speaks (KIP-1099).
+1 adds the group protocol of each member (KIP-1099).
 """
 
 from dataclasses import dataclass

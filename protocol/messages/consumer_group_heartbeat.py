@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (key 68, versions 0–1): a member of a consumer group joins, is alive, or leaves (KIP-848).
 
-1 brings subscription by regular expression, and member ids made by the client (KIP-1082).
+1 adds subscription by regular expression, and member ids made by the client (KIP-1082).
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` that keep consumer groups (KIP-848), one class for each key and each value.
+"""Records of `__consumer_offsets` that store consumer groups (KIP-848), one class for each key and each value.
 
 A key begins with its type (`RECORD_TYPES`), a value with its version, which is 0 for all; values are in flexible
 encoding. Type 4 comes from brokers before 4.1 (KIP-1101); newer ones only delete it.

@@ -1,6 +1,6 @@
 """CreateTopics (key 19, versions 2–7).
 
-4 makes partition count and replication factor optional: -1 takes the broker's defaults (KIP-464). 5 brings flexible
+4 makes partition count and replication factor optional: -1 takes the broker's defaults (KIP-464). 5 adds flexible
 encoding and the new topic's configs (KIP-525), 6 THROTTLING_QUOTA_EXCEEDED (KIP-599), 7 the topic id (KIP-516).
 """
 

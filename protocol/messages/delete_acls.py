@@ -1,6 +1,6 @@
-"""DeleteAcls (key 31, versions 1–3): take away the access control entries that filters match (KIP-140).
+"""DeleteAcls (key 31, versions 1–3): remove the access control entries that filters match (KIP-140).
 
-1 brings patterns of names (KIP-290), 2 flexible encoding, 3 entries for users (KIP-373).
+1 adds patterns of names (KIP-290), 2 flexible encoding, 3 entries for users (KIP-373).
 """
 
 from dataclasses import dataclass

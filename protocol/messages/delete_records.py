@@ -1,6 +1,6 @@
 """DeleteRecords (key 21, versions 0–2): move the log start offset of partitions forward (KIP-107).
 
-2 brings flexible encoding. Offset -1 stands for the high watermark.
+2 adds flexible encoding. Offset -1 stands for the high watermark.
 """
 
 from dataclasses import dataclass

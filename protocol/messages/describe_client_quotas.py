@@ -1,6 +1,6 @@
-"""DescribeClientQuotas (key 48, versions 0–1): the quotas of entities that a filter takes (KIP-546).
+"""DescribeClientQuotas (key 48, versions 0–1): the quotas of entities that a filter matches (KIP-546).
 
-1 brings flexible encoding. A component matches a type by an exact name (0), the default name (1) or any name (2).
+1 adds flexible encoding. A component matches a type by an exact name (0), the default name (1) or any name (2).
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """DescribeConfigs (key 32, versions 1–4): configs of topics, brokers and groups with their sources (KIP-226).
 
-3 brings types and documentation (KIP-569), 4 flexible encoding.
+3 adds types and documentation (KIP-569), 4 flexible encoding.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""DescribeDelegationToken (key 41, versions 1–3): the delegation tokens that there are (KIP-48).
+"""DescribeDelegationToken (key 41, versions 1–3): list the delegation tokens (KIP-48).
 
-2 brings flexible encoding, 3 who asked for a token (KIP-373).
+2 adds flexible encoding, 3 the requester of a token (KIP-373).
 """
 
 from dataclasses import dataclass

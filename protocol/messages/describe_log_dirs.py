@@ -1,8 +1,8 @@
 """DescribeLogDirs (key 35, versions 1–5): sizes of partitions by data directory (KIP-113).
 
-2 brings flexible encoding, 3 an error for the whole response, 4 size and free space of the volume (KIP-827), 5 whether
-the directory is cordoned off from new partitions (KIP-1066). Ottla's own: what the cleaner says of each partition, for
-those who ask.
+2 adds flexible encoding, 3 an error for the whole response, 4 size and free space of the volume (KIP-827), 5 whether
+the directory is cordoned off from new partitions (KIP-1066). Ottla's own: the cleaner's status of each partition, on
+request.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class DescribableLogDirTopic:
 class DescribeLogDirsRequest:
     topics: tuple[DescribableLogDirTopic, ...] | None = ()
     ottla_cleaner_status: Annotated[Bool, since(2), tag(10_000)] = False
-    """Whether partitions shall come with theirs."""
+    """Whether the response should have the cleaner's status of each partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

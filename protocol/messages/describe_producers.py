@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61, version 0): the producers that a partition remembers, and their open transactions (KIP-664)."""
+"""DescribeProducers (key 61, version 0): the known producers of a partition, and their open transactions (KIP-664)."""
 
 from dataclasses import dataclass
 

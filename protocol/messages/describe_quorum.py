@@ -1,6 +1,6 @@
-"""DescribeQuorum (key 55, versions 0–2): who votes on and who follows the metadata log (KIP-595).
+"""DescribeQuorum (key 55, versions 0–2): voters and observers of the metadata log (KIP-595).
 
-1 brings when a replica last fetched and was last caught up (KIP-836), 2 messages, directories and the controllers'
+1 adds the times when a replica last fetched and was last caught up (KIP-836), 2 messages, directories and the controllers'
 listeners (KIP-853).
 """
 

@@ -1,6 +1,6 @@
-"""DescribeShareGroupOffsets (key 90, versions 0–1): where share groups are in their partitions (KIP-932).
+"""DescribeShareGroupOffsets (key 90, versions 0–1): positions of share groups in partitions (KIP-932).
 
-1 brings the lag (KIP-1226).
+1 adds the lag (KIP-1226).
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Fetch (key 1, versions 4–18): read record batches of partitions.
 
-7 brings incremental fetch sessions (KIP-227), 9 fencing by leader epoch (KIP-320), 10 allows zstd (KIP-110), 11 the
+7 adds incremental fetch sessions (KIP-227), 9 fencing by leader epoch (KIP-320), 10 allows zstd (KIP-110), 11 the
 client's rack (KIP-392), 12 flexible encoding and truncation detection (KIP-595), 13 topic ids in place of names
 (KIP-516), 14 OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405), 15 moves the replica id into a tag (KIP-903), 16 node endpoints
 (KIP-951), 17 and 18 fields of followers only (KIP-853, KIP-1166).

@@ -1,7 +1,7 @@
 """JoinGroup (key 11, versions 0–9): become a member of a classic consumer group.
 
-1 brings a rebalance timeout of its own (KIP-62), 4 the second request with the given member id (KIP-394), 5 static
-members (KIP-345), 6 flexible encoding, 7 the protocol type in the answer (KIP-559), 8 the member's reason (KIP-800),
+1 adds a rebalance timeout of its own (KIP-62), 4 the second request with the given member id (KIP-394), 5 static
+members (KIP-345), 6 flexible encoding, 7 the protocol type in the response (KIP-559), 8 the member's reason (KIP-800),
 9 lets the leader skip the assignment (KIP-814).
 """
 

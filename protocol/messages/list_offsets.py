@@ -1,6 +1,6 @@
-"""ListOffsets (key 2, versions 1–11): the offset that belongs to a timestamp, or to one of the special timestamps below.
+"""ListOffsets (key 2, versions 1–11): the offset for a timestamp, or for one of the special timestamps below.
 
-2 brings the isolation level (KIP-98), 4 leader epochs (KIP-320), 6 flexible encoding, 7 the maximal timestamp (-3,
+2 adds the isolation level (KIP-98), 4 leader epochs (KIP-320), 6 flexible encoding, 7 the maximal timestamp (-3,
 KIP-734), 8 the earliest local offset (-4, KIP-405), 9 the last tiered one (-5, KIP-1005), 10 a time limit for remote
 look-ups (KIP-1075), 11 the earliest offset waiting for upload (-6, KIP-1023).
 """

@@ -1,6 +1,6 @@
 """OffsetCommit (key 8, versions 2–10): store a group's position in partitions.
 
-5 drops the retention time (KIP-211), 6 brings the leader epoch (KIP-320), 7 static members (KIP-345), 8 flexible
+5 drops the retention time (KIP-211), 6 adds the leader epoch (KIP-320), 7 static members (KIP-345), 8 flexible
 encoding, 9 admits the new consumer group protocol (KIP-848), 10 topic ids in place of names.
 """
 

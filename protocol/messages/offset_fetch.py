@@ -1,6 +1,6 @@
 """OffsetFetch (key 9, versions 1–10): a group's committed positions.
 
-2 lets null stand for all topics and brings an error for the whole group, 5 the leader epoch (KIP-320), 6 flexible
+2 lets null stand for all topics and adds an error for the whole group, 5 the leader epoch (KIP-320), 6 flexible
 encoding, 7 waits for pending transactional commits (KIP-447), 8 asks for several groups at once (KIP-709), 9 admits the
 new consumer group protocol (KIP-848), 10 topic ids in place of names.
 """

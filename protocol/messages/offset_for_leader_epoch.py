@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23, versions 2–4): where a leader epoch ends; consumers detect truncation by it (KIP-320).
+"""OffsetForLeaderEpoch (key 23, versions 2–4): the end offset of a leader epoch; consumers detect truncation by it (KIP-320).
 
-3 brings the replica id (-2: a debugging consumer), 4 flexible encoding.
+3 adds the replica id (-2: a debugging consumer), 4 flexible encoding.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Produce (key 0, versions 3–13): append record batches to partitions.
 
-Version 3 is Kafka 4's lowest; 0–2 are advertised all the same, because librdkafka refuses a broker that does not name
-them (KAFKA-18659). 5 brings the log start offset, 7 allows zstd (KIP-110), 8 errors for single records (KIP-467),
+Version 3 is Kafka 4's lowest; 0–2 are advertised nevertheless, because librdkafka refuses a broker that does not list
+them (KAFKA-18659). 5 adds the log start offset, 7 allows zstd (KIP-110), 8 errors for single records (KIP-467),
 9 flexible encoding, 10 the current leader and its endpoint as tags (KIP-951), 11 TRANSACTION_ABORTABLE (KIP-890),
 12 joins partitions to a transaction by producing to them (KIP-890 part 2), 13 topic ids in place of names (KIP-516).
 """

@@ -1,6 +1,6 @@
-"""ShareAcknowledge (key 79, versions 1–2): say what became of acquired records (KIP-932).
+"""ShareAcknowledge (key 79, versions 1–2): report the outcome of acquired records (KIP-932).
 
-2 brings renewals of acquisition locks (KIP-1222).
+2 adds renewals of acquisition locks (KIP-1222).
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""ShareFetch (key 78, versions 1–2): acquire records for a member of a share group, and acknowledge others on the way (KIP-932).
+"""ShareFetch (key 78, versions 1–2): acquire records for a member of a share group, and acknowledge others (KIP-932).
 
-2 brings the acquire mode (KIP-1206) and renewals of acquisition locks (KIP-1222).
+2 adds the acquire mode (KIP-1206) and renewals of acquisition locks (KIP-1222).
 """
 
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class PartitionData:
     acknowledge_error_code: Int16 = 0
     acknowledge_error_message: String | None = None
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
-    # Kafka has no other default, and no null from version 1 on: whoever answers without an error sets it.
+    # As in Kafka, the only default is null, which no version allows: a response without an error must set this field.
     records: Records = None  # type: ignore[assignment]
     acquired_records: tuple[AcquiredRecords, ...] = ()
 

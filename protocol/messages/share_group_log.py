@@ -1,7 +1,7 @@
-"""Records of `__consumer_offsets` that keep share groups (KIP-932), one class for each key and each value.
+"""Records of `__consumer_offsets` that store share groups (KIP-932), one class for each key and each value.
 
-A key begins with its type (`RECORD_TYPES`), a value with its version, which is 0 for all; values are in flexible encoding. Type 9,
-which brokers before 4.1 wrote in early access, is gone.
+A key begins with its type (`RECORD_TYPES`), a value with its version, which is 0 for all; values are in flexible encoding.
+Type 9, which brokers before 4.1 wrote in early access, no longer exists.
 """
 
 from dataclasses import dataclass

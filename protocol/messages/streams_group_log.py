@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` that keep streams groups (KIP-1071), one class for each key and each value.
+"""Records of `__consumer_offsets` that store streams groups (KIP-1071), one class for each key and each value.
 
 A key begins with its type (`RECORD_TYPES`), a value with its version, which is 0 for all; values are in flexible
 encoding.
@@ -81,7 +81,7 @@ class StreamsGroupCurrentMemberAssignmentKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedTaskIds:
-    """Epochs are those of active tasks alone."""
+    """Owned tasks; only active tasks have epochs."""
 
     subtopology_id: String = ""
     partitions: tuple[Int32, ...] = ()

@@ -1,6 +1,6 @@
 """TxnOffsetCommit (key 28, versions 0–5): commit a group's offsets as part of a transaction (KIP-98).
 
-2 brings the leader epoch (KIP-320), 3 the consumer's generation, member and instance id (KIP-447) and flexible encoding,
+2 adds the leader epoch (KIP-320), 3 the consumer's generation, member and instance id (KIP-447) and flexible encoding,
 4 TRANSACTION_ABORTABLE, 5 adds the group's partition of `__consumer_offsets` to the transaction by itself (KIP-890).
 """
 

@@ -1,6 +1,6 @@
 """WriteShareGroupState (key 85, versions 0–1): the state of share partitions, from their leaders; between brokers (KIP-932).
 
-1 brings the number of records whose delivery is complete (KIP-1226).
+1 adds the number of records whose delivery is complete (KIP-1226).
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """WriteTxnMarkers (key 27, versions 1–2): end transactions in partitions (KIP-98).
 
-Sent by transaction coordinators, and by administrators who abort a transaction that hangs (KIP-664). 2 brings the
+Sent by transaction coordinators, and by administrators who abort a transaction that hangs (KIP-664). 2 adds the
 transaction version, which decides what epochs a marker may carry (KIP-890, KIP-1228).
 """
 

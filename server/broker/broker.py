@@ -36,10 +36,9 @@ from ..faults.disk import with_faults
 from ..faults.table import Faults
 from ..handlers import Handlers
 from ..handlers.dispatch import ListenerDesk
-from ..network.connection_limits import ConnectionLimits
+from ..network.connection_limits import ConnectionLimits, Hosts
 from ..network.connections import Connections
 from ..network.desk import Desk
-from ..network.hosts import Hosts
 from ..network.listener import Listener
 from ..network.shares import Shares
 from ..partitions.appends import Appends
@@ -50,29 +49,27 @@ from ..quotas.rates import Window
 from ..quotas.table import SECTION, QuotaTable, read_entries
 from ..runtime.clock import Clock
 from ..runtime.collector import Collector
-from ..runtime.disk import side_by_side
 from ..runtime.loggers import Loggers
 from ..runtime.nursery import Tasks
+from ..runtime.threads import side_by_side
 from ..security.sasl.logins import Logins
 from ..security.sasl.scram_users import SCRAM_USERS
-from ..services.context import Services
+from ..services.changes import QuotaChanges, ScramChanges
+from ..services.context import KeptAnswers, Services
 from ..services.coordinators import Coordinators
-from ..services.kept_metadata import KeptAnswers
 from ..services.listener_keys import ListenerKeys
-from ..services.quota_changes import QuotaChanges
-from ..services.scram_changes import ScramChanges
 from ..services.telemetry import Telemetry
 from .failed_dirs import FailedDirs
 from .housekeeping import Housekeeping
 from .node_life import NodeLife
 
 if TYPE_CHECKING:
+    from ..cleaning.advice import CleanerStatus
     from ..cleaning.leases import CleaningLeases
-    from ..cleaning.status import CleanerStatus
     from ..cluster.acl_changes import AclChanges
     from ..cluster.token_changes import TokenChanges
     from ..security.acls.authorizer import Authorizer
-    from ..security.tokens.tokens import Tokens
+    from ..security.tokens import Tokens
 
 log = logging.getLogger("ottla.broker")
 
@@ -341,7 +338,7 @@ def _authorizer(config: LiveConfig, catalog: Catalog) -> Authorizer | None:
     told = config.current.authorization
     if told is None:
         if entries:
-            log.warning("%d ACLs are stored, and hold for nobody: authorizer.class.name is not set", len(entries))
+            log.warning("%d stored ACLs have no effect: authorizer.class.name is not set", len(entries))
         return None
     from ..security.acls.authorizer import Authorizer  # No broker without one shall wait for it.
 
@@ -363,7 +360,7 @@ def _tokens(config: LiveConfig, catalog: Catalog) -> Tokens | None:
     secret_key = config.current.delegation_token_secret_key
     if not secret_key:
         return None
-    from ..security.tokens.tokens import Tokens  # Likewise.
+    from ..security.tokens import Tokens  # Likewise.
 
     tokens = Tokens(secret_key)
     for problem in tokens.load(catalog.entries("delegation_tokens")):

@@ -53,14 +53,14 @@ class DirectoryContents:
             found = os.path.realpath(path)
             snapshots.check_place(_OUTSIDE, found, [os.path.realpath(each) for each in self._data_dirs])
         except OSError as error:
-            raise SnapshotError(f"{path[:200]} cannot be a snapshot: {error.strerror}") from error
+            raise SnapshotError(f"cannot write a snapshot to {path[:200]}: {error.strerror}") from error
         above = os.path.dirname(found)
         while not os.path.exists(above):
             above = os.path.dirname(above)
         if not os.path.isdir(above):
-            raise SnapshotError(f"{path[:200]} cannot be a snapshot: {above[:200]} is no directory")
+            raise SnapshotError(f"cannot write a snapshot to {path[:200]}: {above[:200]} is not a directory")
         if not os.access(above, os.W_OK | os.X_OK):
-            raise SnapshotError(f"{path[:200]} cannot be a snapshot: nothing may be written in {above[:200]}")
+            raise SnapshotError(f"cannot write a snapshot to {path[:200]}: {above[:200]} is not writable")
         return found
 
     def save(self, path: str, rng: random.Random, clock_ahead_ms: int) -> Snapshot:
@@ -75,12 +75,12 @@ class DirectoryContents:
         try:
             found = snapshots.read(_OUTSIDE, os.path.abspath(path))
         except OSError as error:
-            raise SnapshotError(f"{path[:200]} cannot be read: {error.strerror}") from error
+            raise SnapshotError(f"cannot read {path[:200]}: {error.strerror}") from error
         if found.node_id != self._node_id:
-            raise SnapshotError(f"{found.path} belongs to node {found.node_id}, node.id is {self._node_id}")
+            raise SnapshotError(f"{found.path} is a snapshot of node {found.node_id}, but node.id is {self._node_id}")
         if len(found.directories) != len(self._data_dirs):
             raise SnapshotError(
-                f"{found.path} is of {len(found.directories)} data directories, log.dirs names {len(self._data_dirs)}"
+                f"{found.path} is a snapshot of {len(found.directories)} data directories, but log.dirs has {len(self._data_dirs)}"
             )
         return found
 
@@ -114,4 +114,4 @@ class DirectoryContents:
 
 def _check_path(path: str) -> None:
     if not path or "\0" in path:
-        raise SnapshotError(f"expected the path of a directory, found {path[:200]!r}")
+        raise SnapshotError(f"expected a directory path, found {path[:200]!r}")

@@ -62,7 +62,7 @@ class FailedDirs:
             failures = self._logs.failures
             self._tell_of(failures)
             if len(failures) == len(self._logs.data_dirs):
-                return self._end(f"every data directory has failed: {_listed(failures)}", failures)
+                return self._end(f"all data directories have failed: {_listed(failures)}", failures)
             if self._home not in failures:
                 await changed.wait()
                 continue
@@ -70,7 +70,7 @@ class FailedDirs:
             if end_ms is None:
                 timeout_ms = self._live_config.current.log_dir_failure_timeout_ms
                 end_ms = elapsed_ms + timeout_ms
-                log.error("%s has the catalog: the broker ends in %d ms", self._home, timeout_ms)
+                log.error("%s contains the catalog: the broker stops in %d ms", self._home, timeout_ms)
             if elapsed_ms >= end_ms:
                 return self._end(f"the data directory of the catalog has failed: {_listed(failures)}", {self._home})
             await self._clock.sleep_until_or(end_ms, changed)

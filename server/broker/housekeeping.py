@@ -24,8 +24,8 @@ from ..config.live_config import LiveConfig
 from ..network.connections import Connections
 from ..partitions.flusher import Flusher
 from ..runtime.clock import Clock
-from ..runtime.disk import Work, in_thread
 from ..runtime.floods import tell_of_hidden
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ async def _attempt(name: str, job: Callable[[], Awaitable[object]]) -> bool:
     except (OSError, KafkaError) as error:
         log.error("%s: %s", name, error)
     except Exception:
-        log.exception("%s failed; it is tried again at its next time", name)
+        log.exception("%s failed; it is retried at its next scheduled time", name)
     else:
         return True
     return False

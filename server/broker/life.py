@@ -7,18 +7,21 @@ logs, which marks the directories as cleanly closed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from enum import Enum
 from functools import partial
 
 import trio
 
-from ..handlers.dispatch import take_quotas
+from ...storage.disk.files import Files
+from ..faults.disk import DiskFiles
+from ..faults.table import Faults
+from ..handlers import Handlers
+from ..handlers.dispatch import take_faults, take_quotas
 from ..runtime.floods import tell_of_hidden
 from ..runtime.nursery import open_plain_nursery
 from .broker import Broker
-from .faulty import end_faults_of_disks, faults_in_force
 from .node_life import STOP_DEADLINE_S
 
 
@@ -121,3 +124,21 @@ async def _drain(broker: Broker, *, keeps_ports: bool) -> None:
     broker.services.coordinators.close()
     broker.waits.wake_all()
     await broker.connections.drain(STOP_DEADLINE_S, listeners)
+
+
+@contextmanager
+def faults_in_force(faults: Faults, handlers: Handlers, files: Files) -> Iterator[None]:
+    """Have the faults act that are declared already, and those that will be: requests meet them from the first connection to the
+    last one, disks until the broker stops."""
+    with ExitStack() as watched:
+        watched.enter_context(faults.watched_by(partial(take_faults, handlers)))
+        if isinstance(files, DiskFiles):
+            watched.enter_context(faults.watched_by(files.take_faults))
+        yield
+
+
+def end_faults_of_disks(faults: Faults) -> None:
+    """Before logs are closed: that, and the next start, is on a sound disk."""
+    for fault in faults:
+        if fault.declaration.disk is not None:
+            fault.remove()

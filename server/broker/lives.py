@@ -35,9 +35,9 @@ from ..cluster.nodes import close_all
 from ..config.static_config import StaticConfig
 from ..faults.table import Faults
 from ..runtime.clock import Clock
-from ..runtime.disk import Arguments, Work, in_thread
 from ..runtime.errors import ControlError, Kind
 from ..runtime.nursery import open_plain_nursery
+from ..runtime.threads import Arguments, Work, in_thread
 from .broker import Broker, nodes_of
 from .failed_dirs import FailedDirs
 from .life import End, alive
@@ -240,7 +240,7 @@ class Lives:
                 self._calls.discard(scope)
                 if not self._calls:
                     self._calls_over.set()
-        raise LifeOverError("the broker stopped or was restarted before this was done")
+        raise LifeOverError("the broker was stopped or restarted before the call completed")
 
     async def stop(self) -> None:
         """Stop cleanly, give up the ports, and return when that is done. Harmless if it is."""
@@ -257,7 +257,7 @@ class Lives:
 
     async def _grant_of(self, wish: _Wish) -> None:
         if self._is_over or any(each.end is End.STOP for each in self._wishes):
-            raise LifeOverError("the broker is being stopped")
+            raise LifeOverError("the broker is stopping")
         self._open.add(wish)
         self._wishes.append(wish)
         self._wished.set()
@@ -344,7 +344,7 @@ class Lives:
             if has_begun:
                 raise
             self.failure = wish.error = error
-            log.error("the broker cannot start again: %s", error)
+            log.error("the broker cannot be restarted: %s", error)
             self._grant(wish)
             return await self._down()
 
@@ -357,7 +357,7 @@ class Lives:
 
     def _grant(self, wish: _Wish) -> None:
         if wish.error is not None and not wish.is_awaited:
-            log.error("nobody waits to be told: %s", wish.error)
+            log.error("the caller of a failed restart has gone: %s", wish.error)
         self._open.discard(wish)
         wish.granted.set()
 
@@ -406,7 +406,7 @@ class Lives:
     def _disks_failed(self, failed_dirs: FailedDirs) -> None:
         self.failure = OSError(failed_dirs.reason)
         if failed_dirs.is_declared:
-            log.error("%s, as declared: the broker is down until it is restarted", failed_dirs.reason)
+            log.error("%s (injected fault): the broker is down until it is restarted", failed_dirs.reason)
         else:
             self.disks_lost.set()
 
@@ -476,8 +476,8 @@ def warn_of_way_around(static: StaticConfig, admin: AdminListener) -> None:
     ]
     if what and not admin.has_token:
         log.warning(
-            "the admin listener at %s is a way around %s: without a token, every user and program of this machine may read and"
-            " change everything there; give it a token (--admin-token-file FILE, %s, or admin_token of ottla.Broker)",
+            "the admin listener at %s bypasses %s: without a token, every user and program on this machine can read and"
+            " change everything; set a token (--admin-token-file FILE, %s, or admin_token of ottla.Broker)",
             admin.address,
             " and ".join(what),
             "OTTLA_ADMIN_TOKEN",
@@ -502,9 +502,9 @@ async def run_lives(
         prepare: Called in the first life, and in the one after a reset, before it is said to serve.
 
     Raises:
-        OSError: A listener cannot be had, or the disk refuses.
-        DataDirectoryError: An unusable data directory; each message is one clear line, and nothing was written.
-        Whatever goes wrong inside of a life, as it is.
+        OSError: An address cannot be bound, or the disk refuses.
+        DataDirectoryError: A data directory cannot be used; each message is one clear line, and nothing was written.
+        Any error inside of a life, unchanged.
     """
     lives = Lives(
         static,

@@ -68,7 +68,7 @@ class NodeLife:
             if node.is_alive:
                 return
             if self._cluster.is_stopping:
-                raise ControlError(Kind.UNAVAILABLE, f"node {node_id} cannot start: the broker stops")
+                raise ControlError(Kind.UNAVAILABLE, f"node {node_id} cannot start: the broker is stopping")
             node.bind(self._live_config.current.listen_backlog)
             try:
                 await self._become(node, is_alive=True)
@@ -83,7 +83,7 @@ class NodeLife:
         node = self._cluster.node(node_id)
         if node is None:
             ids = ", ".join(str(each.node_id) for each in self._cluster.nodes)
-            raise ControlError(Kind.NOT_FOUND, f"there is no node {node_id}; there are: {ids}")
+            raise ControlError(Kind.NOT_FOUND, f"node {node_id} not found; nodes: {ids}")
         return node
 
     async def _become(self, node: Node, *, is_alive: bool) -> None:

@@ -1,4 +1,6 @@
-"""What somebody may do about a partition that the cleaner leaves alone: sentences, with the commands to type and the calls to make.
+"""What the broker tells of the cleaner's work on a partition, and what somebody may do about one that the cleaner leaves alone.
+
+The latter is sentences, with the commands to type and the calls to make.
 
 Made from what `storage.cleaning.eligibility` has measured and tried; nothing is looked up here, and nothing changed.
 """
@@ -6,9 +8,12 @@ Made from what `storage.cleaning.eligibility` has measured and tried; nothing is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import Any
 
+# At run time: the schema of the control API reads these hints.
+from ...storage.cleaning.clean_stats import CleanStats
 from ...storage.cleaning.eligibility import Eligibility, Waits
 from ...storage.cleaning.outlook import Move, Way
 from ...storage.disk.paths import TopicPartition
@@ -25,43 +30,45 @@ RETRIED_BY_MS = 60_001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """One thing to do, which is enough by itself."""
+    """An action that is sufficient to make the partition eligible."""
 
     moves: tuple[str, ...]
     """For programs: `next_record`, `roll`, `end_transactions`, `no_min_compaction_lag`, `lower_min_cleanable_dirty_ratio`,
     `compact_policy`, `force`, `advance_clock`, `wait`, `restart`, `retry`; in this order, if there are several."""
     sentence: str
     commands: tuple[str, ...]
-    """To be typed one after the other; none where no command does it."""
+    """Shell commands in order; empty if no command does it."""
     calls: tuple[str, ...]
     """The same in Python, on a `Broker`."""
     eligible_at_ms: int | None
-    """From when on the partition is eligible then, in ms since 1970 by the broker's clock; None: at once."""
+    """Time from which the partition is eligible then, in ms since 1970 by the broker's clock; None: at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransactionFacts:
-    """An open transaction of a partition, as far as its coordinator knows it."""
+    """An open transaction of a partition, with the state of its coordinator."""
 
     producer_id: int
     first_offset: int
     transactional_id: str | None
-    """None: no coordinator knows of it, so nobody will end it: it hangs."""
+    """None: unknown to all coordinators, so the transaction hangs."""
     state: str | None
     timeout_ms: int | None
     aborted_at_ms: int | None
-    """When its coordinator aborts it at the earliest, by the broker's clock; it looks for such ones at intervals
-    (`transaction.abort.timed.out.transaction.cleanup.interval.ms`). None if that is not known, or it is decided already."""
+    """Earliest time at which its coordinator aborts it, by the broker's clock; the coordinator checks at intervals
+    (`transaction.abort.timed.out.transaction.cleanup.interval.ms`). None if unknown, or if it is decided already."""
 
     def __str__(self) -> str:
         who = f"transactional.id {self.transactional_id!r} (producer {self.producer_id})"
         if self.transactional_id is None:
             return (
-                f"producer {self.producer_id} has a transaction open since offset {self.first_offset} that no coordinator"
-                " knows: it hangs until somebody aborts it"
+                f"producer {self.producer_id} has an open transaction since offset {self.first_offset} that is unknown to all"
+                " coordinators: it hangs until it is aborted"
             )
-        until = f", aborted at {moment(self.aborted_at_ms)}" if self.aborted_at_ms is not None else f", {self.state}"
-        return f"{who} has a transaction open since offset {self.first_offset}{until}"
+        until = (
+            f", to be aborted at {moment(self.aborted_at_ms)}" if self.aborted_at_ms is not None else f", {self.state}"
+        )
+        return f"{who} has an open transaction since offset {self.first_offset}{until}"
 
 
 def remedies(
@@ -96,7 +103,7 @@ def _remedies(
         by_ms = max(0, at_ms - now_ms)
         yield Remedy(
             moves=(WAIT,),
-            sentence=f"at {moment(at_ms)} it will be, in {duration(by_ms)} by the broker's clock",
+            sentence=f"eligible at {moment(at_ms)}, in {duration(by_ms)} by the broker's clock",
             commands=(f"ottla clock advance {by_ms}ms",),
             calls=(f"broker.clock.advance(milliseconds={by_ms})",),
             eligible_at_ms=at_ms,
@@ -109,8 +116,8 @@ def _remedies(
     if found.forced_bytes:
         yield Remedy(
             moves=(FORCE,),
-            sentence="a forced pass takes it at once: it ends the active segment, and asks for no ratio and no lag"
-            + (", but stops below the open transaction" if transactions else ""),
+            sentence="a forced pass cleans it now: it rolls the active segment and ignores the dirty ratio and lag"
+            + (", but stops before the open transaction" if transactions else ""),
             commands=(f"ottla compact {tp.topic} --force",),
             calls=(f"broker.compact({tp.topic!r}, force=True)",),
             eligible_at_ms=None,
@@ -123,19 +130,19 @@ def _of_trouble(tp: TopicPartition, found: Eligibility) -> Iterator[Remedy]:
     troubles: dict[Waits, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
         Waits.CLEANER_OFF: (
             RESTART,
-            "the cleaner runs after a start with log.cleaner.enable=true, and enough memory",
+            "restart with log.cleaner.enable=true and enough memory to run the cleaner",
             ("ottla serve --override log.cleaner.enable=true --override log.cleaner.dedupe.buffer.size=134217728",),
             ("ottla.Broker(..., overrides={'log.cleaner.enable': True, 'log.cleaner.dedupe.buffer.size': 134217728})",),
         ),
         Waits.OFFLINE: (
             RESTART,
-            "the log is used again after a start with a disk that works",
+            "restart with a working disk to use the log again",
             (),
             ("broker.restart()",),
         ),
         Waits.UNCLEANABLE: (
             RETRY,
-            "what was damaged is read again after any change of the topic's options, or once the log starts above it",
+            "the damaged segment is retried after any config change of the topic, or once the log starts after it",
             (retry,),
             (f"broker.set_configs('topic', {tp.topic!r}, {{'file.delete.delay.ms': {RETRIED_BY_MS}}})",),
         ),
@@ -147,7 +154,7 @@ def _of_trouble(tp: TopicPartition, found: Eligibility) -> Iterator[Remedy]:
     elif found.waits_for is Waits.HELD and found.eligible_at_ms is None:
         yield Remedy(
             moves=(WAIT,),
-            sentence="a pass, a deletion or a lease has it, and gives it back",
+            sentence="busy: held by a clean pass, a deletion or a lease; it will be released",
             commands=(),
             calls=(),
             eligible_at_ms=None,
@@ -158,7 +165,7 @@ def _rolls(
     tp: TopicPartition, found: Eligibility, way: Way, now_ms: int, rolls_when_advanced_ms: int | None
 ) -> Iterator[Remedy]:
     then_ms = way.eligible_at_ms
-    then = f", and it is eligible at {moment(then_ms)}" if then_ms is not None else ""
+    then = f"; it is eligible at {moment(then_ms)}" if then_ms is not None else ""
     if (sentence := next_roll_sentence(found, now_ms)) is not None:
         yield Remedy(
             moves=(NEXT_RECORD,),
@@ -169,7 +176,7 @@ def _rolls(
         )
     yield Remedy(
         moves=(Move.ROLL,),
-        sentence=f"rolled by command, its active segment may be cleaned{then}",
+        sentence=f"roll the active segment, then it can be cleaned{then}",
         commands=(f"ottla roll {tp.topic}",),
         calls=(f"broker.roll({tp.topic!r})",),
         eligible_at_ms=then_ms,
@@ -179,7 +186,7 @@ def _rolls(
         at_ms = max(rolls_when_advanced_ms, way.since_ms)
         yield Remedy(
             moves=(ADVANCE_CLOCK,),
-            sentence=f"the broker's clock, moved ahead to {moment(rolls_when_advanced_ms)} (by {duration(by_ms)}), ends its"
+            sentence=f"move the broker's clock forward to {moment(rolls_when_advanced_ms)} (by {duration(by_ms)}), which rolls the"
             " active segment",
             commands=(f"ottla clock advance {max(by_ms, at_ms - now_ms)}ms",),
             calls=(f"broker.clock.advance(milliseconds={max(by_ms, at_ms - now_ms)})",),
@@ -192,16 +199,16 @@ def next_roll_sentence(found: Eligibility, now_ms: int) -> str | None:
     if found.rolls_after_bytes is None:
         return None
     if found.rolls_after_bytes < 0:
-        return "its active segment is full: it ends with the next record"
+        return "the active segment is full: the next record rolls it"
     if found.rolls_from_ms is None:
         return None
     if found.rolls_by_clock:
         if found.rolls_from_ms <= now_ms:
-            return "its active segment ends with the next record"
-        return f"its active segment ends with the next record that comes at or after {moment(found.rolls_from_ms)}"
+            return "the next record rolls the active segment"
+        return f"the first record that arrives at or after {moment(found.rolls_from_ms)} rolls the active segment"
     if found.rolls_from_ms <= now_ms:
-        return f"its active segment ends with the next record whose timestamp is {moment(found.rolls_from_ms)} or later, as now"
-    return f"its active segment ends with the next record whose timestamp is at or after {moment(found.rolls_from_ms)}"
+        return f"the next record with a timestamp of {moment(found.rolls_from_ms)} or later, such as now, rolls the active segment"
+    return f"the next record with a timestamp of {moment(found.rolls_from_ms)} or later rolls the active segment"
 
 
 def _of_way(tp: TopicPartition, way: Way, transactions: tuple[OpenTransactionFacts, ...], bootstrap: str) -> Remedy:
@@ -221,7 +228,7 @@ def _of_way(tp: TopicPartition, way: Way, transactions: tuple[OpenTransactionFac
         sentences.append("end the open transaction" + ("s" if len(transactions) > 1 else ""))
         sentences[-1] += "".join(f": {each}" for each in transactions[:1])
         if transactions and transactions[0].transactional_id is not None:
-            sentences[-1] += "; a producer that begins anew with its transactional.id aborts it, too"
+            sentences[-1] += "; restarting its producer with the same transactional.id also aborts it"
         commands += [
             f"kafka-transactions.sh --bootstrap-server {bootstrap} abort --topic {topic} --partition {tp.partition}"
             f" --start-offset {each.first_offset}"
@@ -265,3 +272,28 @@ def duration(ms: int) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {name}"
     return f"{seconds} seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class LastPass:
+    """The last completed pass over a partition."""
+
+    end_offset: int
+    """First dirty offset after the pass."""
+    ended_at_ms: int
+    stats: CleanStats
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerStatus:
+    """Cleaner state of one partition, and its passes since the broker started."""
+
+    eligibility: Eligibility
+    passes: int = 0
+    """Number of completed passes."""
+    last_pass: LastPass | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For `json.dumps`: the fields of the eligibility, `passes`, and `last_pass` as an object or null."""
+        last_pass = None if self.last_pass is None else asdict(self.last_pass)
+        return asdict(self.eligibility) | {"passes": self.passes, "last_pass": last_pass}

@@ -20,7 +20,6 @@ import trio
 from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.cleaner_manager import CleanerManager
-from ...storage.cleaning.cleaning_states import HeldError
 from ...storage.cleaning.dirtiness import LogToClean
 from ...storage.disk.files import Files, WouldWaitError
 from ...storage.disk.paths import TopicPartition
@@ -31,19 +30,17 @@ from ...storage.topics.config import LogConfig
 from ..config.live_config import LiveConfig
 from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
-from ..runtime.cold_reads import bring
-from ..runtime.disk import Work, in_thread
+from ..runtime.threads import Work, bring, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from .clean_pass import clean, is_worth_it, report
+from .clean_pass import Throttler, clean, is_worth_it, report
 from .demands import Demand, DemandResult, Demands
 from .threads import CleanerSettings, CleanerThread
-from .throttler import Throttler
 from .watched import WatchedPasses
 
 if TYPE_CHECKING:
     from ...storage.cleaning.cleaner import Cleaner
     from ...storage.cleaning.eligibility import Eligibility
-    from .status import CleanerStatus, LastPass
+    from .advice import CleanerStatus, LastPass
     from .watched import WatchedPass
 
 log = logging.getLogger("ottla.cleaner")
@@ -166,13 +163,13 @@ class Cleaning:
             elif (chosen := await self._choose()) is not None:
                 is_busy = (await self._clean_one(thread, settings, chosen)).is_busy
         except Exception:
-            log.exception("a round of the cleaner failed; the next one goes on")
+            log.exception("a round of the cleaner failed; the next round continues")
         # Whatever became of that: where a disk is full, this is what makes room.
         try:
             await self._write_corrections()
             await self.delete_from_compacted_logs()
         except Exception:
-            log.exception("retention of compacted logs failed; the next round goes on")
+            log.exception("retention of compacted logs failed; the next round continues")
         return is_busy
 
     async def _serve(self, thread: CleanerThread, settings: CleanerSettings, demand: Demand) -> bool:
@@ -185,13 +182,12 @@ class Cleaning:
                 self.manager.take(demand.log, self.clock.now_ms(), is_forced=demand.is_forced), TimeSlice()
             )
             if chosen is None:
-                served = DemandResult.NOT_DUE
+                # Of a log that somebody else has, who asked waits for its end.
+                served = DemandResult.NOT_DUE if self.manager.is_available(demand.log) else DemandResult.GIVEN_UP
             else:
                 demand.up_to = chosen.upper_offset
                 ended = await self._clean_one(thread, settings, chosen, is_forced=demand.is_forced)
                 served, failure = ended.served, ended.failure
-        except HeldError:
-            pass  # who asked waits for its end
         except Exception as error:
             failure = f"{demand.log.topic_partition} cannot be cleaned: {str(error) or type(error).__name__}"
             raise
@@ -236,7 +232,7 @@ class Cleaning:
     ) -> _EndedPass:
         """The pass, and what is known after it."""
         from ...storage.cleaning.cleaner import CleaningAbortedError
-        from .status import LastPass
+        from .advice import LastPass
 
         manager, partition = self.manager, chosen.log.topic_partition
         must_stop = partial(self._must_stop, partition)
@@ -261,17 +257,17 @@ class Cleaning:
             return _EndedPass(DemandResult.GIVEN_UP)
         except OSError as error:
             message = chosen.log.fail(error).message
-            log.error("a pass over a log failed: %s", message)
+            log.error("clean pass failed: %s", message)
             manager.put_off(partition)
             return _EndedPass(DemandResult.GIVEN_UP, message)
         except MemoryError:
-            message = f"{partition} cannot be cleaned now: there is no memory"
+            message = f"{partition} cannot be cleaned now: out of memory"
             log.error("%s", message)
             manager.put_off(partition)
             return _EndedPass(DemandResult.GIVEN_UP, message)
         except Exception as error:
             # Whatever is wrong with this log must not stop the cleaning of the others (KAFKA-7215).
-            log.exception("%s cannot be cleaned and is left alone from now on", partition)
+            log.exception("%s cannot be cleaned and is marked uncleanable", partition)
             manager.mark_uncleanable(partition, str(error) or type(error).__name__)
             return _EndedPass(DemandResult.GIVEN_UP, is_busy=False)
         if (refused := await self._save(chosen, end_offset)) is not None:
@@ -459,7 +455,7 @@ class Cleaning:
         return None if due_ms is None else self.clock.wall_at(due_ms)
 
     def _status(self, log: Log, assessment: Steps[Eligibility]) -> Steps[CleanerStatus]:
-        from .status import CleanerStatus  # who asks has loaded it
+        from .advice import CleanerStatus  # who asks has loaded it
 
         eligibility = yield from assessment
         return CleanerStatus(eligibility, *self._passes.get(log.topic_partition, ()))
@@ -471,7 +467,9 @@ class Cleaning:
         if not self._is_enabled:
             return "log.cleaner.enable is false"
         if self.threads and all(thread.is_dead for thread in self.threads):
-            return "every cleaner thread is dead: log.cleaner.dedupe.buffer.size and load factor leave no room for keys"
+            return (
+                "all cleaner threads have ended: log.cleaner.dedupe.buffer.size and load factor leave no room for keys"
+            )
         return None
 
     def _give_back_if_off(self) -> None:

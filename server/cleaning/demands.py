@@ -21,7 +21,7 @@ from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 
 if TYPE_CHECKING:
-    from .status import LastPass
+    from .advice import LastPass
 
 
 class DemandResult(Enum):

@@ -15,7 +15,7 @@ from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.dirtiness import LogToClean, measure_in_pieces
 from ...storage.logs.log import Log
 from ...storage.produce.producer_state import LastRecord
-from ..runtime.disk import Work, in_thread
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .cleaning import Cleaning
 from .threads import CleanerSettings, new_cleaner
@@ -35,7 +35,7 @@ async def dry_run(
         records_max: Removals that are listed.
 
     Raises:
-        CleaningAbortedError: Somebody else wants the partition, or the broker stops.
+        CleaningAbortedError: Another operation needs the partition, or the broker is stopping.
         ValueError: The cleaner has no memory for any pass.
         Others: as `Cleaner.clean`.
     """
@@ -83,7 +83,7 @@ def _run(
         trio.from_thread.check_cancelled()  # who asked may be gone
         hold(moved_bytes, must_stop=must_stop)
         if must_stop():
-            raise CleaningAbortedError("somebody else wants the partition, or the broker stops")
+            raise CleaningAbortedError("cancelled: another operation needs the partition, or the broker is stopping")
 
     try:
         return count(

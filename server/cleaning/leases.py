@@ -31,9 +31,9 @@ from ...storage.segment.batch_scan import UNREADABLE
 from ...storage.segment.segment import LogSegment
 from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
-from ..runtime.disk import Work, in_thread
 from ..runtime.errors import ControlError, Kind
 from ..runtime.nursery import Tasks
+from ..runtime.threads import Work, in_thread
 from .cleaning import Cleaning
 
 LEASE_MS_MAX = 3_600_000
@@ -97,7 +97,7 @@ class CleaningLeases:
         if (other := self._leases.get(tp)) is not None:
             until_ms = clock.wall_at(other.due_ms)
             raise ControlError(
-                Kind.CONFLICT, f"{tp} is paused already, until {until_ms} ms since 1970 by the broker's clock"
+                Kind.CONFLICT, f"{tp} is already leased until {until_ms} ms since 1970 by the broker's clock"
             )
         lease = Lease(f"{self._rng.getrandbits(64):016x}", log, due_ms)
         self._leases[tp] = lease
@@ -157,7 +157,7 @@ class CleaningLeases:
             manager.resume([tp])
             if manager.is_held(tp):
                 manager.abort_and_pause(tp, lambda: None)
-                raise ControlError(Kind.CONFLICT, f"{tp} is about to be cut or deleted")
+                raise ControlError(Kind.CONFLICT, f"{tp} is about to be truncated or deleted")
             manager.begin(tp)
             try:
                 with trio.CancelScope(shield=True):
@@ -175,7 +175,7 @@ class CleaningLeases:
         """
         log = self._logs.get(tp)
         if log is None:
-            raise ControlError(Kind.NOT_FOUND, f"there is no partition {tp}")
+            raise ControlError(Kind.NOT_FOUND, f"partition {tp} not found")
         if log.failure is not None:
             raise ControlError(Kind.FAILED, f"{tp} is offline: {log.failure}")
         return log
@@ -183,14 +183,12 @@ class CleaningLeases:
     def _held(self, tp: TopicPartition, lease_id: str) -> Lease:
         lease = self._leases.get(tp)
         if lease is None or lease.lease_id != lease_id:
-            raise ControlError(
-                Kind.CONFLICT, f"{tp} is not paused under lease {lease_id}: it has expired or was given back"
-            )
+            raise ControlError(Kind.CONFLICT, f"lease {lease_id} of {tp} has expired or was released")
         return lease
 
     def _log_under(self, lease: Lease, tp: TopicPartition) -> Log:
         if (log := self.log_of(tp)) is not lease.log:
-            raise ControlError(Kind.CONFLICT, f"{tp} was deleted and made anew since it was paused")
+            raise ControlError(Kind.CONFLICT, f"{tp} was deleted and created again after the lease was granted")
         return log
 
     async def _expire(self, tp: TopicPartition, lease: Lease) -> None:
@@ -209,12 +207,12 @@ class CleaningLeases:
         end = log.segments.active.base_offset
         if clean_up_to > end:
             raise ControlError(
-                Kind.INVALID, f"clean_up_to: expected at most {end}, where the closed segments end, found {clean_up_to}"
+                Kind.INVALID, f"clean_up_to: offset {clean_up_to} is after the end of the closed segments (limit {end})"
             )
         try:
             await in_thread(Work.CLEAN, data_dir_of(log), self._cleaning.manager.cleaned_elsewhere, log, clean_up_to)
         except OSError as error:
-            raise ControlError(Kind.FAILED, f"the cleaner's checkpoint cannot be written: {error}") from error
+            raise ControlError(Kind.FAILED, f"cannot write the cleaner checkpoint: {error}") from error
 
     async def _swap(self, log: Log, old: Sequence[LogSegment], directory: str, manifest_crc: int) -> LogSegment:
         now_ms = self.clock.now_ms()
@@ -238,7 +236,7 @@ class CleaningLeases:
             raise ControlError(Kind.FAILED, log.fail(error).message) from error
         except OSError as error:
             kind = Kind.INVALID if error.errno == errno.EXDEV else Kind.FAILED
-            raise ControlError(kind, f"{directory} cannot be brought in: {error}") from error
+            raise ControlError(kind, f"cannot install {directory}: {error}") from error
         try:
             await in_thread(Work.CLEAN, data_dir_of(log), log.prepare_swap, [new], old)
         except OSError as error:
@@ -262,7 +260,7 @@ def _same_segments(log: Log, sources: Sequence[tuple[int, int]]) -> list[LogSegm
         )
     following = log.segments.higher(found[-1].base_offset)
     if following is None or following.base_offset > log.last_stable_offset:
-        raise ControlError(Kind.CONFLICT, f"{log.topic_partition}: segment {there[-1][0]} has undecided transactions")
+        raise ControlError(Kind.CONFLICT, f"{log.topic_partition}: segment {there[-1][0]} has open transactions")
     return found
 
 
@@ -271,5 +269,5 @@ def _staged_directory(log: Log, staged: str) -> str:
     root = os.path.realpath(paths.staging_root(os.path.realpath(paths.parent(log.directory))))
     found = os.path.realpath(staged)
     if not (os.path.isabs(staged) and found.startswith(root + "/")):
-        raise ControlError(Kind.INVALID, f"staged: expected a directory below {root}, found {staged[:300]!r}")
+        raise ControlError(Kind.INVALID, f"staged: expected a directory in {root}, found {staged[:300]!r}")
     return found

@@ -27,8 +27,8 @@ from ...storage.topics.options import MAX_LONG
 from ..config.live_config import LiveConfig
 from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
-from ..runtime.disk import Work, in_thread
 from ..runtime.nursery import Tasks
+from ..runtime.threads import Work, in_thread
 from .cleaning import Cleaning
 
 log = logging.getLogger("ottla.moves")
@@ -186,20 +186,20 @@ class LogMoves:
                 await present.settled.wait()
                 if (problem := present.problem) is not None and self._moves.get(where) is present:
                     raise KafkaError(
-                        ErrorCode.KAFKA_STORAGE_ERROR, f"the last move of {where} cannot be ended: {problem}"
+                        ErrorCode.KAFKA_STORAGE_ERROR, f"cannot complete the last move of {where}: {problem}"
                     )
             await self.give_up([where])
             self.check(where, data_dir)  # what was so before need not be so any more
         found = self._logs.logs.get(where)
         if found is None:
-            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{where} was deleted meanwhile")
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{where} was deleted during the request")
         if found.failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{where} is offline: {found.failure}")
         if found.data_dir != data_dir and where not in self._moves:
             if self._logs.is_in_two_dirs(where):
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"the last move of {where} could not be ended, which the next start of the broker does",
+                    f"the last move of {where} is incomplete; the next start of the broker completes it",
                 )
             self._start(found, data_dir, node_id)
 
@@ -208,7 +208,7 @@ class LogMoves:
         if len(paths.future_dir_name(*where, "0" * 32)) > paths.FILE_NAME_CHARACTERS_MAX:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
         if data_dir not in self._logs.data_dirs:
-            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{data_dir} is not among log.dirs")
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{data_dir} is not in log.dirs")
         if self._logs.is_offline(data_dir):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {data_dir} is offline")
         if data_dir in self._logs.cordoned:
@@ -244,7 +244,7 @@ class LogMoves:
                     log.error("%s", error)
                 except Exception:
                     move.is_given_up = True
-                    log.exception("%s could not be moved to %s", where, move.target_dir)
+                    log.exception("cannot move %s to %s", where, move.target_dir)
         finally:
             with trio.CancelScope(shield=True):
                 await self._let_go(move)
@@ -287,16 +287,16 @@ class LogMoves:
                 if not isinstance(error, RelocationError) and moving.is_place_on_disk:
                     raise
                 if self._logs.is_offline(target_dir) or (self._logs.is_offline(old_dir) and moving.is_place_on_disk):
-                    log.error("%s; the next start ends the move", error)
+                    log.error("%s; the next start completes the move", error)
                     return
                 if str(error) != move.problem:
-                    log.error("%s; it is tried again until the disk takes it", error)
+                    log.error("%s; retrying until the disk works", error)
                 move.problem = str(error)
                 move.refusals += 1
                 move.settled.set()
                 await self._clock.sleep(retry_ms)
                 retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
-        log.info("%s has moved from %s to %s", where, old_dir, target_dir)
+        log.info("moved %s from %s to %s", where, old_dir, target_dir)
 
     async def _let_go(self, move: LogMove) -> None:
         relocation = move.relocation

@@ -28,7 +28,7 @@ def check(cleaning: Cleaning, wanted: Log) -> None:
     if (mark := cleaning.manager.uncleanable.get(tp)) is not None:
         raise ControlError(
             Kind.CONFLICT,
-            f"{tp} is left alone, as a pass failed ({mark.reason}); a change of the topic's configuration has it tried again",
+            f"{tp} is marked uncleanable because a pass failed ({mark.reason}); change any topic config to retry",
         )
     if (why_off := cleaning.why_off()) is not None:
         raise ControlError(Kind.UNAVAILABLE, f"{tp} cannot be cleaned: {why_off}")
@@ -53,7 +53,7 @@ async def clean_now(cleaning: Cleaning, wanted: Log, *, is_forced: bool) -> None
         if (until_ms := cleaning.leased_until_ms.get(tp)) is not None:
             raise ControlError(
                 Kind.CONFLICT,
-                f"{tp} is paused: somebody else compacts it, and has it until {cleaning.clock.wall_at(until_ms)} ms since 1970"
+                f"{tp} is leased to an external compaction until {cleaning.clock.wall_at(until_ms)} ms since 1970"
                 " by the broker's clock",
             )
         if cleaning.manager.is_held(tp):

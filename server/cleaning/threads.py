@@ -62,7 +62,7 @@ class CleanerThread:
         try:
             self.cleaner = self.cleaner or new_cleaner(settings)
         except ValueError as error:
-            log.error("a cleaner thread ends, until the cleaner's options change: %s", error)
+            log.error("a cleaner thread has ended until the cleaner's options change: %s", error)
             self.is_dead = True
         return self.cleaner
 
@@ -73,7 +73,7 @@ def new_cleaner(settings: CleanerSettings) -> Cleaner:
 
     dedupe_bytes = settings.dedupe_buffer_bytes // settings.threads
     if dedupe_bytes > THREAD_DEDUPE_BYTES_MAX:
-        log.warning("no cleaner thread uses more than 2 GiB of log.cleaner.dedupe.buffer.size; the rest is left")
+        log.warning("a cleaner thread uses at most 2 GiB of log.cleaner.dedupe.buffer.size; the rest is not used")
     return Cleaner(
         dedupe_buffer_bytes=min(dedupe_bytes, THREAD_DEDUPE_BYTES_MAX),
         load_factor=settings.load_factor,

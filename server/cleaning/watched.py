@@ -44,7 +44,7 @@ class WatchedPass:
                 ended_at_ms=now_ms,
             )
         except Exception:
-            log.exception("a pass came to its end, but there is no picture of it")
+            log.exception("a pass completed, but its picture cannot be drawn")
 
 
 class WatchedPasses:

@@ -61,7 +61,7 @@ def set_configs(
 
 def _resource(kind: str) -> int:
     if not isinstance(kind, str) or kind not in RESOURCES:
-        raise ValueError(f"configs of a {kind!r}; there are those of {', '.join(RESOURCES)}")
+        raise ValueError(f"invalid resource type {kind!r}; must be one of: {', '.join(RESOURCES)}")
     return RESOURCES[kind]
 
 
@@ -70,10 +70,10 @@ def _node(nodes: NodeConnections, kind: str, name: str) -> int | None:
     if kind != "broker" or not name:
         return None
     if not name.isdecimal():
-        raise ValueError(f"broker {name!r}; a broker's name is its id")
+        raise ValueError(f"invalid broker {name!r}; must be a broker ID")
     there = nodes.node_ids()
     if int(name) not in there:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"there is no broker {name}; there are {', '.join(map(str, there))}"
+            ErrorCode.INVALID_REQUEST, f"broker {name} not found; existing brokers: {', '.join(map(str, there))}"
         )
     return int(name)

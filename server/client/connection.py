@@ -118,14 +118,14 @@ class Client:
         api, version, expected = self._waiting.pop(0)
         correlation_id, body = parse_response(api, version, self.receive_frame())
         if correlation_id != expected:
-            raise ConnectionError(f"response {correlation_id} came where {expected} was due")
+            raise ConnectionError(f"unexpected correlation ID {correlation_id} (expected {expected})")
         return body
 
     def receive_frame(self) -> bytes:
         """The next frame, without its size. Raises ConnectionError when there is none."""
         (size,) = struct.unpack(">i", self._receive_exactly(4))
         if not 0 <= size <= MAX_RESPONSE_BYTES:
-            raise ConnectionError(f"a response of {size} bytes; at most {MAX_RESPONSE_BYTES} are taken")
+            raise ConnectionError(f"response too large ({size} bytes, limit {MAX_RESPONSE_BYTES})")
         return self._receive_exactly(size)
 
     def _receive_exactly(self, size: int) -> bytes:

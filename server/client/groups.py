@@ -61,18 +61,18 @@ def commit(nodes: NodeConnections, group_id: str, offsets: Mapping[tuple[str, in
         KafkaError: UNKNOWN_MEMBER_ID when the group has members; for a partition that is refused the others may be
             committed.
     """
-    expect("a group's id", group_id, str)
+    expect("group ID", group_id, str)
     expect("offsets", offsets, Mapping)
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for place, offset in offsets.items():
         if not isinstance(place, tuple) or len(place) != 2:
-            raise TypeError(f"offsets are given as {{(topic, partition): offset}}, not of {place!r:.60}")
+            raise TypeError(f"offsets must be {{(topic, partition): offset}}, not {place!r:.60}")
         topic, partition = place
-        expect("a topic's name", topic, str)
-        expect("a partition", partition, int)
-        expect("an offset", offset, int)
+        expect("topic name", topic, str)
+        expect("partition", partition, int)
+        expect("offset", offset, int)
         if offset < 0:
-            raise ValueError(f"offset {offset} for topic {topic!r}, partition {partition}; it must be 0 or more")
+            raise ValueError(f"offset {offset} for topic {topic!r}, partition {partition} is negative")
         row = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
         topics.setdefault(topic, []).append(row)
     request = OffsetCommitRequest(
@@ -85,7 +85,10 @@ def commit(nodes: NodeConnections, group_id: str, offsets: Mapping[tuple[str, in
             for row in topic.partitions:
                 where = f"group {group_id!r}, topic {topic.name!r}, partition {row.partition_index}"
                 has_members = row.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-                check(row.error_code, f"{where}; the group has members, which commit for it" if has_members else where)
+                check(
+                    row.error_code,
+                    f"{where}; the group has members, and only they can commit" if has_members else where,
+                )
 
     nodes.retrying(attempt)
 

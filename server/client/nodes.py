@@ -16,7 +16,7 @@ from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from .connection import Client, api_of
 from .security import PLAIN, Security
-from .values import LoginError, Partition, Topic, expect
+from .values import Partition, Topic, UnreachableError, expect
 
 T = TypeVar("T")
 Address = tuple[str, int]
@@ -48,10 +48,6 @@ what they answer may have been written."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2
 BEING_MADE_S = 1.0
 """Apache Kafka says UNKNOWN_TOPIC_OR_PARTITION of a topic while it makes it; a broker that makes none says it for good."""
-
-
-class UnreachableError(ConnectionError):
-    """No connection could be made; nothing was sent."""
 
 
 class NodeConnections:
@@ -106,7 +102,7 @@ class NodeConnections:
             ProtocolError: What answers is no broker.
         """
         if node is not None and node not in self._nodes:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no node {node}")
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node} not found")
         address, client, versions = self._any() if node is None else self._connected(self._nodes[node])
         version = _version(api_of(message), versions, address)
         try:
@@ -160,12 +156,12 @@ class NodeConnections:
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION with the nearest name, LEADER_NOT_AVAILABLE while it is being made, …
         """
-        expect("a topic's name", name, str)
+        expect("topic name", name, str)
         (row,) = self.metadata([name], create=create).topics
         if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             close = get_close_matches(name, [topic.name for topic in self.topics()], 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}{hint}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} not found{hint}")
         check(row.error_code, f"topic {name!r}")
         return _topic(row)
 
@@ -208,7 +204,7 @@ class NodeConnections:
                 if lasting or self.is_closing or self._elapsed_s() + pause_s > begin_s + self.timeout_s:
                     raise
             self._pause(pause_s)
-        raise AssertionError("there are always more pauses")
+        raise AssertionError("unreachable: pauses never end")
 
     def _any(self) -> tuple[Address, Client, dict[int, tuple[int, int]]]:
         """A connection that there is, or to the first that answers."""
@@ -245,12 +241,12 @@ class NodeConnections:
     def _connect(self, address: Address) -> Client:
         try:
             return Client(*address, client_id=self._client_id, timeout_s=self.timeout_s, security=self._security)
-        except LoginError as error:
+        except UnreachableError as error:
             raise UnreachableError(f"cannot log in at {_text(address)}: {error}") from error
         except OSError as error:
             raise UnreachableError(f"no broker answers at {_text(address)}: {error.strerror or error}") from error
         except UnicodeError as error:
-            raise UnreachableError(f"{_text(address)}: not a name of a host: {error}") from error
+            raise UnreachableError(f"{_text(address)}: invalid host name: {error}") from error
 
 
 def addresses(bootstrap: str) -> list[Address]:
@@ -260,7 +256,9 @@ def addresses(bootstrap: str) -> list[Address]:
     for text in bootstrap.split(","):
         host, _, port = text.strip().rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-            raise ValueError(f"no address of a broker: {text.strip()!r}; HOST:PORT is wanted, the port from 1 to 65535")
+            raise ValueError(
+                f"invalid broker address {text.strip()!r}; expected HOST:PORT, with a port from 1 to 65535"
+            )
         found.append((host.strip("[]"), int(port)))
     return found
 
@@ -274,13 +272,13 @@ def check(code: int, message: str | None) -> None:
 
 def partition_in(topic: Topic, index: int) -> Partition:
     """A partition of a topic. Raises KafkaError with the bound when there is none."""
-    expect("a partition", index, int)
+    expect("partition", index, int)
     for partition in topic.partitions:
         if partition.index == index:
             return partition
     raise KafkaError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, not {index}",
+        f"partition {index} of topic {topic.name!r} not found; it has partitions 0 to {len(topic.partitions) - 1}",
     )
 
 
@@ -302,8 +300,8 @@ def _version(api: Any, spoken: dict[int, tuple[int, int]], address: Address) -> 
         theirs = f"{low_there} to {high_there}" if high_there >= 0 else "none"
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"of {api.name} the broker at {_text(address)} speaks {theirs}, this client {low} to "
-            f"{HIGHEST.get(api.name, high)}",
+            f"{api.name}: the broker at {_text(address)} supports versions {theirs}, this client {low} to"
+            f" {HIGHEST.get(api.name, high)}",
         )
     return int(version)
 

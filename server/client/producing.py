@@ -10,8 +10,7 @@ from ...protocol.batch_builder import build_batch
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from .nodes import BEING_MADE_S, NodeConnections, check, partition_in
-from .partitioner import partition_of
-from .values import Content, NewRecord, Record, Topic, content, expect, headers
+from .values import Content, NewRecord, Record, Topic, content, expect, headers, partition_of
 
 BATCH_RECORDS, BATCH_BYTES = 10_000, 900_000
 """A batch ends with the record that reaches either; Apache Kafka's `max.message.bytes` is 1 MiB and 12 bytes."""
@@ -68,7 +67,7 @@ def produce(
 
 def _pair(given: object) -> NewRecord:
     if not isinstance(given, tuple) or len(given) != 2:
-        raise TypeError(f"a record must be a NewRecord or a pair of key and value, not {given!r:.80}")
+        raise TypeError(f"record must be a NewRecord or a pair of key and value, not {given!r:.80}")
     key, value = given
     return NewRecord(value, key)
 
@@ -84,7 +83,7 @@ def _encode(place: int, given: NewRecord, topic: Topic, turns: Iterator[int], no
     timestamp_ms = now_ms if given.timestamp_ms is None else given.timestamp_ms
     expect("timestamp_ms", timestamp_ms, int)
     if not -1 <= timestamp_ms <= _I64_MAX:
-        raise ValueError(f"a timestamp of {timestamp_ms} ms; it must be from -1 (none) to {_I64_MAX}")
+        raise ValueError(f"timestamp {timestamp_ms} ms is out of range; must be from -1 (none) to {_I64_MAX}")
     return _Encoded(place, partition, timestamp_ms, key, value, headers(given.headers))
 
 
@@ -117,7 +116,7 @@ def _send(nodes: NodeConnections, topic: str, batch: list[_Encoded]) -> Iterator
         (answer,) = nodes.ask_leader(request, topic, partition).responses[0].partition_responses
         if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE:
             size = f"a batch of {len(data)} bytes"
-            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{size} is more than max.message.bytes of topic {topic!r}")
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{size} exceeds max.message.bytes of topic {topic!r}")
         wrong = "; ".join(one.batch_index_error_message or "" for one in answer.record_errors[:1])
         check(answer.error_code, f"topic {topic!r}: {wrong or answer.error_message or f'partition {partition}'}")
         return answer.base_offset, answer.log_append_time_ms

@@ -78,9 +78,7 @@ def records(
         wanted, shown = position, _Shown(data.aborted_transactions or (), level)
         for batch in _whole_batches(data.records or b""):
             if not batch.is_crc_valid():
-                raise CorruptRecordError(
-                    f"{topic}-{partition}: the batch at offset {batch.base_offset} has a wrong CRC"
-                )
+                raise CorruptRecordError(f"{topic}-{partition}: invalid CRC in the batch at offset {batch.base_offset}")
             for record in batch.records() if shown.admits(batch) else ():
                 if wanted <= record.offset < end:
                     yield Record(
@@ -103,7 +101,7 @@ def _fetch(nodes: NodeConnections, topic: str, partition: int, offset: int, leve
     if data.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
         check(data.error_code, f"topic {topic!r}, partition {partition}, offset {offset}")
         if not data.records and answer.throttle_time_ms:
-            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"for {answer.throttle_time_ms} ms")
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"throttled for {answer.throttle_time_ms} ms")
     return data
 
 
@@ -138,5 +136,5 @@ class _Shown:
 
 def _level(isolation: str) -> int:
     if isolation not in LEVELS:
-        raise ValueError(f"isolation {isolation!r}; it is one of {', '.join(LEVELS)}")
+        raise ValueError(f"invalid isolation {isolation!r}; must be one of: {', '.join(LEVELS)}")
     return LEVELS[isolation]

@@ -14,7 +14,7 @@ from ...protocol.errors import ErrorCode
 from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ...protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ...protocol.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, credential_of, mac, salted, xor
-from .values import LoginError
+from .values import UnreachableError
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER)
@@ -62,25 +62,25 @@ def log_in(client: LoginConnection, it: Credentials) -> int:
     """Log in on a new connection; returns how long the session lasts, in ms, 0 if it does not end.
 
     Raises:
-        OSError: The broker does not let us in, a LoginError, or has gone.
+        OSError: The broker does not let us in, an UnreachableError, or has gone.
     """
     try:
         offered = client.ask(SaslHandshakeRequest(mechanism=it.mechanism), 1)
-    except LoginError:
-        raise
     except ConnectionError as error:
-        raise LoginError(f"{error} where it should take a login; is it a listener of SASL?") from None
+        raise UnreachableError(f"{error} during the SASL handshake; check that the listener uses SASL") from None
     if offered.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-        raise LoginError("its listener takes no logins: security.protocol is PLAINTEXT or SSL there")
+        raise UnreachableError("the listener does not support SASL: its security.protocol is PLAINTEXT or SSL")
     if offered.error_code:
-        raise LoginError(f"it takes no logins by {it.mechanism}, but by {', '.join(offered.mechanisms)}")
+        raise UnreachableError(
+            f"SASL mechanism {it.mechanism} is not enabled; enabled: {', '.join(offered.mechanisms)}"
+        )
     tokens = it.tokens()
     token: bytes | None = next(tokens)
     lifetime_ms = 0
     while token is not None:
         answer = client.ask(SaslAuthenticateRequest(auth_bytes=token), 1)
         if answer.error_code:
-            raise LoginError(answer.error_message or ErrorCode(answer.error_code).name)
+            raise UnreachableError(answer.error_message or ErrorCode(answer.error_code).name)
         lifetime_ms = answer.session_lifetime_ms
         try:
             token = tokens.send(bytes(answer.auth_bytes))
@@ -106,15 +106,15 @@ def _scram(it: Credentials) -> Tokens:
     said = (yield f"n,,{bare}".encode()).decode(errors="replace")
     first = _FIRST.fullmatch(said)
     if first is None or not first["nonce"].startswith(nonce):
-        raise LoginError("the broker's first message of SCRAM makes no sense")
+        raise UnreachableError("invalid first SCRAM message from the broker")
     iterations = int(first["iterations"])
     # Fewer would give the password away to somebody who only says that he is the broker: he could guess at the proof.
     if not ITERATIONS_MIN <= iterations <= 100 * ITERATIONS_MAX:
-        raise LoginError(f"the broker asks for {iterations} iterations of SCRAM")
+        raise UnreachableError(f"the broker requests an invalid number of SCRAM iterations ({iterations})")
     try:
         salt = b64decode(first["salt"])
     except ValueError:
-        raise LoginError("the broker's first message of SCRAM makes no sense") from None
+        raise UnreachableError("invalid first SCRAM message from the broker") from None
     password = salted(mechanism, it.password, salt, iterations)
     credential = credential_of(mechanism, password, b"", iterations)
     final = f"c=biws,r={first['nonce']}"
@@ -123,4 +123,4 @@ def _scram(it: Credentials) -> Tokens:
     answer = yield f"{final},p={b64encode(proof).decode()}".encode()
     expected = b"v=" + b64encode(mac(mechanism, credential.server_key, text))
     if not hmac.compare_digest(answer.split(b",")[0], expected):
-        raise LoginError("the broker does not know the password: it is not who it says")
+        raise UnreachableError("invalid server signature: the broker could not prove that it knows the password")

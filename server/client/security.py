@@ -35,11 +35,11 @@ class Security:
             return self.tls.wrap_socket(sock, server_hostname=host)
         except ssl.SSLCertVerificationError as error:
             sock.close()
-            raise ConnectionError(f"TLS: the broker's certificate is refused: {error.verify_message}") from error
+            raise ConnectionError(f"TLS: the broker's certificate was rejected: {error.verify_message}") from error
         except ssl.SSLError as error:
             sock.close()
             reason = (error.reason or str(error)).replace("_", " ").lower()
-            raise ConnectionError(f"TLS: {reason}; is it a listener of TLS?") from error
+            raise ConnectionError(f"TLS: {reason}; check that the listener uses TLS") from error
         except OSError:
             sock.close()
             raise

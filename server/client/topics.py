@@ -27,13 +27,14 @@ def create_topic(
     Raises:
         KafkaError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, …; there is no new topic.
     """
-    expect("a topic's name", name, str)
+    expect("topic name", name, str)
     expect("partitions", partitions, int, type(None))
     expect("replicas", replicas, int, type(None))
     expect("replication_factor", replication_factor, int, type(None))
     if replication_factor is not None and replicas not in (None, replication_factor):
         raise ValueError(
-            f"replicas={replicas} and replication_factor={replication_factor}: they are the same, give one"
+            f"replicas={replicas} conflicts with replication_factor={replication_factor}; both set the replication"
+            " factor, use only one"
         )
     expect("configs", configs, Mapping, type(None))
     wanted = CreatableTopic(
@@ -63,7 +64,7 @@ def delete_topic(nodes: NodeConnections, name: str) -> None:
     """Delete a topic. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION with the nearest name, …"""
     from ...protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
-    expect("a topic's name", name, str)
+    expect("topic name", name, str)
     request = DeleteTopicsRequest(
         topics=(DeleteTopicState(name=name),), topic_names=(name,), timeout_ms=round(nodes.timeout_s * 1000)
     )
@@ -78,13 +79,13 @@ def delete_topic(nodes: NodeConnections, name: str) -> None:
 
 def option_name(given: object) -> str:
     """An option's name. Raises TypeError."""
-    expect("an option's name", given, str)
+    expect("option name", given, str)
     return str(given)
 
 
 def text(value: str | float | bool | None) -> str | None:
     """An option's value as Kafka writes it."""
-    expect("an option's value", value, str, int, float, bool, type(None))
+    expect("option value", value, str, int, float, bool, type(None))
     if value is None or isinstance(value, str):
         return value
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""What the client's helpers take and give: records, topics, groups."""
+"""What the client's helpers take and give: records, topics, groups; and the partition that a key belongs to."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ Content: TypeAlias = str | bytes | None
 HeadersLike: TypeAlias = Mapping[str, Content] | Iterable[tuple[str, Content]]
 
 
-class LoginError(ConnectionError):
-    """The broker does not let us in, or is not who it says; one line without secrets."""
+class UnreachableError(ConnectionError):
+    """No connection could be made: nobody answers, the broker does not let us in, or it is not who it says. One line without secrets;
+    nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +108,47 @@ def content(what: str, value: Content) -> bytes | None:
         return value.encode()
     if value is None or isinstance(value, bytes):
         return value
-    raise TypeError(f"a record's {what} must be str, bytes or None, not {type(value).__name__} ({value!r:.60})")
+    raise TypeError(f"record {what} must be str, bytes or None, not {type(value).__name__} ({value!r:.60})")
 
 
 def headers(given: HeadersLike) -> tuple[tuple[str, bytes | None], ...]:
     """Headers as the wire has them, in the order given. Raises TypeError."""
     pairs = given.items() if isinstance(given, Mapping) else given
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
-        raise TypeError(f"a record's headers must be a mapping or pairs of name and content, not {given!r:.60}")
+        raise TypeError(f"record headers must be a mapping or pairs of name and value, not {given!r:.60}")
     pairs = tuple(pairs)
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(f"a header must be a pair of name and content, not {pair!r:.60}")
+            raise TypeError(f"header must be a pair of name and value, not {pair!r:.60}")
         name = pair[0]
         if not isinstance(name, str):
-            raise TypeError(f"a header's name must be str, not {type(name).__name__} ({name!r:.60})")
+            raise TypeError(f"header name must be str, not {type(name).__name__} ({name!r:.60})")
     return tuple((name, content("header", value)) for name, value in pairs)
+
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFF_FFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Austin Appleby's 32-bit MurmurHash2 with Kafka's seed, unsigned: clients put keys by it, so we put them where they do."""
+    whole = len(data) & ~3
+    result = _SEED ^ len(data)
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        result = (result * _M & _MASK) ^ k
+    if whole < len(data):
+        result = (result ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    result = (result ^ result >> 13) * _M & _MASK
+    return result ^ result >> 15
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    return partition_of_hash(murmur2(key), partitions)
+
+
+def partition_of_hash(hashed: int, partitions: int) -> int:
+    """Where a key of this `murmur2` belongs."""
+    return (hashed & 0x7FFF_FFFF) % partitions

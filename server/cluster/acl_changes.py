@@ -15,9 +15,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.acl import Acl
 from ..security.acls.authorizer import Authorizer
-from ..security.acls.filters import AclFilter
+from ..security.acls.filters import AclFilter, ManyFilters
 from ..security.acls.kinds import Permission
-from ..security.acls.many_filters import ManyFilters
 from .cluster import Cluster
 
 SECTION = "acls"
@@ -141,13 +140,11 @@ class AclChanges:
         if count > at_most:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         if there + count > ENTRIES_MAX:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"{there + count} ACLs, more than the {ENTRIES_MAX} that there may be"
-            )
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"too many ACLs ({there + count}, limit {ENTRIES_MAX})")
         if self._chars + chars > CHARS_MAX:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"ACLs of {self._chars + chars} characters, more than the {CHARS_MAX} that they may have together",
+                f"ACLs are too long in total ({self._chars + chars} characters, limit {CHARS_MAX})",
             )
 
     async def _put(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:

@@ -11,9 +11,8 @@ from ...storage.disk.checkpoints import parse_uuid
 from ...storage.disk.paths import TopicPartition
 from ...storage.topics.catalog import Catalog
 from ..network.listener import Listener
-from ..partitions.topics import Partition, Topics, unknown_topic
-from ..partitions.watcher import Watcher
-from ..runtime.disk import Arguments, Result, Work, on_disk
+from ..partitions.topics import Partition, Topics, Watcher, unknown_topic
+from ..runtime.threads import Arguments, Result, Work, on_disk
 from .nodes import Node
 from .replication_throttle import ReplicationThrottle
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ..cleaning.cleaning import Cleaning
-from ..config.eligible_replicas import ELIGIBLE_REPLICAS
-from ..config.live_config import CLIENT_METRICS, GROUP_CONFIGS, LiveConfig
+from ..config.live_config import CLIENT_METRICS, ELIGIBLE_REPLICAS, GROUP_CONFIGS, LiveConfig
 from ..partitions.topics import Topic
 from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster

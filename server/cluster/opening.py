@@ -97,7 +97,7 @@ def open_store(start: Start) -> OpenStore:
                 raise first  # noqa: B904 -- it has its own cause, which callers look at
             first = first or error
             failed[path] = str(error)
-            log.error("%s; it is offline, the others are served", error)
+            log.error("%s; it is offline, all other logs are served", error)
 
 
 def _open_store(start: Start, failed: Mapping[str, str]) -> OpenStore:
@@ -168,9 +168,7 @@ def _end_exchange(files: Files, data_dirs: Sequence[str]) -> None:
             raise DataDirectoryError.of(each, error) from error
     try:
         if exchange.is_unfinished(files, data_dirs):
-            log.warning(
-                "data directories %s: a reset or restore was interrupted, and is ended now", ", ".join(data_dirs)
-            )
+            log.warning("data directories %s: completing an interrupted reset or restore", ", ".join(data_dirs))
             with holding(files, data_dirs):
                 exchange.finish(files, data_dirs)
     except OSError as error:
@@ -275,7 +273,7 @@ def _first_state(start: Start, found: Sequence[FoundDirectory], note: Callable[[
             if replay is not None:
                 check_assigned(found, replay.directories_of(start.config.node_id))
                 state = _with_clients(replay.state(cluster_id), replay.clients, each.path)
-                log.info("%d topic(s) in Apache Kafka's metadata in %s", len(state.topics), each.path)
+                log.info("loaded %d topic(s) from Apache Kafka's metadata in %s", len(state.topics), each.path)
                 if (
                     METADATA_VERSION in state.features
                 ):  # then it tells of all of them: a level of 0 has no record, or none left

@@ -22,7 +22,7 @@ from ..partitions.flusher import Flusher
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import Partition, Topic
 from ..runtime.clock import Clock
-from ..runtime.disk import Work, in_thread, side_by_side
+from ..runtime.threads import Work, in_thread, side_by_side
 from .leadership import first_leadership
 
 log = logging.getLogger("ottla.topics")
@@ -101,7 +101,7 @@ class PartitionLogs:
             await self._flusher.wait_for(departure.logs)
             await in_thread(Work.CATALOG, self._home, departure.carry_out)
         except Exception as error:  # noqa: BLE001 - no thread, say; the names are to be free for the cleaner all the same
-            log.error("cannot put deleted partitions aside: %s", error)
+            log.error("cannot rename the directories of deleted partitions: %s", error)
         finally:
             self._logs.end_delete(departure, self._clock.elapsed_ms())
         for data_dir in {data_dir_of(each) for each in departure.logs}:

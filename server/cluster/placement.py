@@ -19,12 +19,11 @@ import trio
 from ...storage.disk.checkpoints import uuid_text
 from ...storage.topics.catalog_file import PartitionEntry
 from ...storage.topics.entries import Facts
-from ..partitions.reassigning import Reassigning
-from ..partitions.topics import NO_LEADER, Partition
+from ..partitions.topics import NO_LEADER, Partition, Reassigning
 from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 from .leadership import Leadership, eligible
-from .replicas import Replicas
+from .topic_plans import Replicas
 
 SECTION = "reassignments"
 """Of the catalog: what is under way, by partition."""

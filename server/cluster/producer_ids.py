@@ -12,7 +12,7 @@ import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.catalog import Catalog
-from ..runtime.disk import Work, on_disk
+from ..runtime.threads import Work, on_disk
 
 log = logging.getLogger("ottla.producer_ids")
 
@@ -40,7 +40,7 @@ class ProducerIds:
             except KafkaError:
                 pass  # The operator was told.
             except Exception:
-                log.exception("the next block of producer ids cannot be had now")
+                log.exception("cannot allocate the next block of producer ids")
 
     async def take(self) -> int:
         """A producer id that was never given before. KafkaError KAFKA_STORAGE_ERROR if none can be recorded."""
@@ -64,6 +64,8 @@ class ProducerIds:
         """
         if not self._block:
             self._missed.set()
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the next block of producer ids is not there yet")
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the next block of producer ids is not available yet"
+            )
         taken, self._block = self._block[0], self._block[1:]
         return taken

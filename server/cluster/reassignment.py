@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
-from ..partitions.reassigning import Reassigning
-from ..partitions.topics import NAME_CHARS_SHOWN, NO_LEADER, Partition
+from ..partitions.topics import NAME_CHARS_SHOWN, NO_LEADER, Partition, Reassigning
 from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 from .leadership import Leadership, first_leadership
 from .placement import Placement, publish_placements, settled, write_placements
-from .replicas import Replicas, check_assignments
 from .replication_throttle import NewReplica
+from .topic_plans import Replicas, check_assignments
 
 NOT_NEEDED = "Leader election not needed for topic partition."
 """Apache Kafka's words, which its clients show."""
@@ -45,7 +44,7 @@ def onto(replicas: Replicas, *, may_change_factor: bool = True) -> Plan:
         if not may_change_factor and len(replicas) != len(present):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"The replication factor is changed from {len(present)} to {len(replicas)}",
+                f"The replication factor would change from {len(present)} to {len(replicas)}",
             )
         adding = tuple(sorted({*replicas} - ({*partition.replicas} - {*before.adding})))
         removing = tuple(sorted({*partition.replicas} - {*replicas}))
@@ -106,7 +105,7 @@ def preferred(cluster: Cluster, partition: Partition) -> Placement:
     if wanted not in cluster.live_node_ids() or wanted not in partition.isr:
         raise KafkaError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-            f"node {wanted}, the first of {partition.topic_partition}, is down",
+            f"node {wanted}, the preferred leader of {partition.topic_partition}, is down",
         )
     return Placement(partition.replicas, Leadership(wanted, partition.isr), partition.reassigning)
 
@@ -118,17 +117,13 @@ def unclean(cluster: Cluster, partition: Partition) -> Placement:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
     elected = first_leadership(partition.able_replicas, cluster.live_node_ids())
     if elected.leader == NO_LEADER:
-        raise KafkaError(
-            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {partition.topic_partition} is alive"
-        )
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no live replica of {partition.topic_partition}")
     return Placement(partition.replicas, elected, partition.reassigning)
 
 
 def _check_online(partition: Partition, code: ErrorCode) -> None:
     if (failure := partition.log.failure) is not None:
-        raise KafkaError(
-            code, f"the log of {partition.topic_partition}, which all replicas share, is offline: {failure}"
-        )
+        raise KafkaError(code, f"the log of {partition.topic_partition}, shared by all replicas, is offline: {failure}")
 
 
 CHANGES_MAX = 10_000
@@ -169,7 +164,7 @@ async def change(
         if len(placed) > CHANGES_MAX:
             too_many = KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{len(placed)} changes in one request; at most {CHANGES_MAX} are allowed.",
+                f"too many changes in one request ({len(placed)}, limit {CHANGES_MAX}).",
             )
             await time_slice.empty(refused)
             await time_slice.empty(placed)

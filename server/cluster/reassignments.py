@@ -22,9 +22,7 @@ from ...protocol.errors import KafkaError
 from ...storage.disk.checkpoints import uuid_text
 from ...storage.disk.paths import TopicPartition
 from ...storage.topics.entries import Facts
-from ..partitions.reassigning import Reassigning
-from ..partitions.topics import Partition, Topic
-from ..partitions.watcher import Watcher
+from ..partitions.topics import Partition, Reassigning, Topic, Watcher
 from ..runtime.clock import Clock
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .cluster import Cluster
@@ -78,15 +76,15 @@ class Reassignments(Watcher):
         partition = self._cluster.topics.partition(name, int(index))
         topic = self._cluster.topics.get(name)
         if topic is None or facts["topic_id"] != uuid_text(topic.id):
-            raise ValueError("it is of a topic that was deleted")
+            raise ValueError("its topic was deleted")
         adding, removing = (_node_ids(facts[which]) for which in ("adding", "removing"))
         copied_bytes = {int(node_id): float(count) for node_id, count in facts["copied_bytes"].items()}
         if not all(0 <= count < math.inf for count in copied_bytes.values()):
-            raise ValueError(f"copied_bytes must be numbers of bytes, found {[*copied_bytes.values()]}")
+            raise ValueError(f"copied_bytes must be byte counts, found {[*copied_bytes.values()]}")
         if missing := {*adding, *removing} - {*partition.replicas}:
-            raise ValueError(f"node {min(missing)} is not among the replicas {list(partition.replicas)}")
+            raise ValueError(f"node {min(missing)} is not in the replicas {list(partition.replicas)}")
         if not copied_bytes.keys() <= set(adding) or partition.leader in copied_bytes:
-            raise ValueError(f"copied_bytes must name new replicas that do not lead, found {sorted(copied_bytes)}")
+            raise ValueError(f"copied_bytes must name new replicas other than the leader, found {sorted(copied_bytes)}")
         return partition, Reassigning(adding, removing, copied_bytes)
 
     def topic_deleted(self, topic: Topic) -> None:
@@ -227,5 +225,5 @@ def _key(text: str) -> TopicPartition | None:
 
 def _node_ids(value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(type(each) is int for each in value):
-        raise ValueError(f"must be a list of node ids, found {value!r}")
+        raise ValueError(f"must be a list of node IDs, found {value!r}")
     return tuple(value)

@@ -17,8 +17,7 @@ from ...storage.disk.checkpoints import uuid_text
 from ..config.live_config import LiveConfig
 from ..runtime.time_slices import TimeSlice
 from ..security.principal import Principal
-from ..security.tokens.token import Token
-from ..security.tokens.tokens import Tokens
+from ..security.tokens import Token, Tokens
 from .cluster import Cluster
 
 SECTION = "delegation_tokens"
@@ -55,7 +54,7 @@ class TokenChanges:
         Raises:
             KafkaError: POLICY_VIOLATION (too many tokens or renewers), KAFKA_STORAGE_ERROR; there is none then.
         """
-        most = f"at most {RENEWERS_MAX} renewers of {RENEWERS_CHARS_MAX} characters are taken"
+        most = f"too many renewers (limit {RENEWERS_MAX} renewers with {RENEWERS_CHARS_MAX} characters)"
         if len(renewers) > RENEWERS_MAX or sum(len(str(each)) for each in (owner, *renewers)) > RENEWERS_CHARS_MAX:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, most)
         config = self._live_config.current
@@ -64,13 +63,12 @@ class TokenChanges:
         expires_ms = min(max_ms, _sum(now_ms, config.delegation_token_expiry_time_ms))
         async with self._cluster.change_lock:
             if len(self.tokens) >= TOKENS_MAX:
-                raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION, f"there are {TOKENS_MAX} delegation tokens, the most there may be"
-                )
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, f"too many delegation tokens (limit {TOKENS_MAX})")
             together = sum(len(token.renewers) for token in self.tokens.all()) + len(renewers)
             if together > RENEWERS_TOGETHER_MAX:
                 raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION, f"{together} renewers of all tokens, more than {RENEWERS_TOGETHER_MAX}"
+                    ErrorCode.POLICY_VIOLATION,
+                    f"too many renewers in all tokens ({together}, limit {RENEWERS_TOGETHER_MAX})",
                 )
             token_id = uuid_text(self._rng.randbytes(16))
             token = Token(token_id, owner, requester, tuple(renewers), now_ms, expires_ms, max_ms)

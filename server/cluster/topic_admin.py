@@ -31,12 +31,10 @@ from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 from .leadership import first_leadership
 from .partition_logs import NewPartitions, PartitionLogs
-from .replicas import Replicas
-from .topic_plans import Planner, TopicPlan
+from .topic_plans import Planner, Replicas, TopicPlan
 
 LOGS_AT_ONCE = 2_000
 """Logs of deleted topics that are removed from the tables at once, which takes a few milliseconds."""
-
 
 GATHERED_MAX = 100
 """Partitions that requests of several clients get in one write."""
@@ -245,7 +243,7 @@ class TopicAdmin:
         async with self._cluster.change_lock:
             self._check_alive(topic)
             if len(topic.partitions) != present:
-                raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic {topic.name} was changed meanwhile.")
+                raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic {topic.name} was changed during the request.")
             entries = self._entries(replicas)
             catalog = self._cluster.catalog
             before = catalog.topics[topic.name]
@@ -334,7 +332,7 @@ class TopicAdmin:
 
     def _check_alive(self, topic: Topic) -> None:
         if self._cluster.topics.get(topic.name) is not topic:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} was deleted meanwhile")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} was deleted during the request")
 
     async def ensure_internal(self, name: str) -> Topic:
         """The broker's own topic `name`, created with the options meant for it if it is not there. KafkaError as `create`."""

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 
 from ...storage.topics.config import TOPIC_OPTIONS
 from ...storage.topics.options import Option, UpdateMode, format_value
-from ..config.options.by_name import BROKER_OPTIONS
+from ..config.options.known_options import BROKER_OPTIONS
 from ..config.static_config import PROFILES
-from .frame.command import Command
 from .frame.errors import CommandError, did_you_mean
 from .frame.options import json_option
-from .frame.parser import Parser
+from .frame.parser import Command, Parser
 from .frame.printing import show, show_json
 
 _TITLES = {"topic": "Topic options", "broker": "Broker options"}
-_INERT_TITLE = "Broker options that Ottla knows and does not act on"
+_INERT_TITLE = "Broker options that Ottla accepts but that have no effect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +56,10 @@ class OptionRow:
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="one option; without it, all")
-    parser.add_argument("--scope", choices=("topic", "broker"), help="only these")
-    parser.add_argument("--format", choices=("text", "markdown"), default="text", help="default: text")
-    json_option(parser, "an array of objects")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="option to describe (default: all)")
+    parser.add_argument("--scope", choices=("topic", "broker"), help="show only topic or only broker options")
+    parser.add_argument("--format", choices=("text", "markdown"), default="text", help="output format (default: text)")
+    json_option(parser, "print an array of objects as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -114,7 +113,7 @@ def _is_described(row: OptionRow) -> bool:
 def _no_such(name: str, scope: str | None) -> str:
     of_scope = [row.option.name for row in _rows() if scope in (None, row.scope)]
     kind = f"{scope} " if scope else ""
-    return f"there is no {kind}option {name}{did_you_mean(name, list(dict.fromkeys(of_scope)))}"
+    return f"{kind}option {name} not found{did_you_mean(name, list(dict.fromkeys(of_scope)))}"
 
 
 def _paragraphs(title: str, rows: Iterable[OptionRow]) -> str:
@@ -124,7 +123,9 @@ def _paragraphs(title: str, rows: Iterable[OptionRow]) -> str:
         facts = [f"{row.scope} option", option.type.name.lower(), f"default {row.default}", row.bound, row.update]
         lines += [option.name, f"    {', '.join(filter(None, facts))}"]
         if option.synonyms:
-            lines.append(f"    default from the broker's {', else '.join(synonym.name for synonym in option.synonyms)}")
+            lines.append(
+                f"    default taken from the broker's {', else '.join(synonym.name for synonym in option.synonyms)}"
+            )
         lines += [f"    {option.doc}", ""]
     return "\n".join(lines).rstrip()
 
@@ -148,4 +149,4 @@ def _table(title: str, rows: Iterable[OptionRow]) -> str:
     return "\n".join(lines)
 
 
-COMMAND = Command("describe-config", "what options there are, their defaults and bounds", run, add_options)
+COMMAND = Command("describe-config", "show options with their defaults and bounds", run, add_options)

@@ -10,10 +10,9 @@ import tempfile
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .frame.command import Command
 from .frame.errors import WrongCallError
 from .frame.options import ADMIN, BOOTSTRAP, COMMAND_CONFIG, DEFAULT_ADMIN, number
-from .frame.parser import Parser
+from .frame.parser import Command, Parser
 from .serve_command import beginning_options, loading, log_to_standard_error, users_given
 
 if TYPE_CHECKING:
@@ -23,23 +22,24 @@ if TYPE_CHECKING:
 LISTENER = "localhost:9092"
 CLIENT_FILE = "client.properties"
 LOGIN = """\
-# as the user {name}, whose password goes here
+# log in as user {name}; put the password here
     login = {{"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "{mechanism}", "sasl_plain_username": {name!r},
              "sasl_plain_password": "…"}}
     """
 OVER_TLS = """\
 {whose}tls = {options!r}
     """
-WHOSE_PASSWORD = "# as the user {name}, whose password goes where … stands\n    "
+WHOSE_PASSWORD = "# log in as user {name}; replace … with the password\n    "
 NOTES = """\
-The same as `ottla serve --profile dev --listener localhost:9092 --admin 9099` with a directory that is removed at the end. It
-listens on this machine alone, at 127.0.0.1 and ::1. One line `ready HOST:PORT[,HOST:PORT...]` comes first, for programs; Ctrl-C stops it.
+The same as `ottla serve --profile dev --listener localhost:9092 --admin 9099`, with a data directory that is removed at exit.
+Listens on the loopback addresses 127.0.0.1 and ::1 only. The first line of output is `ready HOST:PORT[,HOST:PORT...]`, for
+programs. Ctrl-C stops the broker.
 """
 
 HELLO = """
 Kafka clients   {bootstrap}
 status page     http://{admin}/
-control         http://{admin}   (what there is: /v1/openapi.json; /metrics, /healthz)
+admin API       http://{admin}   (/v1/openapi.json, /metrics, /healthz)
 data            {data}
 {tls}
 In Python, with `pip install kafka-python`:
@@ -55,8 +55,8 @@ In another shell:
 {exports}    ottla topics create orders --config cleanup.policy=compact
     ottla produce orders paid --key 17
     ottla consume orders --until-end
-    ottla explain orders          # why it is compacted or not, and what would make it so
-    ottla clock advance 8d        # the broker's time moves, and all that waits for it
+    ottla explain orders          # why it is or is not compacted, and how to get it compacted
+    ottla clock advance 8d        # moves the broker's clock; timers fire
     ottla status
 
 Stop with Ctrl-C.
@@ -65,27 +65,32 @@ Stop with Ctrl-C.
 
 def add_options(parser: Parser) -> None:
     parser.add_argument(
-        "--data", metavar="DIR", help="keep data here (default: a temporary directory, removed at the end)"
+        "--data", metavar="DIR", help="data directory (default: a temporary directory, removed at exit)"
     )
     parser.add_argument(
         "--listener",
         metavar="[NAME://]HOST:PORT",
         action="append",
-        help=f"for Kafka clients; port 0 takes a free one (default: {LISTENER})",
+        help=f"address for Kafka clients; port 0 picks a free one (default: {LISTENER})",
     )
     parser.add_argument(
         "--admin",
         metavar="[HOST:]PORT",
         default=DEFAULT_ADMIN,
-        help=f"for control calls; port 0 takes a free one (default: {DEFAULT_ADMIN})",
+        help=f"address of the admin API; port 0 picks a free one (default: {DEFAULT_ADMIN})",
     )
-    parser.add_argument("--admin-token-file", metavar="FILE", help="what control calls have to know stands in FILE")
-    parser.add_argument("--nodes", type=number(1), metavar="N", help="play N broker ids, each on its own port")
+    parser.add_argument("--admin-token-file", metavar="FILE", help="file with the bearer token for the admin API")
     parser.add_argument(
-        "--override", metavar="NAME=VALUE", action="append", default=[], help="set any broker option; repeatable"
+        "--nodes",
+        type=number(1),
+        metavar="N",
+        help="number of brokers in this process, each with its own id and port (default: 1)",
+    )
+    parser.add_argument(
+        "--override", metavar="NAME=VALUE", action="append", default=[], help="broker option to set; repeatable"
     )
     beginning_options(parser)
-    parser.add_argument("--verbose", action="store_true", help="log to standard error what the broker does")
+    parser.add_argument("--verbose", action="store_true", help="log at level INFO to standard error (default: WARNING)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -98,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
     options.listener = options.listener or [LISTENER]
     options.user = users_given(options)
     from ...storage.topics.options import ConfigError  # as late as the start
-    from ..config.data_paths import refuse_comma
+    from ..config.properties import refuse_comma
 
     try:
         if options.data is None:
@@ -109,15 +114,17 @@ def run(options: argparse.Namespace) -> int:
     except ConfigError as error:
         raise WrongCallError(str(error)) from None
     except OSError as error:
-        raise WrongCallError(f"no temporary directory: {error.strerror}; TMPDIR names another") from error
+        raise WrongCallError(
+            f"cannot create a temporary directory: {error.strerror}; set TMPDIR to another location"
+        ) from error
     data = options.data
     if data is None:
         options.data = os.path.join(str(temporary), "data")  # what is put beside it goes, too
-        data = f"{options.data}, removed at the end"
+        data = f"{options.data}, removed at exit"
     try:
         return serve(options, partial(hello, data, temporary))
     except WrongCallError as error:
-        hint = "; --listener 127.0.0.1:0 and --admin 0 take free ports" if "in use" in str(error) else ""
+        hint = "; use --listener 127.0.0.1:0 and --admin 0 for free ports" if "in use" in str(error) else ""
         raise WrongCallError(f"{error}{hint}") from error
     finally:
         if temporary is not None:
@@ -164,7 +171,7 @@ def hello(data: str, temporary: str | None, lives: Lives, secured: Secured | Non
 
 COMMAND = Command(
     "dev",
-    "run a broker for development: on loopback, in a temporary directory, with the admin listener",
+    "run a broker for development: on loopback, with a temporary data directory and the admin listener",
     run,
     add_options,
     NOTES,

@@ -43,10 +43,9 @@ from .dump_records import (
     size,
     transaction_record,
 )
-from .frame.command import Command
 from .frame.errors import DONE, SAID_NO
 from .frame.options import json_option
-from .frame.parser import Parser
+from .frame.parser import Command, Parser
 from .frame.printing import show, show_json
 
 RECORD_LINES: dict[str | None, Callable[[Record], str]] = {
@@ -75,10 +74,10 @@ _ABORTED_TXN = struct.Struct(">hqqqq")
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("files", metavar="FILE", nargs="+", help="its name says what is in it")
-    parser.add_argument("--deep", action="store_true", help="look at every record, not only at batches")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="file to show; its name determines its type")
+    parser.add_argument("--deep", action="store_true", help="show every record, not only batches")
     parser.add_argument("--print-data", action="store_true", help="show keys, values and headers (implies --deep)")
-    json_option(parser, "an object for each file, on a line of its own")
+    json_option(parser, "print one JSON object per file, one per line")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -156,9 +155,13 @@ class Dump:
                 yield batch_line(position, batch)
                 crc = computed_crc(file, position, batch)
                 if crc != batch.crc:
-                    raise DamagedFileError(f"position {position}: the CRC is {crc:08x}, the batch says {batch.crc:08x}")
+                    raise DamagedFileError(
+                        f"position {position}: CRC mismatch: computed {crc:08x}, batch header has {batch.crc:08x}"
+                    )
                 if batch.base_offset <= last_offset:
-                    raise DamagedFileError(f"position {position}: offset {batch.base_offset} follows on {last_offset}")
+                    raise DamagedFileError(
+                        f"position {position}: offset {batch.base_offset} comes after offset {last_offset}"
+                    )
                 last_offset = batch.last_offset
                 if self._deep and batch.is_whole:
                     yield from self._records(batch, describe)
@@ -188,7 +191,7 @@ class Dump:
                 relative, position = entry
                 yield f"offset {base_offset + relative}  position {position}"
                 if not (relative > previous[0] and position >= previous[1]):
-                    raise DamagedFileError(f"offset {base_offset + relative}: entries go back")
+                    raise DamagedFileError(f"offset {base_offset + relative}: entries are out of order")
                 if log is not None:
                     _check_entry(log, base_offset + relative, position)
                 previous = (relative, position)
@@ -201,14 +204,14 @@ class Dump:
         for timestamp, relative in self._entries(path, ">qi"):
             yield f"timestamp {timestamp}  offset {base_offset + relative}"
             if not (timestamp >= previous[0] and relative >= previous[1]):
-                raise DamagedFileError(f"offset {base_offset + relative}: entries go back")
+                raise DamagedFileError(f"offset {base_offset + relative}: entries are out of order")
             previous = (timestamp, relative)
 
     def _txn_index(self, path: str, base_offset: int) -> Iterator[str]:
         data = self._read(path)
         for version, *fields in _ABORTED_TXN.iter_unpack(_whole_entries(data, _ABORTED_TXN.size)):
             if version != 0:
-                raise DamagedFileError(f"an entry has the unknown version {version}")
+                raise DamagedFileError(f"unknown entry version {version}")
             txn = AbortedTxn(*fields)
             yield (
                 f"producer {txn.producer_id}  aborted {txn.first_offset}..{txn.last_offset}"
@@ -260,10 +263,10 @@ class Dump:
         elif name == paths.CATALOG_FILE:
             yield from self._catalog(path)
         else:
-            raise DamagedFileError("the name is none of a log, index, snapshot or checkpoint")
+            raise DamagedFileError("unknown file type: expected the name of a log, index, snapshot or checkpoint file")
 
     def _catalog(self, path: str) -> Iterator[str]:
-        from ..config.options.by_name import is_secret  # Most dumps are of logs.
+        from ..config.options.known_options import is_secret  # Most dumps are of logs.
 
         state = decode(self._read(path), path)
         yield f"cluster {state.cluster_id}  next producer id {state.next_producer_id}"
@@ -277,7 +280,7 @@ class Dump:
     def _read(self, path: str) -> bytes:
         size_bytes = self._files.size(path)
         if size_bytes > FILE_BYTES_MAX:
-            raise DamagedFileError(f"{size_bytes} bytes, more than {FILE_BYTES_MAX}")
+            raise DamagedFileError(f"file too large ({size_bytes} bytes, limit {FILE_BYTES_MAX})")
         file = self._files.open(path)
         try:
             return file.read_at(0, size_bytes)
@@ -287,7 +290,7 @@ class Dump:
 
 def _whole_entries(data: bytes, entry_bytes: int) -> bytes:
     if len(data) % entry_bytes:
-        raise DamagedFileError(f"{len(data)} bytes are no whole number of entries of {entry_bytes}")
+        raise DamagedFileError(f"truncated: {len(data)} bytes is not a multiple of the entry size {entry_bytes}")
     return data
 
 
@@ -296,9 +299,11 @@ def _check_entry(log: File, offset: int, position: int) -> None:
     try:
         batch = RecordBatch(log.read_at(position, HEADER_BYTES))
     except CorruptRecordError as error:
-        raise DamagedFileError(f"offset {offset}: no batch begins at {position}: {error.message}") from error
+        raise DamagedFileError(f"offset {offset}: no batch starts at position {position}: {error.message}") from error
     if batch.base_offset > offset:
-        raise DamagedFileError(f"offset {offset}: the batch at {position} begins later, at {batch.base_offset}")
+        raise DamagedFileError(
+            f"offset {offset}: the batch at position {position} starts at a later offset, {batch.base_offset}"
+        )
 
 
 def _topic_of(path: str) -> str | None:
@@ -307,4 +312,4 @@ def _topic_of(path: str) -> str | None:
     return directory.topic if isinstance(directory, paths.TopicPartition) else None
 
 
-COMMAND = Command("dump-log", "show what is in log, index, snapshot and checkpoint files", run, add_options)
+COMMAND = Command("dump-log", "show the contents of log, index, snapshot and checkpoint files", run, add_options)

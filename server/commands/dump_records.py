@@ -88,7 +88,7 @@ def group_record(record: Record) -> str:
                 f"  leader epoch {committed.leader_epoch}  metadata {committed.metadata!r}"
             )
         case GroupRecord(key=key_, value=None):
-            return f"group {key_.group!r} is gone"
+            return f"group {key_.group!r} deleted"
         case GroupRecord(key=key_, value=group) if group is not None:
             members = ", ".join(repr(member.member_id) for member in group.members)
             return (
@@ -96,7 +96,7 @@ def group_record(record: Record) -> str:
             )
         case KindRecord(key=key_, value=value_):
             kind, _, what = type(key_).__name__.removesuffix("Key").partition("Group")
-            return f"{kind.lower()} group {what} {_fields(key_)} {'is gone' if value_ is None else _fields(value_)}"
+            return f"{kind.lower()} group {what} {_fields(key_)} {'deleted' if value_ is None else _fields(value_)}"
         case _:
             return plain_record(record)
 
@@ -111,7 +111,7 @@ def transaction_record(record: Record) -> str:
     if found is None:
         return plain_record(record)
     if found.metadata is None:
-        return f"transactional id {found.transactional_id!r} is gone"
+        return f"transactional id {found.transactional_id!r} deleted"
     one = found.metadata
     line = (
         f"transactional id {found.transactional_id!r} {one.state.title}  producer {one.producer_id}"
@@ -137,7 +137,7 @@ def share_state_record(record: Record) -> str:
         case ShareUpdateValue():
             return f"{who} update of snapshot {said.snapshot_epoch}  {_share_state(said)}"
         case _:
-            return f"{who} is gone"
+            return f"{who} deleted"
 
 
 def _share_state(said: ShareSnapshotValue | ShareUpdateValue) -> str:

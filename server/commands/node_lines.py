@@ -35,7 +35,7 @@ async def obey(lives: Lives) -> None:
     async for line in _lines():
         order = _ORDER.fullmatch(line)
         if order is None:
-            log.warning("standard input: %r is neither 'stop ID' nor 'start ID'", line)
+            log.warning("standard input: expected 'stop ID' or 'start ID', found %r", line)
             continue
         verb, node_id = order[1], int(order[2])
         try:

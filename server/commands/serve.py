@@ -30,16 +30,15 @@ from ...storage.topics.config import ConfigError
 from ..broker.broker import Broker
 from ..broker.lives import AdminListener, Lives, run_lives
 from ..cluster.opening import static_config_with_stored_id
-from ..config.data_paths import refuse_comma
-from ..config.properties import Properties, parse_server_properties
+from ..config.properties import Properties, parse_server_properties, refuse_comma
 from ..config.static_config import StaticConfig, default_listener
 from ..handlers import Handlers, load
 from ..runtime.clock import Clock
 from ..runtime.collector import Collector
-from ..runtime.disk import Arguments
 from ..runtime.errors import ControlError
 from ..runtime.freeing import give_back, share_arenas
 from ..runtime.nursery import open_plain_nursery
+from ..runtime.threads import Arguments
 from .frame.environment import read_environment
 from .frame.errors import WrongCallError
 from .frame.options import DEFAULT_BOOTSTRAP
@@ -62,7 +61,6 @@ ADMIN_TOKEN = "OTTLA_ADMIN_TOKEN"
 SIGHUP = getattr(signal, "SIGHUP", None)
 STOP_SIGNALS = [number for number in (signal.SIGTERM, signal.SIGINT, SIGHUP) if number is not None]
 
-
 STATE_HOME = "XDG_STATE_HOME"
 EARLIER_DATA_DIR = "/tmp/ottla-logs"
 """The default of earlier versions, which any user of the machine may make first."""
@@ -83,7 +81,6 @@ In Python, with `pip install kafka-python`:
         print(record.offset, record.key, record.value)
 
 Stop with Ctrl-C."""
-
 
 _OPTION_NAME = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 
@@ -141,7 +138,7 @@ def serve(
         return trio.run(_run, static, hello, _admin_http(options), _prepare(options.seed), stop, None, secured)
     except (ConfigError, ControlError, DataDirectoryError, OSError) as error:
         if stop.may_end:
-            log.exception("the broker has ended")
+            log.exception("the broker failed")
             return 1
         raise WrongCallError(str(error)) from error
     finally:
@@ -195,7 +192,7 @@ class StopSignals:
 def configuration(
     options: argparse.Namespace, environment: Mapping[str, str] = NOTHING, defaults: Defaults | None = None
 ) -> tuple[StaticConfig, Secured | None]:
-    """What the options mean, and what --tls makes. ConfigError if one is refused."""
+    """Return the configuration that the options give, and what --tls makes. ConfigError if an option is invalid."""
     users, flags, protocol = _users(options.user, over_tls=options.tls)
     if options.data is not None:
         refuse_comma("--data", options.data)
@@ -214,10 +211,10 @@ def configuration(
         file = defaults(file, {**file.values, **flags, **overrides}, protocol, options.nodes or file.nodes or 1)
     if not {"log.dirs", "log.dir"} & {*flags, *overrides, *file.values}:
         flags["log.dirs"] = default_data_dir(os.environ)
-        log.warning("logs are kept in %s, as neither --data nor log.dirs names a directory", flags["log.dirs"])
+        log.warning("data directory: %s (neither --data nor log.dirs is set)", flags["log.dirs"])
         if _is_our_directory(EARLIER_DATA_DIR):
             log.warning(
-                "%s, the default of an earlier version, has data that are not served: stop, and start with --data %s",
+                "data in %s, the default directory of an earlier version, is not served; to use it, restart with --data %s",
                 EARLIER_DATA_DIR,
                 EARLIER_DATA_DIR,
             )
@@ -256,14 +253,12 @@ def default_data_dir(environment: Mapping[str, str]) -> str:
         home = environment.get("HOME") or os.path.expanduser("~")
         if not os.path.isabs(home) or home == "/":
             raise ConfigError(
-                f"no directory for data: this process has no home directory (HOME {home}); name one with --data or log.dirs"
+                f"no data directory: this process has no home directory (HOME {home}); set --data or log.dirs"
             )
         state = os.path.join(home, ".local", "state")
     found = os.path.join(state, "ottla", "logs")
     if "," in found:
-        raise ConfigError(
-            f"no directory for data: {found} has a comma, which separates directories in log.dirs; name one with --data"
-        )
+        raise ConfigError(f"invalid data directory: {found} contains a comma, the separator of log.dirs; set --data")
     return found
 
 
@@ -291,11 +286,11 @@ def _user_texts(text: str) -> Sequence[str]:
         return [text]
     path = text[1:]
     if ":" in path and not os.path.exists(path):  # a password may follow
-        raise ConfigError("Invalid value for --user: @FILE names no file that is there")
+        raise ConfigError("Invalid value for --user: file of @FILE not found")
     content = _text(path, secrets_of="--user @")
     lines = [line for line in content.splitlines() if line.strip() and not line.startswith("#")]
     if not lines:
-        raise ConfigError(f"Invalid value @{path} for --user: the file has no line NAME:PASSWORD[:MECHANISM]")
+        raise ConfigError(f"Invalid value @{path} for --user: no line NAME:PASSWORD[:MECHANISM] in the file")
     return lines
 
 
@@ -305,7 +300,7 @@ def _with_environment(file: Properties, variables: Mapping[str, str]) -> Propert
     for line in environment.warnings:
         log.warning("%s", line)
     if environment.variables:
-        log.info("options of the environment: %s", ", ".join(environment.variables))
+        log.info("options from the environment: %s", ", ".join(environment.variables))
     return replace(file, values=file.values | environment.options, cluster_id=environment.cluster_id or file.cluster_id)
 
 
@@ -322,7 +317,7 @@ def _admin_http(options: argparse.Namespace) -> AdminListener | None:
     token = _admin_token(options.admin_token_file)
     if options.admin is None:
         if options.admin_token_file is not None:
-            raise ConfigError("--admin-token-file is for the listener of --admin, which is not given")
+            raise ConfigError("--admin-token-file requires --admin")
         return None
     from ..http.listener import AdminHttp
 
@@ -395,12 +390,12 @@ async def _run(
     async with run_lives(static, files=files, admin=admin, prepare=prepare) as lives, open_plain_nursery() as nursery:
         if not COMPILED:
             log.warning(
-                "the cleaner runs on its interpreted kernel, which is slow: install ottla where a C compiler is"
+                "the cleaner uses its interpreted kernel, which is slow; install ottla on a machine with a C compiler"
             )
         if secured is not None:
             secured.keep()
             if hello is None:
-                log.info("TLS: clients trust %s; --hello prints what each of them takes", secured.tls.ca_path)
+                log.info("TLS: clients must trust %s; --hello prints the settings for each client", secured.tls.ca_path)
         stop.may_end = True
         print(f"ready {lives.bootstrap}", flush=True)
         if hello is not None:
@@ -415,7 +410,7 @@ async def _run(
         await ended.wait()
         nursery.cancel_scope.cancel()
     if lives.disks_lost.is_set():
-        log.error("%s: the broker has ended", lives.failure)
+        log.error("%s: the broker has stopped", lives.failure)
         return 1
     return 0
 

@@ -11,73 +11,77 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-from .frame.command import Command
 from .frame.errors import WrongCallError
 from .frame.options import number
-from .frame.parser import Parser
+from .frame.parser import Command, Parser
 
 USERS = "OTTLA_USER"
 """In the environment; the image's containers read it as any option."""
 
 NOTES = """\
-An option has the value of the strongest source that gives one: --override, then the flags here, then the environment
-(KAFKA_LOG_RETENTION_MS for log.retention.ms), then --config, then --profile, then Apache Kafka's default.
+Precedence of options, highest first: --override, the other flags, the environment (KAFKA_LOG_RETENTION_MS for
+log.retention.ms), --config, --profile, Apache Kafka's default.
 
-One line `ready HOST:PORT[,HOST:PORT...]` on standard output says that all nodes serve.
-SIGTERM, SIGINT and SIGHUP stop the broker cleanly, with exit code 0; further ones change nothing.
+The line `ready HOST:PORT[,HOST:PORT...]` on standard output means that all nodes are serving.
+SIGTERM, SIGINT and SIGHUP stop the broker cleanly, with exit code 0; repeated signals are ignored.
 
-Lines on standard input stop and start single nodes, and are answered on standard output:
-  stop ID      hand over what node ID leads, end its connections: stopped ID
-  start ID     serve on the same ports again: started ID
+Lines on standard input stop and start single nodes; each is confirmed on standard output:
+  stop ID      hand over the leaderships of node ID and close its connections; prints `stopped ID`
+  start ID     serve on the same ports again; prints `started ID`
 
-Comment lines of the --config file say what has no property:
-  # nodes=3                          how many broker ids to play
+Comment lines of the --config file set what no property covers:
+  # nodes=3                          number of brokers, as --nodes
   # node.1.listeners=NAME://H:PORT   listeners, advertised.listeners, broker.rack of one node
   # cluster.id=ID                    for a new data directory
-  # controllers=ID@HOST:PORT,...     where controllers answer tools that ask one, if listeners do not name them
-  # controller.listener=NAME         the name of their listener; CONTROLLER by default
-  # metadata.version=4.0-IV3         finalized features as of that version, the newest by default
-  # feature.NAME=LEVEL               transaction.version (0 to 2) or group.version (0 or 1); the newest by default
+  # controllers=ID@HOST:PORT,...     controller addresses for tools that need one, if not among the listeners
+  # controller.listener=NAME         name of the controller listener (default: CONTROLLER)
+  # metadata.version=4.0-IV3         finalized features as of this version (default: the newest)
+  # feature.NAME=LEVEL               transaction.version (0 to 2) or group.version (0 or 1) (default: the newest)
 """
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("--config", metavar="FILE", help="a server.properties of Apache Kafka, read as it is")
+    parser.add_argument("--config", metavar="FILE", help="server.properties of Apache Kafka, used unchanged")
     parser.add_argument(
         "--data",
         metavar="DIR",
-        help="where logs are kept (log.dirs; default: ottla/logs in $XDG_STATE_HOME, else in ~/.local/state)",
+        help="data directory (log.dirs; default: ottla/logs in $XDG_STATE_HOME, else in ~/.local/state)",
     )
     parser.add_argument(
         "--profile",
         choices=("kafka", "dev"),
         default="kafka",
-        help="kafka: Apache Kafka's defaults (the default); dev: quick reactions for development and tests, on loopback",
+        help="kafka: Apache Kafka's defaults (default); dev: short delays for development and tests, on loopback",
     )
     parser.add_argument(
         "--listener",
         metavar="[NAME://]HOST:PORT",
         action="append",
-        help="listen here (port 0: a free one; no HOST: everywhere); repeat for more, each with its own NAME (default: :9092,"
-        " with --profile dev localhost:9092)",
+        help="address to listen on (port 0: a free port; no HOST: all interfaces); repeatable, each with its own NAME"
+        " (default: :9092, with --profile dev localhost:9092)",
     )
-    parser.add_argument("--nodes", type=number(1), metavar="N", help="play N broker ids, each on its own port")
     parser.add_argument(
-        "--override", metavar="NAME=VALUE", action="append", default=[], help="set any broker option; repeatable"
+        "--nodes",
+        type=number(1),
+        metavar="N",
+        help="number of brokers in this process, each with its own id and port (default: 1)",
+    )
+    parser.add_argument(
+        "--override", metavar="NAME=VALUE", action="append", default=[], help="broker option to set; repeatable"
     )
     parser.add_argument(
         "--admin",
         metavar="[HOST:]PORT",
-        help="also serve control calls over HTTP: on a loopback address, or anywhere with a token (default: off)",
+        help="address of the admin API over HTTP; other than loopback, it requires a token (default: off)",
     )
     parser.add_argument(
         "--admin-token-file",
         metavar="FILE",
-        help="what clients of --admin have to know stands in FILE (default: OTTLA_ADMIN_TOKEN of the environment, if set)",
+        help="file with the bearer token for the admin API (default: the token in $OTTLA_ADMIN_TOKEN, if set)",
     )
     beginning_options(parser)
-    parser.add_argument("--hello", action="store_true", help="also print a client snippet to try")
-    parser.add_argument("--verbose", action="store_true", help="log more to standard error")
+    parser.add_argument("--hello", action="store_true", help="print example client code on start")
+    parser.add_argument("--verbose", action="store_true", help="log at level DEBUG to standard error (default: INFO)")
 
 
 def beginning_options(parser: Parser) -> None:
@@ -85,31 +89,33 @@ def beginning_options(parser: Parser) -> None:
     parser.add_argument(
         "--telemetry",
         metavar="DIR",
-        help="ask clients for metrics (`kafka-client-metrics`), and write their reports to DIR",
+        help="collect client metrics (`kafka-client-metrics`) and write the reports to DIR",
     )
     parser.add_argument(
         "--user",
         metavar="NAME:PASSWORD[:MECHANISM]|@FILE",
         action="append",
         default=[],
-        help="have clients log in, as this user or another one that is given: by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, or by"
-        " the one that is named; a --listener without a NAME takes logins then, and so does the default one; @FILE has a user in"
-        f" each line, or a comment after #, which no list of processes shows (default: ${USERS}, a user in each line)",
+        help="require SASL, and add this user; repeatable. Mechanisms: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, or only"
+        " MECHANISM. Applies to the default --listener and to those without a NAME. @FILE has one user per line (# starts a"
+        f" comment), and keeps passwords out of process lists (default: ${USERS}, one user per line)",
     )
     parser.add_argument(
         "--tls",
         action="store_true",
-        help="speak TLS, with certificates of an authority that is made for this data directory and kept in it; a --listener"
-        " without a NAME does then, and what clients take is printed (of `serve` with --hello)",
+        help="serve TLS with a private CA that is created and kept in the data directory. Applies to the default --listener"
+        " and to those without a NAME. Prints the client settings (`serve`: with --hello)",
     )
     parser.add_argument(
-        "--emulate", metavar="RELEASE", help="play Apache Kafka 2.8 to 4.3: its APIs, versions and features"
+        "--emulate",
+        metavar="RELEASE",
+        help="emulate a release of Apache Kafka from 2.8 to 4.3: its APIs, versions and features",
     )
     parser.add_argument(
         "--seed",
         metavar="FILE",
-        help="begin with the topics, records, groups and hard cases of a YAML or JSON file (see `ottla seed --help`), and after"
-        " each reset; where some of it is there already, nothing is done",
+        help="YAML or JSON file with topics, records, groups and hard cases to create at start and after each reset (see"
+        " `ottla seed --help`); skipped if any of them exists",
     )
 
 
@@ -145,8 +151,8 @@ def missing_packages(
         return None
     newest = ".".join(map(str, AFTER_PYTHON))
     return (
-        f"missing packages: {', '.join(missing)}: they had no wheels for Python {'.'.join(map(str, python))} when this Ottla was"
-        f" released; use Python 3.11 to {newest}, or compile them"
+        f"missing packages: {', '.join(missing)}: no wheels for Python {'.'.join(map(str, python))} existed when this version"
+        f" was released; use Python 3.11 to {newest}, or compile them"
     )
 
 
@@ -170,7 +176,7 @@ def loading() -> Iterator[None]:
 
 def log_to_standard_error(level: int) -> None:
     """What is at least of that level."""
-    from ..runtime.log_lines import LogLines  # No help text shall wait for it.
+    from ..runtime.floods import LogLines  # No help text shall wait for it.
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -12,28 +12,27 @@ from typing import Any
 from ...storage.pictures.legend import parts_in
 from ...storage.pictures.log_picture import LogPicture
 from ...storage.pictures.text import Style, bar, key, pass_lines, state, style
-from ..http.decoding import decoded
+from ..http.json_values import decoded
 from ..runtime.errors import ControlError
-from .admin.asking import Admin, with_admin_options
+from .admin.asking import Admin, duration_text, show_rows, with_admin_options
 from .admin.faults import row_of
-from .admin.showing import duration_text, show_rows
-from .frame.command import Command
 from .frame.errors import CommandError
-from .frame.parser import Parser
+from .frame.parser import Command, Parser
 from .frame.printing import fitted, folded, places, show, show_json, terminal_width, visible, waited_for
+from .frame.terminal import watch_option, watched
 from .frame.times import time_text
-from .frame.watching import watch_option, watched
 from .kafka.topics_status import when
 
 NOTES = """\
 columns:
-  OFFSETS      between the start and the end of the logs: as many as records where nothing was cleaned, markers and gaps count
-  DIRTY        of the partition with most: part of the closed segments' bytes that has not been cleaned
-  ELIGIBLE     now, or from what time (UTC) on if nothing but time passes, or no: of the partition that is first
-  WAITS FOR    of that partition, if it waits for something; `ottla explain TOPIC` has the sentences
-  LAG          offsets that a group has not committed
+  OFFSETS      offsets between log start and log end; includes markers and the gaps left by compaction
+  DIRTY        fraction of the bytes in closed segments that has not been cleaned, of the dirtiest partition
+  ELIGIBLE     now, the time (UTC) from which it is eligible without further changes, or no: of the earliest partition
+  WAITS FOR    what that partition is waiting for; `ottla explain TOPIC` explains it
+  LAG          offsets that a group has not committed yet
 
-Below that the logs of compacted topics, to scale by offset; with TOPIC all of its partitions, their last pass, and why they wait.
+Below the tables, the logs of compacted topics are drawn to scale by offset. With TOPIC: all of its partitions, their last pass,
+and what they are waiting for.
 """
 
 WITHOUT_TERMINAL = 100
@@ -66,7 +65,7 @@ def _once(admin: Admin, options: argparse.Namespace) -> None:
     drawn = _logs(pictures, width, look, used) if options.topic is None else _one_topic(pictures, width, look)
     show(drawn, as_it_is=True)  # it has colours
     if left_out := found["partitions_left_out"]:
-        show(f"and {left_out} partitions more")
+        show(f"and {left_out} more partitions")
     if found["groups"]:
         show("")
         show_rows([_group(each) for each in found["groups"]])
@@ -79,7 +78,7 @@ def _picture(found: Mapping[str, Any]) -> LogPicture:
     try:
         return decoded(LogPicture, found)
     except ControlError as error:
-        raise CommandError(f"the broker is of another version than this command: {error}") from error
+        raise CommandError(f"the broker's version does not match this command: {error}") from error
 
 
 def _style() -> Style:
@@ -93,7 +92,7 @@ def _headlines(broker: dict[str, Any], clock: dict[str, Any]) -> Iterator[str]:
     up = duration_text(round(broker["serves_since_s"]) * 1000)
     yield f"Ottla {broker['version']}, profile {broker['profile']}, up {up}, cluster {broker['cluster_id']}"
     now = time_text(clock["now_ms"]) or f"{clock['now_ms']} ms since 1970"
-    yield f"clock    {now} UTC{', standing still' if clock['is_frozen'] else ''}"
+    yield f"clock    {now} UTC{', frozen' if clock['is_frozen'] else ''}"
     yield f"clients  {broker['bootstrap']}"
     stopped = [str(node["node_id"]) for node in broker["nodes"] if not node["is_alive"]]
     if stopped:
@@ -178,9 +177,9 @@ def _group(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("topic", nargs="?", metavar="TOPIC", help="of all topics this one, with all of its partitions")
-    parser.add_argument("--all", action="store_true", help="the broker's own topics, too")
+    parser.add_argument("topic", nargs="?", metavar="TOPIC", help="show only this topic, with all of its partitions")
+    parser.add_argument("--all", action="store_true", help="include internal topics")
     watch_option(parser)
 
 
-COMMAND = Command("status", "a running broker on one screen", run, with_admin_options(add_options), NOTES)
+COMMAND = Command("status", "show a running broker on one screen", run, with_admin_options(add_options), NOTES)

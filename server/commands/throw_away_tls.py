@@ -27,7 +27,7 @@ from ...storage.disk.own_files import make_file
 from ...storage.topics.options import ConfigError
 from ...storage.topics.properties import properties_text
 from ..config.listeners import OVER_SASL, OVER_TLS, PLAINTEXT, SASL_PLAINTEXT, SSL, parse_endpoint
-from ..config.options.by_name import LISTENER_PREFIX
+from ..config.options.known_options import LISTENER_PREFIX
 from ..config.properties import Properties
 from ..config.sasl.users import User, protocol_for
 from ..config.static_config import StaticConfig, default_listener
@@ -49,7 +49,7 @@ _KEYS = ("ssl.keystore.", "ssl.truststore.", "ssl.key.password")
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 HELLO = """
-TLS             clients trust {ca}
+TLS             clients must trust {ca}
 
     kafka-python       {kafka_python}
     confluent-kafka    {confluent_kafka}
@@ -57,7 +57,7 @@ TLS             clients trust {ca}
     Java, ottla        {java}
 """
 IDENTITY = """
-Certificate and key of a client, {principal}, are in {client}.
+Client certificate and key (principal {principal}): {client}
 """
 
 
@@ -162,7 +162,7 @@ class Secured:
             hidden = {} if self.sasl is None else {"sasl.jaas.config": self.sasl.java()["sasl.jaas.config"]}
             shown = {**self.java(), **{name: _without_password(text) for name, text in hidden.items()}}
             lines = [f"{name}={properties_text(value)}" for name, value in shown.items()]
-            java = "--command-config FILE, and in it\n" + "\n".join(" " * 23 + line for line in lines)
+            java = "--command-config FILE, with these lines\n" + "\n".join(" " * 23 + line for line in lines)
         python = (f"{name}={_quoted(value)}" for name, value in self.kafka_python().items())
         words = [word for name, value in self.librdkafka().items() for word in ("-X", f"{name}={value}")]
         identity = IDENTITY.format(principal=self.tls.principal, client=self.tls.key_store_path)
@@ -252,14 +252,14 @@ def _listeners(told: Sequence[Mapping[str, str]], profile: str, protocol: str) -
     for name, value in ((name, value) for source in told for name, value in source.items()):
         if name == _MAP:
             raise ConfigError(
-                f"Invalid value {value} for configuration {_MAP}: with --tls all listeners speak TLS; leave out one of both"
+                f"Invalid value {value} for configuration {_MAP}: --tls applies to all listeners; remove either --tls or this option"
             )
         base = name.removeprefix(LISTENER_PREFIX).partition(".")[2] if name.startswith(LISTENER_PREFIX) else name
         if base.startswith(_KEYS):
             shown = value if base.endswith((".location", ".type")) else "[hidden]"
             raise ConfigError(
-                f"Invalid value {shown} for configuration {name}: --tls brings keys and certificates of its own;"
-                " leave out one of both"
+                f"Invalid value {shown} for configuration {name}: --tls generates its own keys and certificates;"
+                " remove either --tls or this option"
             )
         if name == "controller.listener.names":
             controllers |= {each.strip().upper() for each in value.split(",")}
@@ -269,8 +269,8 @@ def _listeners(told: Sequence[Mapping[str, str]], profile: str, protocol: str) -
                 found = parse_endpoint(option, item)
                 if found.name in _WITHOUT_TLS:
                     raise ConfigError(
-                        f"Invalid value {item} for configuration {option}: with --tls all listeners speak TLS;"
-                        f" name it {protocol}"
+                        f"Invalid value {item} for configuration {option}: --tls applies to all listeners;"
+                        f" rename it to {protocol}"
                     )
                 names.add(found.name)
     flags = {}
@@ -293,8 +293,8 @@ def _hosts(static: StaticConfig) -> Iterator[str]:
                 name = (socket.gethostname() if host in _ANY_ADDRESS else host).rstrip(".")
                 if not name.isascii() or not name:
                     raise ConfigError(
-                        f"Invalid value {host} for the host of a listener: with --tls a certificate has it, which takes names"
-                        " in ASCII; write it as in DNS, xn--…"
+                        f"Invalid value {host} for the host of a listener: --tls puts it into a certificate, which allows"
+                        " ASCII names only; use the DNS form, xn--…"
                     )
                 found[name] = None
     yield from found
@@ -319,14 +319,14 @@ def _kept(path: str, now_ms: int) -> Authority | None:
     else:
         if stat.S_IMODE(found.st_mode) & 0o007 or (found.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0):
             raise ConfigError(
-                f"{path} has the key of an authority, and is not its owner's alone: remove it for a new one, which clients"
-                " have to trust then"
+                f"{path} contains the key of a CA, but other users can access it; remove it to create a new CA, which clients"
+                " must then trust"
             )
     try:
         return Authority.read(text, now_ms)
     except ValueError:
         raise ConfigError(
-            f"{path} has no key and certificate of an authority: remove it for a new one, which clients have to trust then"
+            f"{path} does not contain the key and certificate of a CA; remove it to create a new CA, which clients must then trust"
         ) from None
 
 

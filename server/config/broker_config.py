@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from ...storage.topics.config import SEGMENT_BYTES_MIN, TOPIC_OPTIONS, LogConfig
 from ...storage.topics.options import Value, format_value
-from .authorization import Authorization, authorization_of
 from .listeners import OVER_SASL, ListenerConfig, parse_protocol_map, resolve_listeners
 from .options.broker_options import ACTED_ON, BrokerOptions
-from .options.by_name import LISTENER_PREFIX, find_option
+from .options.known_options import LISTENER_PREFIX, find_option
 from .options.quota_options import PER_LISTENER as QUOTAS_PER_LISTENER
 from .options.quota_options import ListenerLimits
+from .options.security_options import Authorization, authorization_of
 from .rules import check_rules
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 Texts = Mapping[str, str]
 
 NO_TEXTS: Texts = MappingProxyType({})
-
 
 _INTERNAL_TOPICS = {
     "__consumer_offsets": "offsets.topic",

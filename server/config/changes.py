@@ -15,7 +15,7 @@ from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
 from .broker_config import BrokerConfig, ConfigSource, Texts
 from .group_configs import GROUP_OPTIONS, check_group_configs
-from .options.by_name import BROKER_OPTIONS, find_option
+from .options.known_options import BROKER_OPTIONS, find_option
 from .options.quota_options import PER_LISTENER as CONNECTION_LIMITS
 
 _LISTENER_ONLY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.")
@@ -146,9 +146,9 @@ def _check_dynamic(name: str, level: ConfigSource) -> None:
     if option.update is UpdateMode.READ_ONLY or name in _FIXED_HERE:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
     if name.startswith(_LISTENER_ONLY):
-        reason = f"can be changed for one listener only, as listener.name.NAME.{name}"
+        reason = f"can only be changed per listener, as listener.name.NAME.{name}"
     elif option.update is UpdateMode.PER_BROKER and level is ConfigSource.DYNAMIC_DEFAULT_BROKER:
-        reason = "cannot be changed for all brokers, a broker id must be named"
+        reason = "cannot be changed for all brokers; name a broker ID"
     else:
         return
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"The config {name} {reason}")
@@ -158,13 +158,15 @@ def _check_connections(changed: Texts, new: BrokerConfig) -> None:
     """A start may be told to take no connections; a broker that runs may not: nobody could tell it to take some again."""
     for name in changed:
         if name.endswith(tuple(CONNECTION_LIMITS)) and find_option(name) is not None and new.value(name) == 0:
-            raise ConfigError(f"Invalid value 0 for configuration {name}: must be at least 1 while the broker runs")
+            raise ConfigError(
+                f"Invalid value 0 for configuration {name}: must be at least 1 while the broker is running"
+            )
 
 
 def _check_threads(present: int, wanted: int) -> None:
     """Kafka lets a number of threads at most double or halve in one step."""
     if wanted != present and not max(1, present // 2) <= wanted <= present * 2:
-        bound = f"must be between {max(1, present // 2)} and {present * 2}, half and double the present value"
+        bound = f"must be between {max(1, present // 2)} and {present * 2}, half and double the current value"
         raise BROKER_OPTIONS["log.cleaner.threads"].error(str(wanted), bound)
 
 
@@ -176,7 +178,7 @@ def _apply(
     for change in changes:
         name, value = change.name, change.value
         if name in seen:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The config {name} is named more than once")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The config {name} is specified more than once")
         seen.add(name)
         if change.operation == ConfigOperation.DELETE:
             changed.pop(name, None)
@@ -191,14 +193,12 @@ def _apply(
         if name in changed:
             _check_size(name, changed[name])
         if len(changed) > CONFIGS_MAX:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"more than {CONFIGS_MAX} configs of one resource are not allowed"
-            )
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"too many configs for one resource (limit {CONFIGS_MAX})")
     chars = sum(map(len, changed)) + sum(map(len, changed.values()))
     if chars > CONFIG_CHARS_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"The configs of the resource would have {chars} characters; at most {CONFIG_CHARS_MAX} are allowed.",
+            f"The configs of the resource are too large ({chars} characters, limit {CONFIG_CHARS_MAX}).",
         )
     return changed
 
@@ -208,8 +208,8 @@ def _check_size(name: str, value: str) -> None:
     if 4 * len(value) > MAX_STRING_BYTES and (size_bytes := len(value.encode())) > MAX_STRING_BYTES:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"The value of the config {name[:_NAME_CHARS_IN_MESSAGE]} has {size_bytes} bytes; at most {MAX_STRING_BYTES} are"
-            " allowed.",
+            f"The value of the config {name[:_NAME_CHARS_IN_MESSAGE]} is too large ({size_bytes} bytes, limit"
+            f" {MAX_STRING_BYTES}).",
         )
 
 
@@ -217,7 +217,7 @@ def _edited_list(option: Option | None, change: ConfigChange, present: str | Non
     """The list after APPEND (only items that are not in it yet) or SUBTRACT (those that are)."""
     if option is None or option.type is not OptionType.LIST:
         raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"APPEND and SUBTRACT are for lists, and the config {change.name} is none"
+            ErrorCode.INVALID_CONFIG, f"APPEND and SUBTRACT require a list config; {change.name} is not a list"
         )
     items = _items(present) if present is not None else _items(_base(option, config))
     named = dict.fromkeys(_items(change.value or ""))

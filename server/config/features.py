@@ -4,7 +4,7 @@ At a start a level comes from a comment line of the configuration file (`# featu
 directory taken over from Apache Kafka, or after an UpdateFeatures), else it is that of a new cluster. Clients read it with
 ApiVersions: a producer speaks KIP-890's transactions from `transaction.version` 2 on, a consumer KIP-848's protocol from
 `group.version` 1 on, an application of Kafka Streams KIP-1071's from `streams.version` 1 on, and
-`eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes (`eligible_replicas`). The others
+`eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes (`live_config.settled_min_isr`). The others
 are finalized as Apache Kafka's, for clients and tools that look, and do nothing here.
 """
 
@@ -129,7 +129,7 @@ def feature_warnings(levels: Mapping[str, int]) -> Iterator[str]:
                 f" {feature.max_level}"
             )
         elif name not in ACTING:
-            yield f"feature.{name}: shown to clients, not acted on by Ottla"
+            yield f"feature.{name}: reported to clients, but has no effect in Ottla"
 
 
 def check_levels(levels: Mapping[str, int], release: Release) -> None:
@@ -138,8 +138,8 @@ def check_levels(levels: Mapping[str, int], release: Release) -> None:
         _, most = release.features.get(name, _NO_LEVELS)
         if name in ACTING and level > most:
             raise ConfigError(
-                f"Invalid value {level} for feature {name}: Apache Kafka {release.name}, which is emulated, has"
-                + (f" levels from 0 to {most}" if most else " no such feature; leave it out or set it to 0")
+                f"Invalid value {level} for feature {name}: Apache Kafka {release.name}, which is emulated,"
+                + (f" supports levels 0 to {most}" if most else " does not have this feature; remove it or set it to 0")
             )
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.options import Check, ConfigError, Option, OptionType, Value, one_of
 from .broker_config import BrokerConfig, Texts
-from .options.by_name import BROKER_OPTIONS
-from .options.share_resets import LATEST, is_reset
+from .options.group_options import LATEST, is_reset
+from .options.known_options import BROKER_OPTIONS
 
 _OF_THE_BROKER = (
     "consumer.assignment.interval.ms",
@@ -39,20 +39,20 @@ GROUP_OPTIONS: dict[str, Option] = {
             OptionType.STRING,
             LATEST,
             Check("must be earliest, latest or by_duration:PnDTnHnMn.nS", is_reset),
-            "Where a share group begins in a partition that it has not read before.",
+            "Where a share group starts in a partition that it has not read before.",
         ),
         Option(
             "share.isolation.level",
             OptionType.STRING,
             "read_uncommitted",
             one_of("read_committed", "read_uncommitted"),
-            "Whether a share group is given records of transactions that are open or aborted.",
+            "Whether a share group receives records of open and aborted transactions.",
         ),
         Option(
             "share.renew.acknowledge.enable",
             OptionType.BOOLEAN,
             True,
-            doc="Whether members of a share group may ask for more time for a record.",
+            doc="Whether members of a share group may extend the acquisition lock of a record.",
         ),
     )
 }

@@ -83,7 +83,7 @@ def resolve_listeners(
     of_controllers = {name.upper() for name in controllers}
     endpoints = _named_endpoints("listeners", listeners)
     if not endpoints.keys() - of_controllers:
-        raise ConfigError("Invalid value for configuration listeners: must name a listener that clients can use")
+        raise ConfigError("Invalid value for configuration listeners: must contain a listener that clients can use")
     protocols = {name: _protocol(name, protocol_map) for name in endpoints}
     _check_addresses(endpoints.values())
     told = dict(endpoints) if advertised is None else _named_endpoints("advertised.listeners", advertised)
@@ -92,13 +92,13 @@ def resolve_listeners(
             if endpoint.host in _ANY_ADDRESS:
                 del told[endpoint.name]  # Nobody but tools asks for it, so this machine's name will do.
         elif endpoint.name not in endpoints:
-            raise _refused("advertised.listeners", endpoint, "must be a name from listeners")
+            raise _refused("advertised.listeners", endpoint, "must be a listener name from listeners")
         elif endpoint.host in _ANY_ADDRESS:
             raise _refused(
                 "advertised.listeners",
                 endpoint,
-                "must be an address that clients can connect to; set advertised.listeners, or leave the host out of"
-                " listeners, which tells clients the name of this machine",
+                "must be an address that clients can connect to; set advertised.listeners, or omit the host in"
+                " listeners to advertise the name of this machine",
             )
     found = [_joined(endpoint, told.get(endpoint.name), protocols[endpoint.name]) for endpoint in endpoints.values()]
     return (
@@ -123,7 +123,7 @@ def _named_endpoints(option: str, texts: Iterable[str]) -> dict[str, Endpoint]:
     for text in texts:
         endpoint = parse_endpoint(option, text)
         if endpoint.name in found:
-            raise _refused(option, endpoint, "each listener needs a name of its own")
+            raise _refused(option, endpoint, "listener names must be unique")
         found[endpoint.name] = endpoint
     return found
 
@@ -145,7 +145,7 @@ def _check_addresses(endpoints: Iterable[Endpoint]) -> None:
     for endpoint in endpoints:
         address = (endpoint.host, endpoint.port)
         if endpoint.port and address in taken:
-            raise _refused("listeners", endpoint, "another listener has this address")
+            raise _refused("listeners", endpoint, "another listener uses this address")
         taken.add(address)
 
 
@@ -168,11 +168,12 @@ def _protocol(name: str, protocol_map: Mapping[str, str] | None) -> str:
     protocol = default if protocol_map is None else protocol_map.get(name)
     if protocol is None:
         raise ConfigError(
-            f"Invalid value {name} for configuration listeners: listener.security.protocol.map has no protocol for it"
+            f"Invalid value {name} for configuration listeners: listener.security.protocol.map has no protocol for this"
+            " listener"
         )
     if protocol not in OFFERED:
         raise ConfigError(
-            f"Invalid value {name} for configuration listeners: its security protocol is {protocol},"
-            f" Ottla offers {', '.join(OFFERED)}"
+            f"Invalid value {name} for configuration listeners: security protocol {protocol} is not supported; must be"
+            f" one of: {', '.join(OFFERED)}"
         )
     return protocol

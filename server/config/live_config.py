@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from ...protocol.errors import KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.catalog import Catalog
 from ...storage.topics.catalog_file import CLUSTER_DEFAULT
 from ...storage.topics.config import ConfigError, LogConfig
-from .broker_config import NO_TEXTS, BrokerConfig, Texts
-from .eligible_replicas import ELIGIBLE_REPLICAS, MIN_INSYNC_REPLICAS, settled
+from .broker_config import NO_TEXTS, BrokerConfig, ConfigSource, Texts
 from .emulation import Release, release_of
 from .features import Feature, finalized
 from .group_configs import GroupConfig, check_group_configs
-from .options.by_name import find_option
+from .options.known_options import find_option
 from .static_config import StaticConfig
 
 GROUP_CONFIGS, CLIENT_METRICS = "group_configs", "client_metrics"
@@ -72,20 +71,20 @@ class LiveConfig:
         if not self.has_eligible_replicas:
             return []
         start, before = self._first_static(), self._catalog.state.broker_configs
-        changed = settled(before, start.min_insync_replicas)
+        changed = settled_min_isr(before, start.min_insync_replicas)
         if changed:
             self._catalog.set_broker_configs(changed)
             self.read_anew()
         told, kept = start.min_insync_replicas, self.current.min_insync_replicas
         lost = [
-            f"stored {MIN_INSYNC_REPLICAS}={before[node][MIN_INSYNC_REPLICAS]} of node {node} is taken away"
+            f"stored {MIN_INSYNC_REPLICAS}={before[node][MIN_INSYNC_REPLICAS]} of node {node} was removed"
             for node in changed
             if node != CLUSTER_DEFAULT
         ]
         if told != kept and start.is_set(MIN_INSYNC_REPLICAS):
-            lost.append(f"{MIN_INSYNC_REPLICAS}={told} of the start does not count")
+            lost.append(f"{MIN_INSYNC_REPLICAS}={told} from startup has no effect")
         why = (
-            f"{ELIGIBLE_REPLICAS} is on, which keeps it among the dynamic options of all nodes, where it is {kept}; change it"
+            f"{ELIGIBLE_REPLICAS} is on, so the value comes from the dynamic cluster-wide default, {kept}; change it"
             " there (kafka-configs --broker-defaults)"
         )
         return [f"{line}: {why}" for line in lost]
@@ -96,8 +95,8 @@ class LiveConfig:
         return self.feature_level(ELIGIBLE_REPLICAS) > 0
 
     def unsettled(self) -> dict[str, dict[str, str]]:
-        """The dynamic options that must be others where `has_eligible_replicas`; see `eligible_replicas.settled`."""
-        return settled(self._catalog.state.broker_configs, self._first_static().min_insync_replicas)
+        """The dynamic options that must be others where `has_eligible_replicas`; see `settled_min_isr`."""
+        return settled_min_isr(self._catalog.state.broker_configs, self._first_static().min_insync_replicas)
 
     def _first_static(self) -> BrokerConfig:
         return self.static.node(self.static.node_ids[0])
@@ -173,7 +172,7 @@ def first_broker_configs(static: StaticConfig, stored: Mapping[str, int]) -> dic
     """What `LiveConfig.settle` would set in a catalog with these levels and without dynamic options: it need not be written twice."""
     if features_of(static, stored)[ELIGIBLE_REPLICAS].level == 0:
         return {}
-    return settled({}, static.node(static.node_ids[0]).min_insync_replicas)
+    return settled_min_isr({}, static.node(static.node_ids[0]).min_insync_replicas)
 
 
 def usable(texts: Texts) -> tuple[dict[str, str], list[str]]:
@@ -207,3 +206,47 @@ def resolve(static: StaticConfig, dynamic: Mapping[str, Texts], node_id: int) ->
         return static.node(node_id, cluster_dynamic=cluster, node_dynamic=own), problems
     except ConfigError as error:
         return static.node(node_id), [*problems, f"stored broker configs of node {node_id} ignored: {error}"]
+
+
+ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
+"""The feature."""
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+def settled_min_isr(dynamic: Mapping[str, Texts], static_value: int) -> dict[str, dict[str, str]]:
+    """The dynamic options that must be others while eligible leader replicas (KIP-966) are on, by node id as a decimal or CLUSTER_DEFAULT.
+
+    `min.insync.replicas` is one value for all nodes then. Apache Kafka keeps the option as a dynamic default of all nodes, made of the
+    static value at the moment that the feature comes on. From then on the static value means nothing, no node has a value of its own,
+    and the default can be changed, but not taken away.
+    """
+    changed = {
+        node: {name: text for name, text in texts.items() if name != MIN_INSYNC_REPLICAS}
+        for node, texts in dynamic.items()
+        if node != CLUSTER_DEFAULT and MIN_INSYNC_REPLICAS in texts
+    }
+    default = dynamic.get(CLUSTER_DEFAULT, NO_TEXTS)
+    if MIN_INSYNC_REPLICAS not in default:
+        changed[CLUSTER_DEFAULT] = {**default, MIN_INSYNC_REPLICAS: str(static_value)}
+    return changed
+
+
+def check_min_isr(level: ConfigSource, named: Collection[str], changed: Texts) -> None:
+    """Return if a change of one dynamic layer may be made while eligible leader replicas are on.
+
+    Args:
+        level: DYNAMIC_BROKER or DYNAMIC_DEFAULT_BROKER.
+        named: The options that the request names.
+        changed: What the layer would hold.
+
+    Raises:
+        KafkaError: INVALID_CONFIG, in Apache Kafka's words.
+    """
+    refusal = None
+    if level is ConfigSource.DYNAMIC_BROKER and MIN_INSYNC_REPLICAS in named:
+        refusal = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+    elif level is ConfigSource.DYNAMIC_DEFAULT_BROKER and MIN_INSYNC_REPLICAS not in changed:
+        refusal = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+    if refusal is not None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, refusal)

@@ -11,6 +11,7 @@
 Called by the server's configuration. Text in, values out; reading the file is the caller's.
 """
 
+import os
 import re
 from dataclasses import dataclass, field
 
@@ -79,3 +80,21 @@ def _number(place: str, text: str, maximum: int) -> int:
     if not re.fullmatch("[0-9]{1,10}", text) or int(text) > maximum:
         raise ConfigError(f"Invalid value {text} for comment line {place}: must be a number from 0 to {maximum}")
     return int(text)
+
+
+def refuse_comma(name: str, given: str) -> None:
+    """Refuse a comma in the path of a data directory that is given outside of `log.dirs`, where commas separate them.
+
+    Nobody who has a folder `my,data` means two, and as one it could not be told to `log.dirs`, which has no escape.
+
+    Raises:
+        ConfigError: `given` is a path, or leads through one, that is there and has a comma. `name` is where it was given.
+    """
+    path = given.strip()
+    while "," in path:
+        if os.path.lexists(path):
+            raise ConfigError(
+                f"Invalid value {given} for {name}: {path} is a single path, but log.dirs separates directories with"
+                " commas; use a symbolic link without a comma in its name"
+            )
+        path = os.path.dirname(path)

@@ -11,8 +11,8 @@ from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
 from .broker_config import NO_TEXTS, BrokerConfig, ConfigSource, Texts
 from .group_configs import GROUP_OPTIONS
-from .options.by_name import BROKER_OPTIONS, find_option
-from .options.replication_options import DYNAMIC_ONLY
+from .options.known_options import BROKER_OPTIONS, find_option
+from .options.quota_options import DYNAMIC_ONLY
 
 
 class ConfigResourceType(IntEnum):
@@ -123,9 +123,11 @@ def describe_client_metrics(texts: Texts = NO_TEXTS, names: Collection[str] | No
 CLIENT_METRICS_OPTIONS = {
     option.name: option
     for option in (
-        Option("interval.ms", OptionType.INT, 300_000, doc="Time between two reports of a client."),
-        Option("match", OptionType.LIST, (), doc="Clients that report, as client_id=REGEX; all where there is none."),
-        Option("metrics", OptionType.LIST, (), doc="Prefixes of the names of metrics to report; * for all."),
+        Option("interval.ms", OptionType.INT, 300_000, doc="Interval between two reports of a client."),
+        Option(
+            "match", OptionType.LIST, (), doc="Clients that send reports, as client_id=REGEX; all clients by default."
+        ),
+        Option("metrics", OptionType.LIST, (), doc="Prefixes of the metric names to report; * for all."),
     )
 }
 """The configs of client metrics subscriptions (KIP-714), by name."""

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from ...storage.topics.options import Value, format_value
-from .options.by_name import BROKER_OPTIONS
+from .options.known_options import BROKER_OPTIONS
 
 # Pairs of options of which the first must not be less than the second.
 _NOT_LESS = (
@@ -39,16 +39,16 @@ def check_rules(config: Any) -> None:
 def _broken_of_nodes(config: Any) -> Iterator[tuple[str, Value, str]]:
     """(option, value, rule): those between options of the node, its directories and its connections."""
     if not config.data_dirs or "" in config.data_dirs:
-        yield "log.dirs", "", "must name at least one directory"
+        yield "log.dirs", "", "must contain at least one directory"
     if "*" not in config.cordoned_log_dirs and len(config.cordoned_dirs) < len(config.cordoned_log_dirs):
         rule = f"each must be one of log.dirs={','.join(config.data_dirs)}, or *"
         yield "cordoned.log.dirs", config.cordoned_log_dirs, rule
     if "broker" not in config.process_roles:
-        yield "process.roles", config.process_roles, "must name broker"
+        yield "process.roles", config.process_roles, "must contain broker"
     if config.broker_id not in (-1, config.node_id):
         yield "broker.id", config.broker_id, f"must be node.id={config.node_id}"
     if config.inter_broker_listener_name is not None and config.is_set("security.inter.broker.protocol"):
-        rule = "must not be set beside inter.broker.listener.name"
+        rule = "must not be set together with inter.broker.listener.name"
         yield "security.inter.broker.protocol", config.security_inter_broker_protocol, rule
     if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
         rule = f"must be -1 or at least socket.request.max.bytes={config.socket_request_max_bytes}"
@@ -85,7 +85,8 @@ def _broken_of_logs(config: Any) -> Iterator[tuple[str, Value, str]]:
         yield "log.cleaner.threads", config.log_cleaner_threads, "must be at least 1"
     elif config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads <= _DEDUPE_BUFFER_BYTES_MIN:
         rule = (
-            f"must be more than {_DEDUPE_BUFFER_BYTES_MIN} for each of log.cleaner.threads={config.log_cleaner_threads}"
+            f"must be greater than {_DEDUPE_BUFFER_BYTES_MIN} for each of"
+            f" log.cleaner.threads={config.log_cleaner_threads}"
         )
         yield "log.cleaner.dedupe.buffer.size", config.log_cleaner_dedupe_buffer_size, rule
     lag_min, lag_max = config.log_defaults.min_compaction_lag_ms, config.log_defaults.max_compaction_lag_ms

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...storage.topics.config import ConfigError
+from ...storage.topics.options import Option
 from .broker_config import NO_TEXTS, BrokerConfig, ConfigSource, Texts
 from .emulation import release_of
 from .features import check_levels, feature_warnings, levels_of
 from .listeners import OVER_SASL, ListenerConfig, controller_listener, parse_endpoint, parse_protocol_map
-from .options.by_name import BROKER_OPTIONS
+from .options.known_options import BROKER_OPTIONS, PER_LISTENER, find_option
+from .options.security_options import CLASS_NAME, HANDED_ON
 from .properties import Properties
-from .without_effect import warnings_of
 
 if TYPE_CHECKING:
     from .sasl.users import User
@@ -93,7 +94,7 @@ class StaticConfig:
         """The same with users. ConfigError where no listener takes logins: nobody could be one of them."""
         told = tuple(users)
         if told and not any(self.node(node_id).sasl for node_id in self.node_ids):
-            raise ConfigError("users are given, but no listener takes logins: use one of SASL_PLAINTEXT or SASL_SSL")
+            raise ConfigError("users require a SASL listener: use SASL_PLAINTEXT or SASL_SSL")
         return dataclasses.replace(self, users=told)
 
     def node(self, node_id: int, *, cluster_dynamic: Texts = NO_TEXTS, node_dynamic: Texts = NO_TEXTS) -> BrokerConfig:
@@ -234,6 +235,60 @@ def _warnings(
         for name in texts:
             if node_id not in node_ids:
                 if node_id not in controllers:
-                    yield f"node.{node_id}.{name}: there is no node {node_id}, ignored"
+                    yield f"node.{node_id}.{name}: node {node_id} not found, ignored"
             elif name not in PER_NODE and texts[name] != shared.get(name):
-                yield f"node.{node_id}.{name}: all nodes share the value of node {min(node_ids)}, ignored"
+                yield f"node.{node_id}.{name}: all nodes share the value of node {min(node_ids)}; ignored"
+
+
+_CHARS_SHOWN = 249
+"""As of topics: a name that nobody knows may be as long as a string can be."""
+
+_LIKE = 0.8
+"""How like a known name an unknown one is for a slip of the pen: other products have keys of their own in the same file."""
+
+
+def warnings_of(texts: Mapping[str, str], *, names_the_nearest: bool = False) -> Iterator[str]:
+    """One line for each option that is set and means nothing here.
+
+    Args:
+        names_the_nearest: Of an unknown one also which it may have been meant for; that takes a millisecond each.
+    """
+    for name in texts:
+        option, shown = find_option(name), name[:_CHARS_SHOWN]
+        if name in HANDED_ON:
+            if not texts.get(CLASS_NAME):
+                yield f"{shown}: has no effect without {CLASS_NAME} at startup, ignored"
+        elif option is None:
+            near = _nearest(shown) if names_the_nearest else []
+            yield f"{shown}: unknown option, ignored" + "".join(f"; did you mean {one}?" for one in near)
+        elif not option.acts:
+            yield f"{shown}: known to Kafka, but has no effect in Ottla{_reason(option)}"
+
+
+def _nearest(name: str) -> list[str]:
+    from difflib import get_close_matches  # No start shall wait for it.
+
+    return get_close_matches(name, BROKER_OPTIONS, 1, _LIKE)
+
+
+_OF_EACH_NODE = PER_LISTENER | {
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+}
+"""Options that nodes of one process may be given different values of while they run."""
+
+
+def shared_warnings(texts: Mapping[str, str], node_id: int, first: int) -> Iterator[str]:
+    """One line for each option that means something, but not where a node other than the `first` is given it alone."""
+    for name in texts:
+        option = BROKER_OPTIONS.get(name)
+        if node_id != first and option is not None and option.acts and name not in _OF_EACH_NODE:
+            yield f"node.{node_id}.{name}: stored and shown, but all nodes share the value of node {first}"
+
+
+def _reason(option: Option) -> str:
+    """Why it means nothing, where its declaration says that."""
+    _, prefix, reason = option.doc.partition("No effect in Ottla")
+    return reason.removesuffix(".") if prefix else ""

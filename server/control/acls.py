@@ -28,10 +28,10 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class AclState:
-    """One entry."""
+    """One ACL."""
 
     acl: str
-    """As a line, which `add_acls` and `remove_acls` take."""
+    """The ACL as a line, in the format of `add_acls` and `remove_acls`."""
     principal: str
     permission: str
     """ALLOW or DENY."""
@@ -46,25 +46,25 @@ class AclState:
 
 @dataclass(frozen=True, slots=True)
 class AclList:
-    """Entries in the order of their lines."""
+    """ACLs in the order of their lines."""
 
     acls: tuple[AclState, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AclsAdded:
-    """What was added."""
+    """The ACLs that were added."""
 
     added: tuple[str, ...]
-    """Those that were not there."""
+    """ACLs that did not exist before."""
 
 
 @dataclass(frozen=True, slots=True)
 class AclsRemoved:
-    """What was removed."""
+    """The ACLs that were removed."""
 
     removed: tuple[str, ...]
-    """A line for each entry."""
+    """One line for each ACL."""
 
 
 Lines = Annotated[Sequence[str], Length(1, CHANGED_MAX)]
@@ -72,28 +72,28 @@ Lines = Annotated[Sequence[str], Length(1, CHANGED_MAX)]
 
 @dataclass(frozen=True, slots=True)
 class AclDecision:
-    """Whether somebody may do something, and why."""
+    """Whether an operation is allowed, and why."""
 
     is_allowed: bool
     reason: str
-    """SUPER_USER, DENIED_BY, ALLOWED_BY, NO_MATCH (entries speak of the resource, none of this), NO_ACL (none speaks of it), or
+    """SUPER_USER, DENIED_BY, ALLOWED_BY, NO_MATCH (the resource has ACLs, but none matches), NO_ACL (the resource has no ACLs), or
     NO_AUTHORIZER."""
     acl: str | None
-    """The entry that decides, where one does."""
+    """The ACL that decides, if there is one."""
     sentence: str
-    """The same in words."""
+    """The decision as a sentence."""
 
 
 @declared("GET", "/v1/acls", statuses=(409,), only_waits=True)
 async def list_acls(broker: Broker, *, principal: Name | None = None, resource: Name | None = None) -> AclList:
-    """Access control entries.
+    """List ACLs.
 
     Args:
-        principal: Only the entries of this one, as `User:alice`.
-        resource: Only those that speak of this one, by its name, a prefix or for all: TYPE:NAME, as `topic:orders`.
+        principal: Only ACLs of this principal, e.g. `User:alice`.
+        resource: Only ACLs that match this resource, by name, prefix or wildcard: TYPE:NAME, e.g. `topic:orders`.
 
     Raises:
-        ControlError: CONFLICT: there is no authorizer; INVALID: no principal, no resource.
+        ControlError: CONFLICT: no authorizer is configured; INVALID: the principal or resource is invalid.
     """
     changes, time_slice = _changes(broker), TimeSlice()
     if principal is not None:
@@ -110,15 +110,16 @@ async def list_acls(broker: Broker, *, principal: Name | None = None, resource: 
 
 @declared("POST", "/v1/acls", statuses=(409, 500))
 async def add_acls(broker: Broker, acls: Lines) -> AclsAdded:
-    """Add entries.
+    """Add ACLs.
 
-    All of them or none. Those that are there already are no error.
+    All of them or none. ACLs that exist already are ignored.
 
     Args:
-        acls: `PRINCIPAL allow|deny OPERATIONS TYPE:NAME [literal] [from HOST]`, as `User:alice allow READ,WRITE topic:orders*`.
+        acls: `PRINCIPAL allow|deny OPERATIONS TYPE:NAME [literal] [from HOST]`, e.g. `User:alice allow READ,WRITE topic:orders*`.
 
     Raises:
-        ControlError: CONFLICT: there is no authorizer; INVALID: a line that is none, or too many; FAILED: the disk refused.
+        ControlError: CONFLICT: no authorizer is configured; INVALID: a line is invalid, or there are too many; FAILED: the disk
+            failed.
     """
     changes = _changes(broker)
     try:
@@ -130,15 +131,15 @@ async def add_acls(broker: Broker, acls: Lines) -> AclsAdded:
 
 @declared("DELETE", "/v1/acls", statuses=(404, 409, 500))
 async def remove_acls(broker: Broker, acls: Lines) -> AclsRemoved:
-    """Remove entries.
+    """Remove ACLs.
 
     All of them or none.
 
     Args:
-        acls: `PRINCIPAL allow|deny OPERATIONS TYPE:NAME [literal] [from HOST]`, as `User:alice allow READ,WRITE topic:orders*`.
+        acls: `PRINCIPAL allow|deny OPERATIONS TYPE:NAME [literal] [from HOST]`, e.g. `User:alice allow READ,WRITE topic:orders*`.
 
     Raises:
-        ControlError: As `add_acls`; NOT_FOUND: one is not there.
+        ControlError: As `add_acls`; NOT_FOUND: an ACL was not found.
     """
     changes, time_slice = _changes(broker), TimeSlice()
     gone = await parsed(acls)
@@ -146,7 +147,7 @@ async def remove_acls(broker: Broker, acls: Lines) -> AclsRemoved:
     async for acl in time_slice.each(gone):
         if acl not in index:
             near = did_you_mean(str(acl), (str(each) for each in index.about(acl.resource_type, acl.name)))
-            raise ControlError(Kind.NOT_FOUND, f"there is no ACL {str(acl)[:200]!r}{near}")
+            raise ControlError(Kind.NOT_FOUND, f"ACL {str(acl)[:200]!r} not found{near}")
     try:
         await changes.delete(await time_slice.map(_exactly, gone))
     except KafkaError as error:
@@ -158,16 +159,16 @@ async def remove_acls(broker: Broker, acls: Lines) -> AclsRemoved:
 async def why_allowed(
     broker: Broker, principal: Name, operation: Name, resource: Name, *, host: Name = "127.0.0.1"
 ) -> AclDecision:
-    """Whether a principal may do an operation to a resource, and which entry decides.
+    """Decide whether a principal may perform an operation on a resource, and name the ACL that decides.
 
     Args:
-        principal: As `User:alice`.
-        operation: As `READ`.
-        resource: TYPE:NAME, as `topic:orders`.
-        host: The client's address.
+        principal: Principal, e.g. `User:alice`.
+        operation: Operation, e.g. `READ`.
+        resource: TYPE:NAME, e.g. `topic:orders`.
+        host: IP address of the client.
 
     Raises:
-        ControlError: INVALID: one of them is none.
+        ControlError: INVALID: an argument is invalid.
     """
     who = _read(lambda: Principal.parse(principal), "principal")
     asked = _read(lambda: kind_of(AclOperation, operation, "operation"), "operation")
@@ -175,7 +176,7 @@ async def why_allowed(
     what = f"{asked.name} on {kind.name.lower()}:{name[:100]} from {host[:100]}"
     authorizer = broker.services.authorizer
     if authorizer is None:
-        sentence = f"{who} may {what}: there is no authorizer, so everybody may everything"
+        sentence = f"{who} may {what}: no authorizer is configured, so everything is allowed"
         return AclDecision(True, "NO_AUTHORIZER", None, sentence)
     decision = authorizer.decide(who, host, asked, kind, name)
     may = "may" if decision.is_allowed else "may not"
@@ -205,20 +206,20 @@ def _read(read: Callable[[], Found], what: str) -> Found:
 def _because(decision: Decision) -> str:
     match decision.reason:
         case "SUPER_USER":
-            return "it is one of super.users"
+            return "the principal is one of super.users"
         case "DENIED_BY" | "ALLOWED_BY":
             return str(decision.acl)
         case "NO_MATCH":
-            return "there are ACLs for this resource, and none of them allows it"
+            return "this resource has ACLs, but none allows it"
         case _:
             said = "true" if decision.is_allowed else "false"
-            return f"there is no ACL for this resource, and allow.everyone.if.no.acl.found is {said}"
+            return f"this resource has no ACLs, and allow.everyone.if.no.acl.found is {said}"
 
 
 def _authorizer(broker: Broker) -> Authorizer:
     authorizer = broker.services.authorizer
     if authorizer is None:
-        raise ControlError(Kind.CONFLICT, "there is no authorizer: start the broker with authorizer.class.name")
+        raise ControlError(Kind.CONFLICT, "no authorizer is configured; start the broker with authorizer.class.name")
     return authorizer
 
 

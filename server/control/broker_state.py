@@ -18,18 +18,18 @@ class ListenerState:
 
     name: str
     address: str
-    """HOST:PORT that it listens on."""
+    """HOST:PORT on which it listens."""
     advertised: str
-    """HOST:PORT that clients are told."""
+    """HOST:PORT advertised to clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One broker id that the process plays."""
+    """One node (broker id) of the process."""
 
     node_id: int
     is_alive: bool
-    """Whether it serves; a stopped node leads nothing, and listens nowhere."""
+    """Whether it is running; a stopped node leads no partitions and does not listen."""
     rack: str | None
     listeners: tuple[ListenerState, ...]
 
@@ -40,12 +40,12 @@ class DataDirState:
 
     path: str
     is_offline: bool
-    """A disk error has taken it, and all logs in it, out of use until the next start."""
+    """A disk error has taken the directory and all its logs offline until the next start."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """The whole broker at this moment."""
+    """State of the broker."""
 
     version: str
     """Of Ottla."""
@@ -53,19 +53,19 @@ class BrokerState:
     bootstrap: str
     """HOST:PORT of each node's first listener, comma-separated, in id order."""
     profile: str
-    """`kafka` or `dev`: where its defaults come from."""
+    """Source of the defaults: `kafka` or `dev`."""
     emulate: str | None
-    """The release of Apache Kafka that it plays; null: the newest that Ottla has."""
+    """Emulated release of Apache Kafka; null: the newest supported release."""
     serves_since_s: float
-    """How long this life of it has served, in seconds that no moved clock changes."""
+    """Seconds since the last start or restart, in real time."""
     now_ms: int
-    """The broker's clock, ms since 1970."""
+    """The broker's clock, in ms since 1970."""
     nodes: tuple[NodeState, ...]
     data_dirs: tuple[DataDirState, ...]
     topics: int
-    """How many, internal ones too."""
+    """Number of topics, including internal topics."""
     partitions: int
-    """How many logs, likewise."""
+    """Number of logs, including those of internal topics."""
 
 
 def version() -> str:
@@ -77,7 +77,7 @@ def version() -> str:
 
 @operation("GET", "/v1/broker")
 def broker_state(broker: Broker) -> BrokerState:
-    """Version, addresses, nodes, data directories, clock."""
+    """Show version, addresses, nodes, data directories and clock."""
     services = broker.services
     logs = services.logs
     return BrokerState(

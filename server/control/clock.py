@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import trio
+import trio.lowlevel
 
 from ...protocol.errors import KafkaError
 from ...storage.disk.files import WouldWaitError
@@ -30,9 +31,8 @@ from ...storage.logs.log import Log
 from ...storage.logs.rolling import open_until_ms
 from ..broker.broker import Broker
 from ..runtime.clock import NOW_MS_MAX, Clock
-from ..runtime.cold_reads import bring
 from ..runtime.errors import ControlError, Kind
-from ..runtime.idle import idle
+from ..runtime.threads import bring
 from ..runtime.time_slices import TimeSlice
 from .operation import Range, operation
 
@@ -46,35 +46,35 @@ _IDLE_WITHIN_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockReading:
-    """What the clock says."""
+    """The state of the clock."""
 
     now_ms: int
-    """The broker's wall time, milliseconds since 1970."""
+    """The broker's wall time, in milliseconds since 1970."""
     is_frozen: bool
-    """Whether it stands still."""
+    """Whether the clock is frozen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockMoved(ClockReading):
-    """What a move of the clock has brought about, and what it says now."""
+    """The result of a clock move, and the state of the clock."""
 
     rolled: tuple[TopicPartition, ...]
-    """Partitions whose active segment had been open for too long, and was rolled."""
+    """Partitions whose active segment was rolled, as it had been open for too long."""
     is_settled: bool
-    """Whether all that became due has been done; False: some of it was still under way after five seconds."""
+    """Whether all work that became due is complete; False: some was still in progress after five seconds."""
 
 
 @operation("GET", "/v1/clock")
 def read(broker: Broker) -> ClockReading:
-    """What the broker's clock says."""
+    """Show the broker's clock."""
     return ClockReading(now_ms=broker.clock.now_ms(), is_frozen=broker.clock.is_frozen)
 
 
 @operation("POST", "/v1/clock/freeze")
 def freeze(broker: Broker) -> ClockReading:
-    """Let the clock stand still.
+    """Stop the clock.
 
-    Moves move it all the same.
+    `advance` and `set` still move it.
     """
     broker.clock.freeze()
     return read(broker)
@@ -82,21 +82,21 @@ def freeze(broker: Broker) -> ClockReading:
 
 @operation("POST", "/v1/clock/unfreeze")
 def unfreeze(broker: Broker) -> ClockReading:
-    """Let the clock go on from where it stands."""
+    """Let the clock run again, from its current time."""
     broker.clock.unfreeze()
     return read(broker)
 
 
 @operation("POST", "/v1/clock/advance")
 async def advance(broker: Broker, by_ms: Annotated[int, Range(0, NOW_MS_MAX)]) -> ClockMoved:
-    """Let time pass: segments that were open for too long roll, and what becomes due is done.
+    """Move the clock forward: segments that were open for too long roll, and due timers fire.
 
     Raises:
-        ControlError: INVALID: not a number, below 0, or beyond the year 9999. The clock is where it was.
+        ControlError: INVALID: not a number, negative, or after the year 9999. The clock is unchanged.
     """
     if not _is_number(by_ms) or by_ms < 0:
         raise ControlError(
-            Kind.INVALID, f"advance: expected 0 ms or more, found {by_ms!r:.40}; set() takes the wall time back"
+            Kind.INVALID, f"advance: expected 0 ms or more, found {by_ms!r:.40}; use set() to move the clock back"
         )
     async with broker.clock.moving:
         now_ms = broker.clock.now_after(by_ms)
@@ -108,15 +108,15 @@ async def advance(broker: Broker, by_ms: Annotated[int, Range(0, NOW_MS_MAX)]) -
 
 @operation("PUT", "/v1/clock")
 async def set_to(broker: Broker, now_ms: Annotated[int, Range(0, NOW_MS_MAX)]) -> ClockMoved:
-    """Set the wall time: ahead as `advance` does, back the wall time alone.
+    """Set the wall time. Forward works like `advance`; backward changes the wall time only.
 
-    Back, what is waited for comes when it would have come.
+    Moving the clock backward does not delay timers.
 
     Args:
         now_ms: Milliseconds since 1970.
 
     Raises:
-        ControlError: INVALID: not a number, before 1970 or beyond the year 9999. The clock is where it was.
+        ControlError: INVALID: not a number, before 1970 or after the year 9999. The clock is unchanged.
     """
     _check(now_ms, "set")
     clock = broker.clock
@@ -146,9 +146,9 @@ async def _roll_old(broker: Broker, now_ms: int) -> tuple[TopicPartition, ...]:
                 if await _roll_if_old(each, now_ms):
                     rolled.append(each.topic_partition)
             except OSError as error:
-                log.error("%s is not rolled: %s", each.topic_partition, each.fail(error).message)
+                log.error("%s was not rolled: %s", each.topic_partition, each.fail(error).message)
             except KafkaError as error:
-                log.error("%s is not rolled: %s", each.topic_partition, error.message)
+                log.error("%s was not rolled: %s", each.topic_partition, error.message)
     return tuple(rolled)
 
 
@@ -181,3 +181,33 @@ async def _settled(clock: Clock) -> bool:
                 return True
             await clock.at_rest()
     return False
+
+
+class _Others(trio.abc.Instrument):
+    """Counts the steps of all tasks but one."""
+
+    def __init__(self, mine: trio.lowlevel.Task) -> None:
+        self._mine = mine
+        self.steps = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is not self._mine:
+            self.steps += 1
+
+
+async def idle() -> None:
+    """Return once a pass of the scheduler had no step of any other task; what other threads do is not waited for.
+
+    Keeps the scheduler running until then. `trio.testing.wait_all_tasks_blocked` does the same, but brings pytest with it.
+    """
+    others = _Others(trio.lowlevel.current_task())
+    trio.lowlevel.add_instrument(others)
+    try:
+        steps, quiet = others.steps, 0
+        # Twice: those who step in one pass do so in any order, so one who is woken may come after us in the next.
+        while quiet < 2:
+            await trio.lowlevel.checkpoint()
+            quiet = quiet + 1 if steps == others.steps else 0
+            steps = others.steps
+    finally:
+        trio.lowlevel.remove_instrument(others)

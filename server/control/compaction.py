@@ -41,37 +41,37 @@ TIMEOUT_S_MAX = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCompaction:
-    """What was done to one partition, and what is left."""
+    """Result of a compaction for one partition."""
 
     partition: int
     passes: int
-    """Clean passes that ended during the call; 0: nothing was cleaned, and `explanation` says why."""
+    """Number of clean passes that completed during the call; 0: nothing was cleaned, see `explanation`."""
     has_rolled: bool
     """Whether the call rolled the active segment."""
     log_start_offset: int
     first_dirty_offset_before: int
     first_dirty_offset: int
-    """All below is clean."""
+    """Everything below this offset is clean."""
     log_end_offset: int
     segments_before: int
     segments_after: int
-    """The active one counts."""
+    """Includes the active segment."""
     records_read: int
-    """By all passes; `records_written` and bytes likewise."""
+    """Total of all passes, as are `records_written` and the byte counts."""
     records_written: int
     records_removed: RemovedRecords
-    """By reason."""
+    """Removed records by reason."""
     bytes_read: int
     bytes_written: int
     waits_for: Waits | None
-    """What the cleaner waits for now; None: the next round may take the partition again."""
+    """What the cleaner is waiting for now; None: the next round may clean the partition again."""
     explanation: str
-    """The same in a sentence, as `explain` has it."""
+    """The same as a sentence, as in `explain`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """What `compact` did. As a text it is a block to be read."""
+    """Result of `compact`; str() of it is readable text."""
 
     topic: str
     is_forced: bool
@@ -83,29 +83,29 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCompacted:
-    """How far one partition is clean."""
+    """Cleaning progress of one partition."""
 
     partition: int
     waited_for_offset: int
-    """All below this was to be covered by passes that came to their end."""
+    """The call waited until completed passes had covered everything below this offset."""
     first_dirty_offset: int
-    """All below is clean."""
+    """Everything below this offset is clean."""
     log_end_offset: int
     waits_for: Waits | None
-    """What the cleaner waits for now, with the rest."""
+    """What the cleaner is waiting for now, for the rest of the log."""
     explanation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """What `wait_until_compacted` waited for. As a text it is a block to be read."""
+    """Result of `wait_until_compacted`; str() of it is readable text."""
 
     topic: str
     partitions: tuple[PartitionCompacted, ...]
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{self.topic}-{each.partition}: clean below {each.first_dirty_offset}, {each.waited_for_offset} was waited for;"
+            f"{self.topic}-{each.partition}: clean below {each.first_dirty_offset}, required {each.waited_for_offset};"
             f" log end {each.log_end_offset}\n  {each.explanation}"
             for each in self.partitions
         )
@@ -128,7 +128,7 @@ def _lines(topic: str, done: PartitionCompaction) -> Iterator[str]:
             f"  kept {done.records_written} of {done.records_read} records, {done.bytes_written} of {done.bytes_read} bytes"
             f" ({gone or 'nothing'} removed)"
         )
-    rolled = ", the active one was rolled" * done.has_rolled
+    rolled = ", active segment rolled" * done.has_rolled
     yield f"  segments: {done.segments_after} (before: {done.segments_before}){rolled}"
     yield f"  {done.explanation}"
 
@@ -137,21 +137,21 @@ def _lines(topic: str, done: PartitionCompaction) -> Iterator[str]:
 async def compact(
     broker: Broker, topic: TopicName, partitions: Partitions | None = None, *, force: bool = False, roll: bool = False
 ) -> Compaction:
-    """Clean a compacted topic now: as the next round of the cleaner would, or by force.
+    """Clean a compacted topic now, by the rules of the cleaner or by force.
 
-    One partition after the other. As Kafka would, that is neither the active segment, nor records younger than
-    `min.compaction.lag.ms`, nor what open transactions have not decided, and only if `min.cleanable.dirty.ratio` has it that it is
-    worth it. Where nothing was cleaned, `explanation` says why.
+    Partitions are cleaned one after another. As in Kafka, the cleaner skips the active segment, records younger than
+    `min.compaction.lag.ms`, records after the start of an open transaction, and partitions whose dirty ratio is not above
+    `min.cleanable.dirty.ratio`. If nothing was cleaned, `explanation` says why.
 
     Args:
-        partitions: Numbers; all of the topic if not given.
-        force: Roll, and clean whatever ratio and lags say; never what an open transaction has not decided.
-        roll: Roll the active segments first, if they have records.
+        partitions: Partition numbers (default: all partitions of the topic).
+        force: Roll the active segments and ignore the dirty ratio and lags; open transactions still apply.
+        roll: Roll the active segments first, if they contain records.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic or partition; CONFLICT: the topic is not compacted, an earlier pass
-            failed, or another process compacts it under a lease; UNAVAILABLE: no cleaner works, or the broker stops; FAILED: the disk
-            refused. All partitions are checked before the first is rolled; what was done before a partition that fails stays.
+        ControlError: NOT_FOUND: topic or partition not found; CONFLICT: the topic is not compacted, an earlier pass failed, or
+            another process compacts it under a lease; UNAVAILABLE: no cleaner is running, or the broker is stopping; FAILED: the
+            disk failed. All partitions are checked before the first is rolled; partitions before a failed one stay cleaned.
     """
     logs = logs_of(broker, topic, partitions)
     for log in logs:
@@ -163,16 +163,16 @@ async def compact(
 async def wait_until_compacted(
     broker: Broker, topic: str, timeout_s: float = 10.0, partitions: Iterable[int] | None = None
 ) -> Compacted:
-    """Return when clean passes have covered all that lay in closed segments at the call. Starts no pass.
+    """Wait until clean passes have covered all segments that were closed at the call. Starts no pass.
 
-    The cleaner never touches an active segment: `roll` it first, to wait for its records too. If a log has only an active segment,
-    the wait is for all of it, as another client may roll it.
+    The cleaner never cleans an active segment: call `roll` first to include its records. If a log has only an active segment,
+    the call waits for all of its records, as another client may roll it.
 
     Args:
-        timeout_s: Of real time, whatever the broker's clock does.
+        timeout_s: Time limit in seconds of real time, independent of the broker's clock.
 
     Raises:
-        ControlError: As `compact`; TIMED_OUT: with what the cleaner waits for.
+        ControlError: As `compact`; TIMED_OUT: the message says what the cleaner is waiting for.
     """
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 <= timeout_s <= TIMEOUT_S_MAX:
         raise ControlError(
@@ -197,10 +197,10 @@ async def wait_until_compacted(
 async def wait_ms_until_compacted(
     broker: Broker, topic: TopicName, timeout_ms: Annotated[int, Range(0, int(TIMEOUT_S_MAX * 1_000))] = 10_000
 ) -> Compacted:
-    """Wait until clean passes have covered what lies in closed segments now.
+    """Wait until clean passes have covered all segments that are closed now.
 
     Args:
-        timeout_ms: Of real time, whatever the broker's clock does.
+        timeout_ms: Time limit in milliseconds of real time, independent of the broker's clock.
     """
     return await wait_until_compacted(broker, topic, timeout_ms / 1_000)
 
@@ -285,7 +285,7 @@ async def _covered(broker: Broker, log: Log, up_to: int) -> None:
 
 async def _timed_out(broker: Broker, log: Log, up_to: int, timeout_s: float) -> ControlError:
     explained = await _explained(broker, log)
-    stands_still = "; the clock is frozen, so no round of the cleaner comes" if broker.clock.is_frozen else ""
+    stands_still = "; the clock is frozen, so the cleaner starts no round" if broker.clock.is_frozen else ""
     return ControlError(
         Kind.TIMED_OUT,
         f"{log.topic_partition} is clean up to offset {_first_dirty(broker, log)}, not {up_to}, after {timeout_s:g} s:"

@@ -21,34 +21,34 @@ class ConnectionState:
     """HOST:PORT of the client."""
     node: int
     listener: str
-    """Its name."""
+    """Name of the listener."""
     security_protocol: str
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
     principal: str
-    """As `User:alice`; `User:ANONYMOUS` for who has not proved who he is."""
+    """Principal, e.g. `User:alice`; `User:ANONYMOUS` without authentication."""
     mechanism: str | None
-    """Of SASL, by which he did."""
+    """SASL mechanism of the login."""
     software: str | None
-    """Name and version of the client's library, where it tells them."""
+    """Name and version of the client library, if the client reports them."""
     idle_s: int
-    """How long no byte has moved, in whole seconds."""
+    """Seconds without traffic, rounded down."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionList:
-    """Those by node, listener and address."""
+    """Connections in the order of node, listener and address."""
 
     connections: tuple[ConnectionState, ...]
-    """COUNT_MAX at most."""
+    """At most COUNT_MAX connections."""
     count: int
-    """How many there are."""
+    """Total number of connections."""
 
 
 @operation("GET", "/v1/connections", only_waits=True)
 async def list_connections(broker: Broker) -> ConnectionList:
-    """Clients that are connected.
+    """List client connections.
 
-    Connections of the admin listener are not among them.
+    Connections of the admin listener are not included.
     """
     time_slice, now_s = TimeSlice(), trio.current_time()
     found = tuple(broker.connections)

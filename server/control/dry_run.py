@@ -23,12 +23,12 @@ LISTED_MAX = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDryRun:
-    """What a pass would do to one partition, due or not."""
+    """What a pass would do to one partition, whether it is due or not."""
 
     partition: int
     would_pass: DryPass
     sentences: tuple[str, ...]
-    """Of the whole, then of each new segment and each removal that is listed."""
+    """One sentence for the whole pass, then one for each new segment and each listed removal."""
 
     def __str__(self) -> str:
         return "\n  ".join(self.sentences)
@@ -37,7 +37,7 @@ class PartitionDryRun:
 def _sentences(tp: TopicPartition, found: DryPass) -> Iterator[str]:
     stats = found.stats
     if not stats.segments_before and not found.segments_to_split:
-        yield f"{tp}: a pass has nothing that it might clean now"
+        yield f"{tp}: a pass would find nothing to clean now"
         return
     gone = ", ".join(f"{count} {reason}" for reason, count in asdict(stats.removed).items() if count)
     yield (
@@ -46,9 +46,9 @@ def _sentences(tp: TopicPartition, found: DryPass) -> Iterator[str]:
         f" ({gone or 'nothing'} removed), {stats.segments_before} segments become {stats.segments_after}"
     )
     if found.segments_to_split:
-        yield f"it would split {found.segments_to_split} segments first, and leave the rest to the next one"
+        yield f"it would only split {found.segments_to_split} segments, and leave cleaning to the next pass"
     if found.end_offset < found.upper_offset:
-        yield f"it would end at offset {found.end_offset}: the map has no room for more keys"
+        yield f"it would end at offset {found.end_offset}: the offset map has no room for more keys"
     for group in found.groups:
         yield (
             f"segments {', '.join(map(str, group.source_base_offsets))}: {group.bytes_before} -> {group.bytes_after}"
@@ -66,7 +66,7 @@ class DryRun:
 
     topic: str
     now_ms: int
-    """The broker's clock, in ms since 1970: the time by which delete horizons were asked."""
+    """The broker's clock, in ms since 1970; delete horizons are compared with it."""
     is_forced: bool
     partitions: tuple[PartitionDryRun, ...]
 
@@ -84,7 +84,7 @@ class DryRun:
         from ...storage.pictures.passes import pass_tried
 
         passes = [(f"{self.topic}-{each.partition}", pass_tried(each.would_pass)) for each in self.partitions]
-        return plan_fragment(f"What the next pass over {self.topic} would remove", passes)
+        return plan_fragment(f"Records that the next pass over {self.topic} would remove", passes)
 
 
 @operation("GET", "/v1/topics/{topic}/dry-run", statuses=(404, 409), only_waits=True)
@@ -96,18 +96,18 @@ async def dry_run(
     force: bool = False,
     records_max: Annotated[int, Range(0, LISTED_MAX)] = LISTED,
 ) -> DryRun:
-    """What a pass of the cleaner would take out now, without writing anything.
+    """Show what a pass of the cleaner would remove now, without writing anything.
 
-    Of each partition, due or not; one after the other, throttled as passes are.
+    Partitions are read one after another, whether a pass is due or not, at the throttled rate of passes.
 
     Args:
-        partition: All of the topic if not given.
-        force: As a forced pass, which ends the active segment first, and takes young segments.
-        records_max: So many removals are listed for each partition.
+        partition: Partition number (default: all partitions of the topic).
+        force: Simulate a forced pass, which rolls the active segment first and includes young segments.
+        records_max: Maximum number of removals to list for each partition.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic or partition; INVALID: `records_max` is beyond its bounds; CONFLICT: the topic is not compacted, or a pass, a lease or a deletion
-            has the partition; FAILED: what is there cannot be read.
+        ControlError: NOT_FOUND: topic or partition not found; INVALID: `records_max` is out of bounds; CONFLICT: the topic is not
+            compacted, or the partition is held by a pass, a lease or a deletion; FAILED: the log cannot be read.
     """
     check_number("records_max", records_max, 0, LISTED_MAX)
     logs, now_ms = logs_of(broker, topic, one_or_all(partition)), broker.clock.now_ms()
@@ -127,14 +127,14 @@ async def _of_partition(broker: Broker, log: Log, force: bool, records_max: int)
         if cleaning.logs.get(tp) is not log:
             raise ControlError(Kind.CONFLICT, f"{tp} was deleted")
         if cleaning.manager.is_held(tp):
-            raise ControlError(Kind.CONFLICT, f"{tp} is {cleaning.manager.state_name(tp)}; ask again when it is free")
+            raise ControlError(Kind.CONFLICT, f"{tp} is {cleaning.manager.state_name(tp)}; retry when it is free")
         settings = CleanerSettings.of(broker.config.current)
         try:
             found = await dry_runs.dry_run(
                 cleaning, settings, log, broker.clock.now_ms(), is_forced=force, records_max=records_max
             )
         except CleaningAbortedError as error:
-            raise ControlError(Kind.CONFLICT, f"{tp}: {error}; ask again") from error
+            raise ControlError(Kind.CONFLICT, f"{tp}: {error}; retry") from error
         except KafkaError as error:
             raise ControlError(Kind.FAILED, error.message) from error
         except (OSError, ValueError) as error:

@@ -17,19 +17,18 @@ from ...storage.logs.log import Log
 from ...storage.steps import Steps
 from ..broker.broker import Broker
 from ..cleaning.advice import moment
-from ..client.partitioner import partition_of
-from ..runtime.disk import Work, in_thread
+from ..client.values import partition_of
 from ..runtime.errors import ControlError, Kind, check_number
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..services.explaining import Explaining, PartitionExplanation
-from .encodings import Encoding, decoded
-from .operation import PartitionId, Range, TopicName, operation
+from .operation import Encoding, PartitionId, Range, TopicName, decoded, operation
 from .partitions import logs_of, one_or_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What the cleaner makes of a topic now. As a text it is a block to be read."""
+    """Why the partitions of a topic are or are not cleaned; str() of it is readable text."""
 
     topic: str
     now_ms: int
@@ -50,15 +49,15 @@ class Explanation:
 
 @operation("GET", "/v1/topics/{topic}/explain", statuses=(404, 409), only_waits=True)
 async def explain(broker: Broker, topic: TopicName, partition: PartitionId | None = None) -> Explanation:
-    """Why each partition is or is not eligible for the cleaner, when it will be, and what makes it so.
+    """Explain why each partition is or is not eligible for the cleaner, when it will be, and what makes it eligible.
 
-    Print it: it is a text to be read.
+    Print the result to read it.
 
     Args:
-        partition: All of the topic if not given.
+        partition: Partition number (default: all partitions of the topic).
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic or partition, the message names the nearest; FAILED: the disk refused.
+        ControlError: NOT_FOUND: topic or partition not found, with the nearest name; FAILED: the disk failed.
     """
     logs = logs_of(broker, topic, one_or_all(partition))
     now_ms = broker.clock.now_ms()
@@ -79,31 +78,31 @@ _BOUNDS = {
     BoundBy.DAMAGE: "damage",
 }
 
-_PASSES = " (a pass comes when something is dirty, or is forced)"
+_PASSES = " (a pass starts when something is dirty, or when forced)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyExplanation:
-    """What a partition holds of a key. As a text it is a block to be read."""
+    """The records of one key in a partition; str() of it is readable text."""
 
     topic: str
     partition: int
-    """The one that clients put the key into, unless another was asked for."""
+    """The requested partition, or the one that clients choose for the key."""
     now_ms: int
     """The broker's clock, in ms since 1970."""
     history: KeyHistory
     sentences: tuple[str, ...]
-    """Of the whole, then of each record."""
+    """One sentence for the whole key, then one for each record."""
 
     def __str__(self) -> str:
         return "\n  ".join(self.sentences)
 
 
 def _sentences(tp: TopicPartition, found: KeyHistory) -> Iterator[str]:
-    shown = "" if found.record_count == len(found.records) else f" (the newest {len(found.records)} follow)"
+    shown = "" if found.record_count == len(found.records) else f" (showing the newest {len(found.records)})"
     yield (
         f"{tp}, key {found.key!r}: {found.record_count} {'record' if found.record_count == 1 else 'records'}{shown}; a pass now"
-        f" would look at offsets {found.first_dirty_offset} to {found.upper_offset}, bound by {_BOUNDS[found.bound_by]}"
+        f" would cover offsets {found.first_dirty_offset} to {found.upper_offset}, limited by {_BOUNDS[found.bound_by]}"
     )
     for each in found.records:
         yield _sentence(each, found)
@@ -128,28 +127,26 @@ def outlook(record: KeyRecord, history: KeyHistory) -> str:
     if record.goes is not None:
         whys = {
             Goes.SUPERSEDED: "",
-            Goes.TOMBSTONE: f": its horizon has come{_PASSES}",
-            Goes.ABORTED: ": it was aborted",
+            Goes.TOMBSTONE: f": its delete horizon has passed{_PASSES}",
+            Goes.ABORTED: ": its transaction was aborted",
         }
         return f"the next pass removes it{whys[record.goes]}"
     bound = _BOUNDS[history.bound_by]
     match record.stays:
         case Stays.NEWEST:
-            return "the newest of its key: it stays"
+            return "kept: newest record of its key"
         case Stays.BOUND:
-            return f"it stays in the next pass, which ends at offset {history.upper_offset} for {bound}"
+            return f"kept by the next pass, which ends at offset {history.upper_offset} because of {bound}"
         case Stays.SUPERSEDED_BEYOND_BOUND:
-            return f"it stays in the next pass, which ends below what supersedes it, for {bound}"
+            return f"kept by the next pass, which ends before the record that supersedes it, because of {bound}"
         case Stays.SUPERSEDED_IN_CLEAN_PART:
-            return (
-                "it stays: a pass looks for newer records in the dirty part alone, and what supersedes it is not there"
-            )
+            return "kept: a pass looks for newer records only in the dirty part, and the one that supersedes this record is not there"
         case Stays.DELETE_HORIZON:
-            return f"it goes with the first pass from {moment(record.delete_horizon_ms)} on{_PASSES}"
+            return f"removed by the first pass at or after {moment(record.delete_horizon_ms)}{_PASSES}"
         case _:
             return (
-                f"the next pass gives it a delete horizon, delete.retention.ms={history.delete_retention_ms} from then on; it"
-                " goes with the first pass after that"
+                f"the next pass sets its delete horizon, delete.retention.ms={history.delete_retention_ms} later; the first pass"
+                " after that removes it"
             )
 
 
@@ -162,12 +159,12 @@ async def explain_key_text(
     partition: PartitionId | None = None,
     records_max: Annotated[int, Range(1, RECORDS_MAX)] = RECORDS,
 ) -> KeyExplanation:
-    """The history of one key: each record, what took its place, and what the next pass makes of it.
+    """Explain each record of one key: what supersedes it, and whether the next pass removes it.
 
     Args:
-        encoding: How the key is written.
-        partition: Null: where the clients' default partitioner puts the key.
-        records_max: So many records are told, the newest.
+        encoding: Encoding of the key.
+        partition: Default: the one that the clients' default partitioner chooses for the key.
+        records_max: Maximum number of records to report; the newest are kept.
     """
     found = decoded("key", key, encoding)
     return await explain_key(broker, topic, found, partition=partition, records_max=records_max)
@@ -186,7 +183,7 @@ async def explain_key(
         ControlError: NOT_FOUND: no such topic or partition; INVALID: `records_max`; FAILED: what is there cannot be read.
     """
     if not isinstance(key, bytes):
-        raise ControlError(Kind.INVALID, f"key: expected a text or bytes, found {key!r:.100}")
+        raise ControlError(Kind.INVALID, f"key: expected str or bytes, found {key!r:.100}")
     check_number("records_max", records_max, 1, RECORDS_MAX)
     if partition is None:
         partition = partition_of(key, len(logs_of(broker, topic)))

@@ -17,22 +17,22 @@ from .operation import INT64_MAX, Range, operation
 
 @dataclass(frozen=True, slots=True)
 class FaultState:
-    """A declared fault, and what it has met so far."""
+    """A fault, and its hits so far."""
 
     fault_id: int
     hits: int
-    """Requests that it has met, counted when it begins to act, or, where they are carried out first, then. Of a disk, operations
-    that were refused or had to wait."""
+    """Number of requests hit, counted when the fault fires; a request that is executed first is counted afterwards. For a disk
+    fault, number of operations that failed or were delayed."""
     is_active: bool
-    """Whether it may meet more: it has not been removed, and has some left."""
+    """Whether the fault can still hit requests: it was not removed, and is not used up."""
     left: int | None
-    """How many requests more it is for; null: all."""
+    """Number of requests that it will still hit; null: all."""
     declaration: Declaration
 
 
 @dataclass(frozen=True, slots=True)
 class FaultList:
-    """All that are declared, spent ones included, oldest first."""
+    """All faults, oldest first, including those used up."""
 
     faults: tuple[FaultState, ...]
 
@@ -43,26 +43,24 @@ FaultId = Annotated[int, Range(1, INT64_MAX)]
 
 @dataclass(frozen=True, slots=True)
 class FaultsCleared:
-    """What a clear has done."""
+    """Result of removing all faults."""
 
     removed: int
-    """How many there were."""
+    """Number of removed faults."""
 
 
 @operation("POST", "/v1/faults", statuses=(404,))
 async def declare(broker: Broker, declaration: Declaration) -> FaultState:
-    """Declare a fault: which requests, and what becomes of them; or what is wrong with a disk.
+    """Add a fault for requests or for a disk.
 
-    It is in force from now on.
+    It is active when this returns.
 
     Raises:
-        ControlError: INVALID: it may not be declared, in one line; NOT_FOUND: there is no such node or data directory.
+        ControlError: INVALID: the arguments are invalid; NOT_FOUND: node or data directory not found.
     """
     ids = [node.node_id for node in broker.nodes]
     if declaration.node is not None and declaration.node not in ids:
-        raise ControlError(
-            Kind.NOT_FOUND, f"there is no node {declaration.node}; there are: {', '.join(map(str, ids))}"
-        )
+        raise ControlError(Kind.NOT_FOUND, f"node {declaration.node} not found; nodes: {', '.join(map(str, ids))}")
     if declaration.disk is not None:
         _check_disk(broker, declaration.data_dir)
     return state_of(broker.faults.declare(declaration))
@@ -70,13 +68,13 @@ async def declare(broker: Broker, declaration: Declaration) -> FaultState:
 
 @operation("GET", "/v1/faults", only_waits=True)
 async def list_faults(broker: Broker) -> FaultList:
-    """All declared faults, spent ones included."""
+    """List all faults, including those used up."""
     return FaultList(tuple(map(state_of, broker.faults)))
 
 
 @operation("GET", "/v1/faults/{fault_id}", statuses=(404,), only_waits=True)
 async def get_fault(broker: Broker, fault_id: FaultId) -> FaultState:
-    """One fault, and what it has met.
+    """Show one fault and its hits.
 
     Raises:
         ControlError: NOT_FOUND.
@@ -86,12 +84,12 @@ async def get_fault(broker: Broker, fault_id: FaultId) -> FaultState:
 
 @operation("DELETE", "/v1/faults/{fault_id}", statuses=(404,))
 async def remove_fault(broker: Broker, fault_id: FaultId) -> FaultState:
-    """Remove a fault: who is kept waiting by it goes on.
+    """Remove a fault; requests that it delays continue.
 
-    Connections that it has silenced are closed. Returns it as it was in the end.
+    Connections whose responses it dropped are closed. Returns the final state of the fault.
 
     Raises:
-        ControlError: NOT_FOUND: there is none, or not any more.
+        ControlError: NOT_FOUND: the fault does not exist, or was removed before.
     """
     fault = _fault(broker, fault_id)
     fault.remove()
@@ -111,15 +109,15 @@ async def wait_for_fault(
     hits: Annotated[int, Range(1, COUNT_MAX)] = 1,
     timeout_ms: Annotated[int, Range(0, WAIT_MS_MAX)] = 10_000,
 ) -> FaultState:
-    """Answer once a fault has met so many requests, or the time is over.
+    """Wait until a fault has hit a number of requests, or until the timeout.
 
-    Or once it is removed: `hits` tells which.
+    Also returns when the fault is removed; compare `hits`.
 
     Args:
-        timeout_ms: Then the answer is what it has met so far.
+        timeout_ms: Time limit in milliseconds; after it, the response has the hits so far.
 
     Raises:
-        ControlError: NOT_FOUND: there is none.
+        ControlError: NOT_FOUND: the fault does not exist.
     """
     fault = _fault(broker, fault_id)
     with trio.move_on_after(timeout_ms / 1000):
@@ -136,16 +134,14 @@ def _fault(broker: Broker, fault_id: int) -> DeclaredFault:
     fault = broker.faults.get(fault_id)
     if fault is None:
         ids = [str(each.id) for each in broker.faults]
-        there_are = f"there are: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}" if ids else "there are none"
-        raise ControlError(Kind.NOT_FOUND, f"there is no fault {fault_id}; {there_are}")
+        there_are = f"faults: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}" if ids else "no faults exist"
+        raise ControlError(Kind.NOT_FOUND, f"fault {fault_id} not found; {there_are}")
     return fault
 
 
 def _check_disk(broker: Broker, data_dir: str | None) -> None:
     if not isinstance(broker.files, DiskFiles):
-        raise ControlError(
-            Kind.INVALID, "this broker was given files of its own, whose disks can have no declared faults"
-        )
+        raise ControlError(Kind.INVALID, "disk faults are not supported by a broker with its own file system")
     if data_dir is not None and data_dir not in broker.files.data_dirs:
         there_are = ", ".join(broker.files.data_dirs)
-        raise ControlError(Kind.NOT_FOUND, f"there is no data directory {data_dir!r}; there are: {there_are}")
+        raise ControlError(Kind.NOT_FOUND, f"data directory {data_dir!r} not found; data directories: {there_are}")

@@ -14,7 +14,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from ...storage.disk.paths import TopicPartition
 from ..broker.broker import Broker
-from ..groups.share.keeper import UNKNOWN_OFFSET
+from ..groups.share.states import UNKNOWN_OFFSET
 from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..runtime.time_slices import TimeSlice, run_cooperatively
@@ -32,7 +32,7 @@ _OFFSET_COMMIT_KEY, _OFFSET_COMMIT_VERSION = 8, 9
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a group has committed in a partition."""
+    """Committed offset of a group in a partition."""
 
     offset: int
     metadata: str = ""
@@ -47,7 +47,7 @@ async def commit_offsets(broker: Broker, group_id: str, positions: Mapping[Topic
     """
     services, time_slice = broker.services, TimeSlice()
     await broker.handlers.loaded(_OFFSET_COMMIT_KEY)  # in a thread, what groups need
-    from ..groups.offsets.commits import TopicCommit
+    from ..groups.offset_commits import TopicCommit
 
     groups = services.coordinators.groups
     await groups.ensure_topic()
@@ -71,14 +71,12 @@ async def commit_offsets(broker: Broker, group_id: str, positions: Mapping[Topic
         shard = coordinator.shard_for(group_id)
         prepared = await run_cooperatively(coordinator.prepare(shard, request, commits, now_ms), time_slice)
         for place, code in prepared.refused.items():
-            raise KafkaError(
-                code, f"the offset of group {group_id} in {TopicPartition(*place)} is refused: {code.name}"
-            )
+            raise KafkaError(code, f"commit of group {group_id} in {TopicPartition(*place)} failed: {code.name}")
         if coordinator.is_current(prepared):
             break
     refused = coordinator.commit(shard, request, _OFFSET_COMMIT_VERSION, prepared, now_ms)
     for place, code in refused.items():
-        raise KafkaError(code, f"the offset of group {group_id} in {TopicPartition(*place)} is refused: {code.name}")
+        raise KafkaError(code, f"commit of group {group_id} in {TopicPartition(*place)} failed: {code.name}")
     await groups.settle(groups.coordinator.shard_for(group_id))
 
 
@@ -136,11 +134,11 @@ class GroupState:
     kind: str
     """`classic`, `consumer` (KIP-848), `share` (KIP-932) or `streams` (KIP-1071)."""
     state: str
-    """As Apache Kafka's tools name it, "Stable"."""
+    """State as named by Apache Kafka's tools, e.g. "Stable"."""
     lag: int
-    """Offsets that it has not committed, in all partitions that it has committed something in; of a share group what is not acknowledged."""
+    """Offsets not committed yet, summed over all partitions with a committed offset; for a share group, unacknowledged records."""
     partitions: int
-    """Those."""
+    """Number of members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,38 +157,38 @@ class GroupMember:
     client_id: str
     client_host: str
     assigned: tuple[str, ...] | None
-    """TOPIC-PARTITION of each; of a `streams` group, what the active tasks read. Null: the members of a `classic` group decide."""
+    """TOPIC-PARTITION of each; for a `streams` group, those of active tasks. Null for a `classic` group, whose members decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """What a group has committed in one partition; of a share group, the first record that is not done with."""
+    """Committed offset of a group in one partition; for a share group, its start offset: the first unfinished record."""
 
     topic: str
     partition: int
     committed_offset: int
     log_end_offset: int | None
-    """Null: there is no such partition any more."""
+    """Null: the partition was deleted."""
     lag: int
     metadata: str
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """All of one group."""
+    """One group with members and offsets."""
 
     group: GroupState
     members: tuple[GroupMember, ...]
     offsets: tuple[GroupOffset, ...]
-    """By topic and partition."""
+    """In the order of topic and partition."""
 
 
 @operation("GET", "/v1/groups", statuses=(503,), only_waits=True)
 async def list_groups(broker: Broker) -> GroupList:
-    """All groups, with their lag.
+    """List all groups, with their lag.
 
     Raises:
-        ControlError: UNAVAILABLE: some are being loaded.
+        ControlError: UNAVAILABLE: some groups are being loaded.
     """
     groups, time_slice = await _groups(broker), TimeSlice()
     if groups is None:
@@ -213,7 +211,7 @@ async def list_groups(broker: Broker) -> GroupList:
 
 @operation("GET", "/v1/groups/{group}", statuses=(404, 503), only_waits=True)
 async def describe_group(broker: Broker, group: Name) -> GroupDescription:
-    """One group: members, committed offsets.
+    """Show the members and committed offsets of one group.
 
     Raises:
         ControlError: NOT_FOUND; UNAVAILABLE: groups are being loaded.
@@ -224,7 +222,7 @@ async def describe_group(broker: Broker, group: Name) -> GroupDescription:
         if groups is None or found is None:
             shards = () if groups is None else groups.coordinator.shards
             known = (name for shard in shards for name in shard.groups)
-            raise ControlError(Kind.NOT_FOUND, f"there is no group {group[:249]!r}{did_you_mean(group, known)}")
+            raise ControlError(Kind.NOT_FOUND, f"group {group[:249]!r} not found{did_you_mean(group, known)}")
         kind = found.type_name
         shown = KINDS[kind]
         described = await run_cooperatively(shown.describe(groups.coordinator, group), time_slice)

@@ -11,7 +11,7 @@ from ...storage.disk import paths
 from ...storage.disk.paths import TopicPartition
 from ..broker.broker import Broker
 from ..cleaning.leases import LEASE_MS_MAX
-from ..runtime.disk import Work, in_thread
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice
 from .operation import Length, Name, Nothing, PartitionId, Range, TopicName, operation
 
@@ -25,25 +25,25 @@ Source = tuple[Annotated[int, Range(0)], Annotated[int, Range(0)]]
 
 @dataclass(frozen=True, slots=True)
 class CleaningStatus:
-    """One partition as the cleaner holds it now."""
+    """Cleaning state of one partition."""
 
     data_dir: str
-    """Without links."""
+    """Absolute path with symbolic links resolved."""
     cleaning: str
-    """`not held`, `in progress`, `being aborted`, or `paused`, by a lease or by who deletes it."""
+    """`not held`, `in progress`, `being aborted`, or `paused` (by a lease or a deletion)."""
     lease_expires_ms: int | None
-    """Of the lease on it, by the broker's clock; null where there is none."""
+    """Expiry of the lease by the broker's clock; null without a lease."""
     now_ms: int
-    """The broker's clock, ms since 1970."""
+    """The broker's clock, in ms since 1970."""
     log_start_offset: int
     log_end_offset: int
     segments: tuple[Segment, ...]
-    """Base offset and size in bytes of each, the active one last."""
+    """Base offset and size in bytes of each segment, the active one last."""
 
 
 @operation("GET", "/v1/cleaning/status", statuses=(404, 500))
 async def cleaning_status(broker: Broker, topic: TopicName, partition: PartitionId) -> CleaningStatus:
-    """One partition as the cleaner holds it now, with its segments."""
+    """Show the cleaning state and segments of one partition."""
     tp = TopicPartition(topic, partition)
     log = broker.leases.log_of(tp)
     data_dir = data_dir_of(log)
@@ -63,14 +63,14 @@ async def cleaning_status(broker: Broker, topic: TopicName, partition: Partition
 
 @dataclass(frozen=True, slots=True)
 class LeaseGiven:
-    """The cleaner keeps off the partition."""
+    """A lease, under which the cleaner does not touch the partition."""
 
     lease: str
-    """Names it in other calls."""
+    """Id of the lease for other calls."""
     expires_ms: int
-    """By the broker's clock, ms since 1970."""
+    """Expiry by the broker's clock, in ms since 1970."""
     now_ms: int
-    """The broker's clock, likewise."""
+    """The broker's clock, in ms since 1970."""
 
 
 @operation("POST", "/v1/cleaning/pause", statuses=(404, 409, 500))
@@ -81,11 +81,11 @@ async def pause_cleaning(
     lease_ms: Annotated[int, Range(1, LEASE_MS_MAX)],
     lease: Name | None = None,
 ) -> LeaseGiven:
-    """Keep the cleaner off a partition for a time: a new lease, or one renewed.
+    """Pause the cleaner on a partition under a new or renewed lease.
 
     Args:
-        lease_ms: From now on.
-        lease: Of one that is to be renewed.
+        lease_ms: Duration of the lease in milliseconds, from now.
+        lease: Id of a lease to renew.
     """
     given = await broker.leases.pause(TopicPartition(topic, partition), lease_ms, lease)
     return LeaseGiven(given.lease_id, broker.clock.wall_at(given.due_ms), broker.clock.now_ms())
@@ -93,7 +93,7 @@ async def pause_cleaning(
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The segment that took the place of the others."""
+    """The segment that replaced the others."""
 
     base_offset: int
     size_bytes: int
@@ -109,11 +109,11 @@ async def install_staged(
     staged: Name,
     manifest_crc: Annotated[int, Range(0, _UINT32_MAX)],
 ) -> Installed:
-    """Under a lease: put one staged segment in the place of neighbours that are still what you say.
+    """Replace adjacent segments by one staged segment, under a lease, if the segments are unchanged.
 
     Args:
-        sources: Base offset and size in bytes of each segment that goes: neighbours, in order.
-        staged: The directory with the manifest, in the staging folder beside the partition's data directory.
+        sources: Base offset and size in bytes of each segment to replace: adjacent, in order.
+        staged: The directory with the manifest, in the staging folder next to the partition's data directory.
         manifest_crc: CRC-32C of the manifest.
     """
     new = await broker.leases.install(TopicPartition(topic, partition), lease, sources, staged, manifest_crc)
@@ -128,10 +128,10 @@ async def resume_cleaning(
     lease: Name,
     clean_up_to: Annotated[int, Range(0, paths.OFFSET_MAX)] | None = None,
 ) -> Nothing:
-    """Give a lease back; you may say up to where the partition is clean now.
+    """Release a lease, optionally with the offset up to which the partition is clean now.
 
     Args:
-        clean_up_to: Written to the cleaner's checkpoint, unless that is higher already.
+        clean_up_to: Offset for the cleaner's checkpoint; ignored if the checkpoint is higher already.
     """
     await broker.leases.resume(TopicPartition(topic, partition), lease, clean_up_to)
     return Nothing()

@@ -21,14 +21,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCopied:
-    """A snapshot was made, or put in place."""
+    """A snapshot that was made or restored."""
 
     path: str
-    """Absolute, on the broker's machine."""
+    """Absolute path on the broker's machine."""
     files: int
     size_bytes: int
     clock_ahead_ms: int
-    """How far the broker's clock had been moved when it was made."""
+    """How far the broker's clock had been moved when the snapshot was made."""
 
     @classmethod
     def of(cls, found: Snapshot) -> Self:
@@ -43,32 +43,32 @@ async def restart(lives: Lives) -> BrokerState:
 
 @operation("POST", "/v1/crash", statuses=(500, 503))
 async def crash(lives: Lives) -> BrokerState:
-    """Die as by `kill -9`, without a goodbye to clients, and start again, with recovery."""
+    """Kill the broker as with `kill -9`, and start it again, with log recovery."""
     return await _next_life(lives, lives.crash)
 
 
 @operation("POST", "/v1/reset", statuses=(500, 503))
 async def reset(lives: Lives) -> BrokerState:
-    """Lose all topics, groups and configs, and start as the first time: no faults, the clock not moved."""
+    """Delete all topics, groups and configs, remove all faults, and reset the clock."""
     return await _next_life(lives, lives.reset)
 
 
 @operation("POST", "/v1/snapshot", statuses=(409, 500, 503))
 async def snapshot(lives: Lives, path: Name) -> SnapshotCopied:
-    """Stop cleanly, copy all data to a new directory of the broker's machine, and start again.
+    """Stop cleanly, copy all data to a new directory on the broker's machine, and start again.
 
     Args:
-        path: Absolute, on the broker's machine.
+        path: Absolute path on the broker's machine.
     """
     return SnapshotCopied.of(await _done(lives.snapshot(_absolute(path))))
 
 
 @operation("POST", "/v1/restore", statuses=(409, 500, 503))
 async def restore(lives: Lives, path: Name) -> SnapshotCopied:
-    """Put a snapshot in place of all data, have the clock as it was then, and no faults.
+    """Restore all data and the clock from a snapshot, and remove all faults.
 
     Args:
-        path: Absolute, on the broker's machine.
+        path: Absolute path on the broker's machine.
     """
     return SnapshotCopied.of(await _done(lives.restore(_absolute(path))))
 

@@ -14,12 +14,15 @@ their descriptions, the first line of the docstring the summary, and what is ret
 
 from __future__ import annotations
 
+import base64
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated, Any, Literal, TypeVar
 
 from ...storage.disk.paths import PARTITION_MAX
+from ..runtime.errors import ControlError, Kind
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -111,3 +114,38 @@ def operation(
         return function
 
     return keep
+
+
+_SHOWN = 100
+
+
+class Encoding(Enum):
+    """How bytes of keys and values are written as a text, for whom JSON and forms have nothing better."""
+
+    TEXT = "text"
+    """UTF-8."""
+    HEX = "hex"
+    BASE64 = "base64"
+
+
+def encoded(data: bytes) -> tuple[str, Encoding]:
+    """`text` if the bytes are valid UTF-8, else `base64`."""
+    try:
+        return data.decode(), Encoding.TEXT
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), Encoding.BASE64
+
+
+def decoded(what: str, text: str, encoding: Encoding) -> bytes:
+    """The bytes that `text` stands for. ControlError INVALID, naming the field `what`: it is not written so."""
+    try:
+        if encoding is Encoding.HEX:
+            return bytes.fromhex(text)
+        if encoding is Encoding.BASE64:
+            return base64.b64decode(text, validate=True)
+        return text.encode()
+    except ValueError:
+        raise ControlError(Kind.INVALID, f"{what}: expected {_EXPECTED[encoding]}, found {text[:_SHOWN]!r}") from None
+
+
+_EXPECTED = {Encoding.TEXT: "text", Encoding.HEX: "pairs of hexadecimal digits", Encoding.BASE64: "base64"}

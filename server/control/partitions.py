@@ -19,7 +19,7 @@ def topic_named(topics: Topics, name: str) -> Topic:
     found = topics.get(name)
     if found is None:
         hint = did_you_mean(name, (each.name for each in topics))
-        raise ControlError(Kind.NOT_FOUND, f"there is no topic {name[:_SHOWN]!r}{hint}")
+        raise ControlError(Kind.NOT_FOUND, f"topic {name[:_SHOWN]!r} not found{hint}")
     return found
 
 
@@ -55,7 +55,7 @@ def logs_among(
         if not 0 <= number < len(of_it):
             last = len(of_it) - 1
             has = "only partition 0" if last == 0 else f"partitions 0 to {last}"
-            raise ControlError(Kind.NOT_FOUND, f"topic {topic} has {has}, no {number}")
+            raise ControlError(Kind.NOT_FOUND, f"partition {number} of topic {topic} not found; it has {has}")
     return [of_it[number] for number in wanted]
 
 

@@ -19,9 +19,9 @@ from ...storage.pictures.log_picture import Contents, LogPicture
 from ...storage.pictures.taking import BARS_MAX, picture_in_pieces
 from ...storage.steps import Steps
 from ..broker.broker import Broker
-from ..cleaning.status import CleanerStatus
-from ..runtime.disk import Work, in_thread
+from ..cleaning.advice import CleanerStatus
 from ..runtime.errors import ControlError, Kind, check_number
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .operation import PartitionId, Range, TopicName, operation
 from .partitions import logs_of, one_or_all
@@ -34,7 +34,7 @@ PICTURES_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPicture:
-    """What the logs of a topic look like."""
+    """The logs of a topic as a picture."""
 
     topic: str
     now_ms: int
@@ -67,16 +67,16 @@ async def topic_picture(
     *,
     bars_max: Annotated[int, Range(1, ASKED_BARS_MAX)] = BARS_MAX,
 ) -> TopicPicture:
-    """The logs of a topic as the cleaner sees them: segments, offsets, the pass under way, before and after of the last one.
+    """Show the logs of a topic as the cleaner sees them: segments, offsets, the current pass, and the last pass before and after.
 
-    In a notebook it is drawn.
+    In a notebook, the result is displayed as a drawing.
 
     Args:
-        partition: All of the topic if not given.
-        bars_max: Of a partition with more segments, neighbours that the cleaner takes for the same stand together in one bar.
+        partition: Partition number (default: all partitions of the topic).
+        bars_max: Maximum number of bars for each partition; with more segments, adjacent ones of the same kind share a bar.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic or partition; INVALID: `bars_max` is beyond its bounds.
+        ControlError: NOT_FOUND: topic or partition not found; INVALID: `bars_max` is out of bounds.
     """
     check_number("bars_max", bars_max, 1, ASKED_BARS_MAX)
     logs = logs_of(broker, topic, one_or_all(partition))
@@ -206,7 +206,7 @@ LOOKING_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPicture:
-    """One partition, and a part of it as through a magnifying glass."""
+    """One partition, with a range of offsets enlarged."""
 
     now_ms: int
     """The broker's clock, in ms since 1970."""
@@ -224,23 +224,25 @@ async def partition_picture(
     to_offset: Annotated[int, Range(0, OFFSET_MAX)] | None = None,
     buckets: Annotated[int, Range(1, BUCKETS_MAX)] = BUCKETS,
 ) -> PartitionPicture:
-    """One log likewise, and which offsets of a range still have a record.
+    """Show one log in the same way, and which offsets of a range still have a record.
 
     Args:
-        from_offset: Null: the log's start. One below that begins there.
-        to_offset: Exclusive. Null: the log's end. One beyond that ends there.
-        buckets: Into how many parts the range is divided, at most.
+        from_offset: Start of the range (default: log start); lower values are raised to the log start.
+        to_offset: End of the range, exclusive (default: log end); higher values are lowered to the log end.
+        buckets: Maximum number of parts into which the range is divided.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic or partition; INVALID: no such range or number; FAILED: what is there
-            cannot be read.
+        ControlError: NOT_FOUND: topic or partition not found; INVALID: the range or number is invalid; FAILED: the log cannot be
+            read.
     """
     check_number("buckets", buckets, 1, BUCKETS_MAX)
     for name, given in (("from_offset", from_offset), ("to_offset", to_offset)):
         if given is not None:
             check_number(name, given, 0, OFFSET_MAX)
     if from_offset is not None and to_offset is not None and from_offset > to_offset:
-        raise ControlError(Kind.INVALID, f"from_offset: expected one up to to_offset={to_offset}, found {from_offset}")
+        raise ControlError(
+            Kind.INVALID, f"from_offset: must not be greater than to_offset={to_offset}, found {from_offset}"
+        )
     (log,) = logs_of(broker, topic, [partition])
     picture = await picture_of(broker, log)
     start, end = log.log_start_offset, log.log_end_offset

@@ -33,53 +33,53 @@ class QuotaState:
     """The quotas of one entity."""
 
     entity: str
-    """As `user=alice`."""
+    """Entity, e.g. `user=alice`."""
     quotas: Mapping[str, float]
-    """By key, as `producer_byte_rate`."""
+    """Values by quota key, e.g. `producer_byte_rate`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaList:
-    """All entities that have quotas, in the order of their texts."""
+    """All entities that have quotas, in alphabetical order."""
 
     quotas: tuple[QuotaState, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottledState:
-    """Clients that may not go on yet."""
+    """Clients that are throttled."""
 
     key: str
-    """Which quota they are above."""
+    """Key of the exceeded quota."""
     node: int | None
-    """null: all nodes, of mutations."""
+    """null: all nodes, for mutation quotas."""
     user: str | None
-    """Whose requests count; null: whatever the user is."""
+    """User whose requests count; null: any user."""
     client_id: str | None
-    """null: whatever the client id is."""
+    """null: any client id."""
     ip: str | None
-    """Of an address that makes more connections than it may: the others are closed when this is over."""
+    """IP address that opens connections too fast: connections above the limit are closed after the delay."""
     entity: str
-    """Whose quota it is."""
+    """Entity that the quota is set for."""
     bound: float
     measured: float
-    """A second; of mutations how many partitions may be changed now, below 0: are missing."""
+    """Measured rate per second; for mutation quotas, the number of partitions that may be changed now (negative: exceeded)."""
     left_ms: int
-    """For how long yet."""
+    """Remaining delay in milliseconds."""
     sentence: str
-    """The same in words."""
+    """The same as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottledList:
-    """Those that have used something last first; addresses behind clients."""
+    """Most recently active first; IP addresses after clients."""
 
     throttled: tuple[ThrottledState, ...]
 
 
 @operation("GET", "/v1/quotas", only_waits=True)
 async def list_quotas(broker: Broker) -> QuotaList:
-    """Quotas of users, client ids and addresses."""
+    """List the quotas of users, client ids and IP addresses."""
     time_slice = TimeSlice()
     states = await time_slice.map(
         lambda each: QuotaState(str(each[0]), dict(each[1])), list(broker.services.quotas.quotas.items())
@@ -94,16 +94,16 @@ async def list_quotas(broker: Broker) -> QuotaList:
 async def set_quotas(
     broker: Broker, entity: Name, quotas: Annotated[Mapping[str, float | None], Length(0, 16)]
 ) -> QuotaState:
-    """Set quotas of one of them.
+    """Set quotas of one entity.
 
-    They hold when this returns. Those that are not named stay.
+    They are in effect when this returns. Other quotas of the entity do not change.
 
     Args:
-        entity: `user=NAME`, `client-id=NAME`, both with a comma between, or `ip=ADDRESS`; the name `<default>` is for all others.
-        quotas: By key, as `producer_byte_rate`; null removes one.
+        entity: `user=NAME`, `client-id=NAME`, `user=NAME,client-id=NAME`, or `ip=ADDRESS`; the name `<default>` applies to all others.
+        quotas: Values by quota key, e.g. `producer_byte_rate`; null removes a quota.
 
     Raises:
-        ControlError: INVALID: no entity, no key, or a value beyond its bound; FAILED: the disk refused. Nothing has changed.
+        ControlError: INVALID: the entity, key or value is invalid; FAILED: the disk failed. Nothing has changed.
     """
     await set_all(broker, {entity: quotas})
     return _state(broker, parsed(entity))
@@ -113,21 +113,21 @@ async def set_quotas(
 async def remove_quotas(
     broker: Broker, entity: Name, key: Annotated[tuple[Name, ...], Length(0, 16)] = ()
 ) -> QuotaState:
-    """Remove quotas of one of them; answers with what is left.
+    """Remove quotas of one entity, and return the remaining ones.
 
     Args:
-        key: Which; all unless given.
+        key: Quota keys to remove (default: all).
 
     Raises:
-        ControlError: As `set_quotas`; NOT_FOUND: it has no such quota.
+        ControlError: As `set_quotas`; NOT_FOUND: the entity has no such quota.
     """
     of = parsed(entity)
     present = broker.services.quotas.quotas.get(of, {})
     for each in key or [None]:
         if each not in present and (each is not None or not present):
             what = "quota" if each is None else f"{each[:100]}"
-            there_are = f"; it has {', '.join(present)}" if present else ""
-            raise ControlError(Kind.NOT_FOUND, f"{of} has no {what}{there_are}"[:1000])
+            there_are = f"; quotas: {', '.join(present)}" if present else ""
+            raise ControlError(Kind.NOT_FOUND, f"{of}: {what} not found{there_are}"[:1000])
     return await set_quotas(broker, entity, dict.fromkeys(key or present))
 
 
@@ -154,12 +154,12 @@ def check_all(quotas: Mapping[str, Mapping[str, float | None]]) -> list[Alterati
             if key not in keys:
                 raise ControlError(
                     Kind.INVALID,
-                    f"{entity}: there is no quota {key[:100]!r} for it; there are {', '.join(keys)}{did_you_mean(key, keys)}",
+                    f"{entity}: quota {key[:100]!r} not supported; quotas: {', '.join(keys)}{did_you_mean(key, keys)}",
                 )
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise ControlError(Kind.INVALID, f"{entity}: {key}: expected a number, found {value!r:.100}")
         if entity in alterations:
-            raise ControlError(Kind.INVALID, f"{entity} is named twice")
+            raise ControlError(Kind.INVALID, f"{entity} is given twice")
         ops = [(key, None if value is None else float(value)) for key, value in values.items()]
         alterations[entity] = Alteration(entity, ops)
     return list(alterations.values())
@@ -167,7 +167,7 @@ def check_all(quotas: Mapping[str, Mapping[str, float | None]]) -> list[Alterati
 
 @operation("GET", "/v1/quotas/throttled", only_waits=True)
 async def list_throttled(broker: Broker) -> ThrottledList:
-    """Who is above a quota and has to wait, for how long, and why."""
+    """List the clients that are throttled now, for how long, and why."""
     time_slice, clients = TimeSlice(), broker.services.quotas.clients
     found = []
     async for using, usage in time_slice.each(clients.usages()):
@@ -195,7 +195,7 @@ def _throttled(found: Throttled) -> ThrottledState:
     who = [f"{kind} {name}" for kind, name in zip(("user", "client-id"), found.sharing, strict=True) if name]
     where = "" if found.node_id < 0 else f" at node {found.node_id}"
     if found.key == CONTROLLER_MUTATION_RATE:
-        measured = f"{-found.rate:.1f} partitions too many" if found.rate < 0 else "no more are missing"
+        measured = f"{-found.rate:.1f} partitions too many" if found.rate < 0 else "no longer above it"
     else:
         unit = "%" if found.key == REQUEST_PERCENTAGE else " bytes/s"
         measured = f"{found.rate:,.1f}{unit}"
@@ -209,7 +209,7 @@ def _throttled(found: Throttled) -> ThrottledState:
         found.bound,
         found.rate,
         found.left_ms,
-        f"{', '.join(who)}{where} waits {found.left_ms} ms more: {measured}, {found.key} of {found.entity} is {found.bound:g}",
+        f"{', '.join(who)}{where} is throttled for {found.left_ms} ms: {measured}, {found.key} of {found.entity} is {found.bound:g}",
     )
 
 
@@ -225,6 +225,6 @@ def _refused(found: RefusedAddress) -> ThrottledState:
         found.bound,
         found.rate,
         found.left_ms,
-        f"{found.address} at node {found.node_id} waits {found.left_ms} ms more: {found.rate:,.1f} connections/s,"
+        f"{found.address} at node {found.node_id} is throttled for {found.left_ms} ms: {found.rate:,.1f} connections/s,"
         f" {CONNECTION_CREATION_RATE} of {entity} is {found.bound}",
     )

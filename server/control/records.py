@@ -13,15 +13,12 @@ from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.files import FileSlice, WouldWaitError
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
-from ..client.partitioner import murmur2, partition_of_hash
+from ..client.values import murmur2, partition_of_hash
 from ..partitions.large_appends import append_later
 from ..partitions.topics import NO_LEADER
-from ..runtime.cold_reads import TRIES_MAX, bring
-from ..runtime.disk import Work, in_thread
 from ..runtime.errors import ControlError, Kind, check_number, refusal
-from ..runtime.worker import in_worker
-from .encodings import Encoding, decoded, encoded
-from .operation import INT64_MAX, Length, Name, PartitionId, Range, TopicName, operation
+from ..runtime.threads import TRIES_MAX, Work, bring, in_thread, in_worker
+from .operation import INT64_MAX, Encoding, Length, Name, PartitionId, Range, TopicName, decoded, encoded, operation
 from .partitions import logs_of, topic_named
 
 COUNT, COUNT_MAX = 100, 500
@@ -44,21 +41,21 @@ class HeaderState:
 
 @dataclass(frozen=True, slots=True)
 class RecordState:
-    """One record as it lies in the log."""
+    """One record of the log."""
 
     offset: int
     timestamp_ms: int
-    """As its producer, or the broker, has set it; -1: it has none."""
+    """Set by the producer or the broker; -1: none."""
     key: str | None
     key_encoding: Encoding
-    """`text` where the key is UTF-8, else `base64`."""
+    """`text` if the key is valid UTF-8, else `base64`."""
     value: str | None
-    """Null: a tombstone."""
+    """Null for a tombstone."""
     value_encoding: Encoding
     value_bytes: int
     headers: tuple[HeaderState, ...]
     marker: str | None
-    """`COMMIT` or `ABORT`: no record of a client, but the end of a transaction of `producer_id`; `CONTROL`: another of the kind."""
+    """`COMMIT` or `ABORT` for the marker that ends a transaction of `producer_id`; `CONTROL` for other control records."""
     is_transactional: bool
     producer_id: int | None
 
@@ -71,14 +68,14 @@ class RecordList:
     partition: int
     records: tuple[RecordState, ...]
     next_offset: int
-    """From where to read on."""
+    """Offset at which to continue."""
     log_start_offset: int
     log_end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class RecordAppended:
-    """Where a record lies now."""
+    """Position of a new record."""
 
     topic: str
     partition: int
@@ -95,15 +92,15 @@ async def read_records(
     offset: Annotated[int, Range(0)] | None = None,
     count: Annotated[int, Range(1, COUNT_MAX)] = COUNT,
 ) -> RecordList:
-    """Records of a partition, from an offset on; the newest unless told.
+    """Show records of a partition, starting at an offset (default: the newest records).
 
     Args:
-        offset: The first; what lies below the log stands for its start. Null: `count` offsets before the end.
-        count: So many at most, fewer where they are more than 1 MiB.
+        offset: First offset; values below the log start mean the log start. Default: `count` offsets before the end.
+        count: Maximum number of records; fewer if they exceed 1 MiB.
 
     Raises:
-        ControlError: NOT_FOUND: no such topic or partition; INVALID: a number beyond its bounds, or a batch that is too large to be
-            shown; FAILED: what is there cannot be read.
+        ControlError: NOT_FOUND: topic or partition not found; INVALID: a number is out of bounds, or a batch is too large to show;
+            FAILED: the log cannot be read.
     """
     check_number("count", count, 1, COUNT_MAX)
     (log,) = logs_of(broker, topic, [partition])
@@ -117,7 +114,8 @@ async def read_records(
             at = end
         elif len(part) > UNPACKED_BYTES_MAX:
             raise ControlError(
-                Kind.INVALID, f"the batch at offset {at} has {len(part)} bytes; at most {UNPACKED_BYTES_MAX} are shown"
+                Kind.INVALID,
+                f"batch at offset {at} is too large to show ({len(part)} bytes, limit {UNPACKED_BYTES_MAX})",
             )
         else:
             room = count - len(records), READ_BYTES_MAX - size_bytes
@@ -210,16 +208,16 @@ async def append_record(
 ) -> RecordAppended:
     """Append a record.
 
-    As a producer without a producer id does, with `acks=all`.
+    Works like a producer without a producer id, with `acks=all`.
 
     Args:
-        value: Null: a tombstone.
-        timestamp_ms: Null: now, by the broker's clock.
-        partition: Null: where the clients' default partitioner puts the key; 0 without a key.
+        value: Value of the record; null writes a tombstone.
+        timestamp_ms: Timestamp in milliseconds since 1970 (default: now, by the broker's clock).
+        partition: Default: the one that the clients' default partitioner chooses for the key; 0 without a key.
 
     Raises:
-        ControlError: NOT_FOUND: no such topic or partition; INVALID: it is the broker's own topic, or the record is refused;
-            UNAVAILABLE: nobody leads the partition; FAILED: the disk refused.
+        ControlError: NOT_FOUND: topic or partition not found; INVALID: the topic is internal, or the record is rejected;
+            UNAVAILABLE: the partition has no leader; FAILED: the disk failed.
     """
     key_bytes, value_bytes = _bytes("key", key, key_encoding), _bytes("value", value, value_encoding)
     index = partition
@@ -230,12 +228,12 @@ async def append_record(
     there = topic_named(broker.services.topics, topic)
     services = broker.services
     if there.is_internal:
-        raise ControlError(Kind.INVALID, f"{topic} is written by the broker alone")
+        raise ControlError(Kind.INVALID, f"{topic} is an internal topic; only the broker writes to it")
     logs_of(broker, topic, [index])
     found = there.partitions[index]
     log = found.log
     if found.present_leader == NO_LEADER:
-        raise ControlError(Kind.UNAVAILABLE, f"no node leads {found.topic_partition}")
+        raise ControlError(Kind.UNAVAILABLE, f"{found.topic_partition} has no leader")
     at_ms = services.clock.now_ms() if timestamp_ms is None else timestamp_ms
     header_bytes = tuple((name, text.encode()) for name, text in headers.items())
     records = build_batch([(0, at_ms, key_bytes, value_bytes, header_bytes)])

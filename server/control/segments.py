@@ -16,11 +16,11 @@ from .partitions import logs_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRolled:
-    """What became of one partition's active segment."""
+    """Result of a roll for one partition."""
 
     partition: int
     has_rolled: bool
-    """False: it is empty, and stays."""
+    """False: the active segment is empty and was not rolled."""
     active_segment_before: int
     """Base offset of the active segment before the call."""
     active_segment: int
@@ -30,14 +30,14 @@ class PartitionRolled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolled:
-    """What a roll did. As a text it is a block to be read."""
+    """Result of `roll`; str() of it is readable text."""
 
     topic: str
     partitions: tuple[PartitionRolled, ...]
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{self.topic}-{each.partition}: rolled, the active segment begins at {each.active_segment}"
+            f"{self.topic}-{each.partition}: rolled, the active segment starts at {each.active_segment}"
             if each.has_rolled
             else f"{self.topic}-{each.partition}: nothing to roll, the active segment is empty"
             for each in self.partitions
@@ -46,16 +46,16 @@ class Rolled:
 
 @operation("POST", "/v1/topics/{topic}/roll", statuses=(404, 409))
 async def roll(broker: Broker, topic: TopicName, partitions: Partitions | None = None) -> Rolled:
-    """Close the active segment of each partition that has records, and begin a new one.
+    """Close the active segment of each partition if it contains records, and start a new one.
 
-    The new segment begins at the log's end. The cleaner and retention touch closed segments alone. Nothing is synced here: the flush in
-    the background does that.
+    The new segment starts at the log end. The cleaner and retention process closed segments only. The call does not sync to disk;
+    the background flush does.
 
     Args:
-        partitions: Numbers; all of the topic if not given.
+        partitions: Partition numbers (default: all partitions of the topic).
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic or partition; FAILED: the disk refused. Partitions before that one have
+        ControlError: NOT_FOUND: topic or partition not found; FAILED: the disk failed. Partitions before the failed one have
             rolled.
     """
     logs, time_slice = logs_of(broker, topic, partitions), TimeSlice()
@@ -82,7 +82,7 @@ def roll_one(log: Log, now_ms: int) -> PartitionRolled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRetained:
-    """What retention did to one partition."""
+    """Result of retention for one partition."""
 
     topic: str
     partition: int
@@ -92,12 +92,12 @@ class PartitionRetained:
     segments_deleted: int
     bytes_deleted: int
     explanation: str | None
-    """Why retention could not be applied, or only in part; None if it was, whether or not anything was to go."""
+    """Why retention was not applied, or only in part; None if it was applied, even if nothing was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retained:
-    """What retention did. As a text it is a block to be read, of the partitions of which there is something to say."""
+    """Result of `apply_retention`; str() of it is readable text, which lists only partitions with changes or problems."""
 
     partitions: tuple[PartitionRetained, ...]
 
@@ -105,7 +105,7 @@ class Retained:
         told = [each for each in self.partitions if each.explanation is not None or _has_gone(each)]
         lines = [each.explanation or _gone(each) for each in told]
         if rest := len(self.partitions) - len(told):
-            lines.append(f"{rest} partition{'s' * (rest != 1)}{' more' * bool(told)}: nothing was to go")
+            lines.append(f"{rest} partition{'s' * (rest != 1)}{' more' * bool(told)}: nothing to delete")
         return "\n".join(lines)
 
 
@@ -115,25 +115,25 @@ def _has_gone(done: PartitionRetained) -> bool:
 
 def _gone(done: PartitionRetained) -> str:
     return (
-        f"{done.topic}-{done.partition}: deleted {done.segments_deleted} segment{'s' * (done.segments_deleted != 1)} with {done.bytes_deleted} bytes; the log is"
+        f"{done.topic}-{done.partition}: deleted {done.segments_deleted} segment{'s' * (done.segments_deleted != 1)} with {done.bytes_deleted} bytes; log"
         f" from {done.log_start_offset} (before: {done.log_start_offset_before}) to {done.log_end_offset}"
     )
 
 
 @operation("POST", "/v1/retention", statuses=(404, 409))
 async def apply_retention(broker: Broker, topic: TopicName | None = None) -> Retained:
-    """Delete now what retention lets go, of one topic or of all.
+    """Apply retention now, to one topic or to all.
 
-    Does what the next round of the retention job would: by log start offset, and with policy `delete` by size and age. Compacted logs,
-    which the cleaner's threads see to, are done here too. A partition in a clean pass is waited for. Without a topic, a partition that
-    another process compacts, or that is offline, is named in the answer, and the others are done.
+    Works like the next round of the retention job: by log start offset, and with policy `delete` by size and age. It includes
+    compacted logs, which are otherwise handled by the cleaner's threads, and waits for running clean passes. Without a topic,
+    partitions that another process compacts, or that are offline, are skipped and named in the result.
 
     Args:
-        topic: All topics, the broker's own too, if not given.
+        topic: Topic name (default: all topics, including internal ones).
 
     Raises:
-        ControlError: With a topic alone. NOT_FOUND: there is no such topic; CONFLICT: another process compacts a partition; FAILED: the
-            disk refused. The partitions before that one are done.
+        ControlError: Only with a topic. NOT_FOUND: topic not found; CONFLICT: another process compacts a partition; FAILED: the disk
+            failed. Retention was applied to the partitions before the failed one.
     """
     logs = list(broker.services.logs.logs.values()) if topic is None else logs_of(broker, topic)
     rows, time_slice = [], TimeSlice()
@@ -172,7 +172,7 @@ async def _when_free(broker: Broker, log: Log) -> tuple[Deleted, str | None]:
         if (done := await cleaning.retain_one(log)) is not None:
             return done, done.failure
         if tp in cleaning.leased_until_ms:
-            return Deleted(), f"{tp} is {state}: somebody else compacts it"
+            return Deleted(), f"{tp} is {state}: another process compacts it"
         if (mark := cleaning.manager.uncleanable.get(tp)) is not None:
-            return Deleted(), f"{tp} is left alone, as a clean pass failed ({mark.reason})"
+            return Deleted(), f"{tp} is marked uncleanable because a clean pass failed ({mark.reason})"
         await cleaning.demands.change(changes)

@@ -24,7 +24,7 @@ PARTITIONS_MAX = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicStatus:
-    """A topic, and what its logs look like."""
+    """A topic, with the pictures of its logs."""
 
     topic: str
     partitions: tuple[LogPicture, ...]
@@ -32,16 +32,16 @@ class TopicStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """All of it."""
+    """Status of the whole broker."""
 
     broker: BrokerState
     clock: ClockReading
     topics: tuple[TopicStatus, ...]
-    """By name, partitions by number."""
+    """In the order of names; partitions in the order of numbers."""
     partitions_left_out: int
-    """Those beyond the first 2000."""
+    """Number of partitions beyond the first 2000."""
     groups: tuple[GroupState, ...]
-    """By id."""
+    """In the order of ids."""
     faults: tuple[FaultState, ...]
 
 
@@ -53,15 +53,15 @@ async def status(
     internal: bool = False,
     bars_max: Annotated[int, Range(1, 1_000)] = BARS_MAX,
 ) -> Status:
-    """All of it at a glance: the broker, its clock, pictures of its logs, groups with lag, faults.
+    """Show the broker at a glance: clock, pictures of its logs, groups with lag, faults.
 
     Args:
-        topic: Of all topics this one.
-        internal: The broker's own topics, too, where none is named.
-        bars_max: As of a topic's picture.
+        topic: Topic to show (default: all topics).
+        internal: Include internal topics if no topic is given.
+        bars_max: Maximum number of bars for each partition.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic; UNAVAILABLE: groups are being loaded.
+        ControlError: NOT_FOUND: topic not found; UNAVAILABLE: groups are being loaded.
     """
     if topic is not None:
         logs = logs_of(broker, topic)

@@ -20,18 +20,18 @@ from .partitions import topic_named
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One option as it holds for a topic."""
+    """Effective value of one option of a topic."""
 
     name: str
     value: str | None
     source: str
-    """`topic`: it was set for the topic; `all brokers`, `broker`, `file`: the broker's option of it was; `default`."""
+    """`topic`: set for the topic; `all brokers`, `broker`, `file`: set by the broker option; `default`."""
     default: str | None
-    """What holds where nothing is set for the topic."""
+    """Effective value if it is not set for the topic."""
     type: str
-    """As Apache Kafka names it: boolean, string, int, short, long, double, list."""
+    """Type as named by Apache Kafka: boolean, string, int, short, long, double, list."""
     bound: str | None
-    """Which values are taken; null: all of the type."""
+    """Valid values; null: all of the type."""
     doc: str
 
 
@@ -54,10 +54,10 @@ _SOURCES = {
 
 @operation("GET", "/v1/topics/{topic}/configs", statuses=(404,))
 def topic_configs(broker: Broker, topic: Name) -> TopicConfigs:
-    """Every option of a topic: value, where it comes from, type, bound.
+    """List every option of a topic: value, source, type, bounds.
 
     Raises:
-        ControlError: NOT_FOUND: there is none of this name.
+        ControlError: NOT_FOUND: topic not found.
     """
     topic_named(broker.services.topics, topic)
     services = broker.services
@@ -68,16 +68,16 @@ def topic_configs(broker: Broker, topic: Name) -> TopicConfigs:
 
 @operation("POST", "/v1/topics/{topic}/configs", statuses=(404, 500))
 async def alter_topic_configs(broker: Broker, topic: Name, configs: Mapping[str, str | None]) -> TopicConfigs:
-    """Set options of a topic, or unset them.
+    """Set or reset options of a topic.
 
-    They hold from the next append or pass on.
+    They take effect with the next append or pass.
 
     Args:
-        configs: Options of topics by name, as texts; null: as the broker has it.
+        configs: Values by option name, as strings; null resets an option to the broker's default.
 
     Raises:
-        ControlError: NOT_FOUND: there is no such topic; INVALID: an option or value is refused; FAILED: the disk refused. Nothing
-            has changed then.
+        ControlError: NOT_FOUND: topic not found; INVALID: an option or value is invalid; FAILED: the disk failed. Nothing has
+            changed.
     """
     changes = [
         ConfigChange(name, value, ConfigOperation.DELETE if value is None else ConfigOperation.SET)
@@ -86,7 +86,7 @@ async def alter_topic_configs(broker: Broker, topic: Name, configs: Mapping[str,
     for name in configs:
         if name not in TOPIC_OPTIONS:
             hint = did_you_mean(name, TOPIC_OPTIONS)
-            raise ControlError(Kind.INVALID, f"configs: topics have no option {name[:100]!r}{hint}")
+            raise ControlError(Kind.INVALID, f"configs: topic option {name[:100]!r} not found{hint}")
     services = broker.services
     async with services.cluster.change_lock:
         there = topic_named(broker.services.topics, topic)

@@ -27,15 +27,15 @@ class TopicState:
     topic_id: str
     """32 hexadecimal digits."""
     is_internal: bool
-    """The broker's own."""
+    """Whether the topic is internal."""
     partitions: int
-    """How many."""
+    """Number of partitions."""
     replicas: int
-    """Of each partition, on nodes of the broker: one log stands for all."""
+    """Number of replicas of each partition; all replicas share one log."""
     size_bytes: int
-    """Of all its logs."""
+    """Total size of its logs."""
     configs: Mapping[str, str]
-    """What was set for it; everything else is as the broker has it."""
+    """Options set for the topic; all others have the broker's defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TopicList:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic that there is no more; its files go a little later."""
+    """A deleted topic; its files are deleted a little later."""
 
     name: str
     topic_id: str
@@ -55,10 +55,10 @@ class TopicDeleted:
 
 @operation("GET", "/v1/topics")
 async def list_topics(broker: Broker, *, internal: bool = False) -> TopicList:
-    """All topics, by name.
+    """List all topics, by name.
 
     Args:
-        internal: Show the broker's own, too.
+        internal: Include internal topics.
     """
     time_slice = TimeSlice()
     shown = [topic for topic in broker.services.topics if internal or not topic.is_internal]
@@ -68,10 +68,10 @@ async def list_topics(broker: Broker, *, internal: bool = False) -> TopicList:
 
 @operation("GET", "/v1/topics/{topic}", statuses=(404,))
 async def describe_topic(broker: Broker, topic: Name) -> TopicState:
-    """One topic.
+    """Show one topic.
 
     Raises:
-        ControlError: NOT_FOUND: there is none of this name.
+        ControlError: NOT_FOUND: topic not found.
     """
     return await _state(broker, topic_named(broker.services.topics, topic), TimeSlice())
 
@@ -87,16 +87,16 @@ async def create_topic(
 ) -> TopicState:
     """Create a topic.
 
-    It is there for all nodes when this returns.
+    All nodes know the topic when this returns.
 
     Args:
-        partitions: The broker's `num.partitions` unless given.
-        replicas: The broker's `default.replication.factor` unless given.
-        configs: Options of topics by name, as texts.
+        partitions: Number of partitions (default: the broker's `num.partitions`).
+        replicas: Number of replicas (default: the broker's `default.replication.factor`).
+        configs: Values by option name, as strings.
 
     Raises:
-        ControlError: CONFLICT: it exists; INVALID: it may not be called so, or have these options; FAILED: the disk refused. There
-            is no such topic then.
+        ControlError: CONFLICT: the topic exists; INVALID: the name or an option is invalid; FAILED: the disk failed. Nothing was
+            created.
     """
     services = broker.services
     if partitions is not None and partitions > PARTITIONS_MAX:
@@ -115,11 +115,11 @@ async def create_topic(
 
 @operation("DELETE", "/v1/topics/{topic}", statuses=(404, 500))
 async def delete_topic(broker: Broker, topic: Name) -> TopicDeleted:
-    """Delete a topic with all that is in it.
+    """Delete a topic and all of its data.
 
     Raises:
-        ControlError: NOT_FOUND; INVALID: it is the broker's own, or `delete.topic.enable` is false; FAILED: the disk refused. It is
-            as it was then.
+        ControlError: NOT_FOUND; INVALID: the topic is internal, or `delete.topic.enable` is false; FAILED: the disk failed. The topic
+            is unchanged.
     """
     found = topic_named(broker.services.topics, topic)
     try:

@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactionState:
-    """A transaction that keeps readers of committed records, and the cleaner, from what comes behind it."""
+    """An open transaction. Records after its start are invisible to read_committed consumers and are not compacted."""
 
     producer_id: int
     transactional_id: str | None
-    """Null: no coordinator knows of it: it hangs until somebody aborts it (`kafka-transactions abort`)."""
+    """Null: unknown to all coordinators; the transaction hangs until it is aborted (`kafka-transactions abort`)."""
     state: str
-    """As Apache Kafka's tools name it, "Ongoing"; "Hanging" where no coordinator knows of it."""
+    """State as named by Apache Kafka's tools, e.g. "Ongoing"; "Hanging" if unknown to all coordinators."""
     started_ms: int | None
     timeout_ms: int | None
     aborted_at_ms: int | None
-    """When the coordinator puts an end to it; null: it is decided already, or hangs."""
+    """Time at which the coordinator aborts it; null: it is decided already, or hangs."""
     partitions: tuple[str, ...]
-    """TOPIC-PARTITION of each log with records of it, at most PARTITIONS_MAX."""
+    """TOPIC-PARTITION of each log that contains its records, at most PARTITIONS_MAX."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactions:
-    """In the order of their producer ids."""
+    """In the order of producer ids."""
 
     transactions: tuple[OpenTransactionState, ...]
 
@@ -48,12 +48,12 @@ PARTITIONS_MAX = 20
 
 @operation("GET", "/v1/transactions", statuses=(503,), only_waits=True)
 async def list_open_transactions(broker: Broker) -> OpenTransactions:
-    """Transactions that are open, and those that hang.
+    """List open and hanging transactions.
 
-    All that have no marker somewhere yet, and all that a coordinator holds open.
+    Includes all transactions that lack a marker in a partition, and all that are open in a coordinator.
 
     Raises:
-        ControlError: UNAVAILABLE: some are being loaded; nobody can tell what hangs.
+        ControlError: UNAVAILABLE: transactions are being loaded, so hanging ones cannot be identified.
     """
     return await run_cooperatively(open_in_pieces(broker))
 
@@ -108,7 +108,7 @@ def _known(broker: Broker) -> Steps[dict[int, KnownTransaction]]:
     if at_work is None:
         return {}
     if any(shard.state is ShardState.LOADING for shard in at_work.coordinator.shards):
-        raise ControlError(Kind.UNAVAILABLE, "transactions are being loaded; ask again")
+        raise ControlError(Kind.UNAVAILABLE, "transactions are being loaded; retry")
     return (yield from at_work.coordinator.open_transactions(broker.clock.now_ms()))
 
 

@@ -2,7 +2,7 @@
 
 Each coordinator keeps its state in a topic; a key (a group id, a transactional id) belongs to one partition of it, and
 the node that leads that partition coordinates the key. Read in this order: `partitions` (which one), `store` and
-`log_store` (the topic), `records`, `blobs` and `tombstones` (what is written to it), `shard` (one partition's tables and how they are
+`log_store` (the topic), `records` (what is written to it), `shard` (one partition's tables and how they are
 loaded), `deadlines` (what happens later), `jobs` (what takes long), `coordinator` (all shards), `service` (Trio), `ground`
 (what that stands on).
 

@@ -104,7 +104,7 @@ class Coordinator(ABC, Generic[S]):
     def fail(self, shard: S, reason: Exception) -> None:
         """Leave the keys of a partition without coordinator; all others are served."""
         if self.is_open(shard):
-            log.error("%s-%d cannot be loaded: %s", self.topic, shard.partition, reason)
+            log.error("cannot load %s-%d: %s", self.topic, shard.partition, reason)
             self._put_empty(shard.partition, ShardState.FAILED)
 
     def unload(self, partition: int, error: ErrorCode, now_ms: int) -> None:
@@ -116,7 +116,7 @@ class Coordinator(ABC, Generic[S]):
         """What the partition's log was given cannot be brought to the disk, so its tables tell of what may never have been:
         leave its keys without coordinator. Parked answers get NOT_COORDINATOR."""
         if partition < len(self.shards) and self.shards[partition].state in (ShardState.ACTIVE, ShardState.LOADING):
-            log.error("%s-%d cannot be flushed and is given up", self.topic, partition)
+            log.error("cannot flush %s-%d; closing its coordinator", self.topic, partition)
             self._give_up(self.shards[partition], ErrorCode.NOT_COORDINATOR, now_ms)
             self._put_empty(partition, ShardState.FAILED)
 
@@ -166,7 +166,8 @@ class Coordinator(ABC, Generic[S]):
             for key in tuple(table_of(shard)):
                 if not self.is_open(shard):
                     raise KafkaError(
-                        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{shard.partition} was given up meanwhile"
+                        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                        f"the coordinator of {self.topic}-{shard.partition} was closed",
                     )
                 one = table_of(shard).get(key)
                 if one is not None:

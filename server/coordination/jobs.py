@@ -102,4 +102,6 @@ def for_each(things: Collection[Thing], act: Callable[[Thing], Job], failing: st
         yield
     if first is not None:
         is_known = isinstance(first, KafkaError)
-        log.warning("%s, for %d of %d: %s", failing, count, len(things), first, exc_info=None if is_known else first)
+        log.warning(
+            "%s (%d of %d failed): %s", failing, count, len(things), first, exc_info=None if is_known else first
+        )

@@ -61,7 +61,7 @@ class LogStore:
         except Exception as error:
             # Who builds on the append takes back what it has begun, whatever the append failed of.
             logger.exception("cannot append to %s-%d", self._topic, partition)
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the append failed: {error!r}") from error
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"append failed: {error!r}") from error
 
     async def settle(self, partition: int) -> None:
         """Return once as much of the partition is on disk as `flush.messages` asks for; KafkaError as for `append`."""

@@ -18,9 +18,8 @@ from ...storage.disk.paths import TopicPartition
 from ..cluster.nodes import Node
 from ..network.connection import PEER_CHECK_MS
 from ..partitions.topics import NO_LEADER
-from ..runtime.disk import Work, in_thread
-from ..runtime.time_slices import TimeSlice, passes
-from ..runtime.waking import Waking
+from ..runtime.threads import Work, in_thread
+from ..runtime.time_slices import TimeSlice, Waking, passes
 from .coordinator import Coordinator
 from .ground import Ground
 from .log_store import LogStore
@@ -162,7 +161,7 @@ class CoordinatorService(Generic[C, S]):
         """Where all that is known of `key` is, ACTIVE or not, for all of a request. NOT_COORDINATOR if `node` is not the one to ask."""
         shard: S = self.coordinator.shard_for(key)
         if self.ground.topics.partition(self._topic, shard.partition).present_leader != node.node_id:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"node {node.node_id} does not coordinate {key}")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"node {node.node_id} is not the coordinator of {key}")
         return shard
 
     def is_settled(self, shard: S) -> bool:
@@ -211,7 +210,7 @@ class CoordinatorService(Generic[C, S]):
             KafkaError: COORDINATOR_NOT_AVAILABLE.
         """
         if self._is_closed:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
         if self._refused is not None and self.ground.clock.elapsed_ms() < self._retry_at_ms:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._refused)
         try:
@@ -347,7 +346,7 @@ class CoordinatorService(Generic[C, S]):
             try:
                 self.coordinator.run_due(clock.now_ms(), time_slice.is_over)
             except Exception:
-                log.exception("a deadline of the coordinator of %s failed", self._topic)
+                log.exception("a timer of the coordinator of %s failed", self._topic)
 
     def _wake(self) -> None:
         self._sleep.cancel()

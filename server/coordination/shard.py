@@ -30,8 +30,8 @@ class ShardState(Enum):
 
 _REFUSALS = {
     ShardState.LOADING: (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "{} is loading"),
-    ShardState.FAILED: (ErrorCode.NOT_COORDINATOR, "{} could not be loaded or flushed"),
-    ShardState.OFFLINE: (ErrorCode.NOT_COORDINATOR, "no node leads {}"),
+    ShardState.FAILED: (ErrorCode.NOT_COORDINATOR, "{} cannot be loaded or flushed"),
+    ShardState.OFFLINE: (ErrorCode.NOT_COORDINATOR, "{} has no leader"),
 }
 
 
@@ -65,7 +65,7 @@ class Shard(ABC):
         for batch in batches(data):
             if batch.next_offset > self.next_offset:
                 if not batch.is_crc_valid():
-                    raise CorruptRecordError(f"the batch at offset {batch.base_offset} fails its checksum")
+                    raise CorruptRecordError(f"invalid checksum of the batch at offset {batch.base_offset}")
                 self._replay_batch(batch)
                 self.next_offset = batch.next_offset
         self._replayed()
@@ -87,7 +87,7 @@ class Shard(ABC):
             yield from batch.records()
         except KafkaError as error:
             log.error(
-                "%s-%d: passed over what cannot be read of the batch at offset %d: %s",
+                "%s-%d: ignored unreadable records of the batch at offset %d: %s",
                 self.topic,
                 self.partition,
                 batch.base_offset,
@@ -101,6 +101,4 @@ class Shard(ABC):
         except MemoryError:
             raise  # It says nothing of the record.
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-            log.error(
-                "%s-%d: passed over the record at offset %d: %s", self.topic, self.partition, record.offset, error
-            )
+            log.error("%s-%d: ignored the record at offset %d: %s", self.topic, self.partition, record.offset, error)

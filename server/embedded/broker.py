@@ -15,7 +15,7 @@ from .running import Running
 
 if TYPE_CHECKING:
     from ...storage.disk.paths import TopicPartition
-    from ..cleaning.status import CleanerStatus
+    from ..cleaning.advice import CleanerStatus
     from ..control.cases.load import CaseInfo, LoadedCase
     from ..control.explain import KeyExplanation
     from ..control.quotas import ThrottledState
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Compacting(Running):
-    """Methods of `ottla.Broker`. Each raises `ControlError`, with one line, where it is refused."""
+    """Methods of `ottla.Broker`. Each raises `ControlError`, with one line, if it is refused."""
 
     compact = OperationMethod(lambda: operations.compaction.compact)
     wait_until_compacted = OperationMethod(lambda: operations.compaction.wait_until_compacted)
@@ -37,15 +37,15 @@ class Compacting(Running):
     def explain_key(
         self, topic: str, key: str | bytes, *, partition: int | None = None, records_max: int = 1_000
     ) -> KeyExplanation:
-        """The history of one key: each record, what took its place, and what the next pass makes of it.
+        """Explain each record of one key: what supersedes it, and whether the next pass removes it.
 
         Args:
-            key: A text is taken as UTF-8.
-            partition: None: where clients put the key (murmur2).
-            records_max: So many records are told, the newest.
+            key: A str is encoded as UTF-8.
+            partition: Default: the one that clients choose for the key (murmur2).
+            records_max: Maximum number of records to report; the newest are kept.
 
         Raises:
-            ControlError: There is no such topic or partition.
+            ControlError: The topic or partition was not found.
         """
         found = key.encode() if isinstance(key, str) else key
         return self._ask(operations.explain.explain_key, topic, found, partition=partition, records_max=records_max)
@@ -62,33 +62,33 @@ class Compacting(Running):
 
 
 class Guarded(Running):
-    """What `ottla.Broker` has to do with who may do what. An entry is a line:
+    """ACLs of `ottla.Broker`. An ACL is a line:
 
     PRINCIPAL allow|deny OPERATION[,OPERATION…] TYPE:NAME [literal] [from HOST]
 
-    A star at the end of NAME makes a prefix of it, unless `literal` follows; a star alone stands for all names. There is an
-    authorizer with `Broker(acls=[…])`, or with the option `authorizer.class.name`; without one each of these but `why_allowed`
-    raises `ControlError`.
+    A trailing `*` makes NAME a prefix, unless `literal` follows; a single `*` matches all names. The broker has an authorizer with
+    `Broker(acls=[…])`, or with the option `authorizer.class.name`. Without an authorizer, all of these methods except `why_allowed`
+    raise `ControlError`.
     """
 
     def acls(self, *, principal: str | None = None, resource: str | None = None) -> list[str]:
-        """The entries, one operation each: all, those of a principal, or those that speak of a resource (`topic:orders`)."""
+        """Return ACLs, one operation each: all, those of a principal, or those for a resource (`topic:orders`)."""
         found = self._ask(operations.acls.list_acls, principal=principal, resource=resource)
         return [each.acl for each in found.acls]
 
     def add_acls(self, *acls: str) -> None:
-        """Add entries, all of them or none; they hold when this returns. Those that are there already are no error.
+        """Add ACLs, all of them or none. They are in effect when this returns. ACLs that exist already are ignored.
 
         Raises:
-            ControlError: One is no entry, or the disk refused.
+            ControlError: An ACL is invalid, or the disk failed.
         """
         self._ask(operations.acls.add_acls, acls)
 
     def remove_acls(self, *acls: str) -> None:
-        """Remove entries, all of them or none.
+        """Remove ACLs, all of them or none.
 
         Raises:
-            ControlError: One is no entry, or is not there, or the disk refused.
+            ControlError: An ACL is invalid or was not found, or the disk failed.
         """
         self._ask(operations.acls.remove_acls, acls)
 
@@ -96,40 +96,40 @@ class Guarded(Running):
 
 
 class Limiting(Running):
-    """What `ottla.Broker` has to do with how much clients may use.
+    """Quotas of `ottla.Broker`.
 
-    An entity is `user=NAME`, `client-id=NAME`, both with a comma between, or `ip=ADDRESS`; the name `<default>` is for all that have no
-    quota of their own. Throttle times go by the broker's clock.
+    An entity is `user=NAME`, `client-id=NAME`, `user=NAME,client-id=NAME`, or `ip=ADDRESS`. The name `<default>` applies to all
+    entities without a quota of their own. Throttle times are measured by the broker's clock.
     """
 
     def quotas(self) -> dict[str, dict[str, float]]:
-        """What is set, by entity and key."""
+        """Return the quotas that are set, by entity and key."""
         return {state.entity: dict(state.quotas) for state in self._ask(operations.quotas.list_quotas).quotas}
 
     def set_quotas(self, entity: str, **quotas: float | None) -> None:
-        """Set quotas of one entity, and remove those that are None; those that are not named stay.
+        """Set quotas of one entity, and remove those that are None; other quotas of the entity do not change.
 
-        They hold when this returns, for clients that are connected, too.
+        They are in effect when this returns, also for connected clients.
 
         Args:
-            quotas: `producer_byte_rate`, `consumer_byte_rate`, `request_percentage`, `controller_mutation_rate`; of an address
+            quotas: `producer_byte_rate`, `consumer_byte_rate`, `request_percentage`, `controller_mutation_rate`; for an IP address
                 `connection_creation_rate`.
 
         Raises:
-            ControlError: No entity, no such quota, a value beyond its bound, or the disk refused; nothing has changed.
+            ControlError: The entity, key or value is invalid, or the disk failed; nothing has changed.
         """
         self._ask(operations.quotas.set_quotas, entity, quotas)
 
     def remove_quotas(self, entity: str, *keys: str) -> None:
-        """Remove quotas of one entity: these, or all.
+        """Remove quotas of one entity: those named, or all.
 
         Raises:
-            ControlError: It has none, or the disk refused.
+            ControlError: The entity has no such quota, or the disk failed.
         """
         self._ask(operations.quotas.remove_quotas, entity, keys)
 
     def throttled(self) -> tuple[ThrottledState, ...]:
-        """Who is above a quota and has to wait, for how long, and why."""
+        """Return the clients that are throttled now, for how long, and why."""
         return self._ask(operations.quotas.list_throttled).throttled
 
 
@@ -139,29 +139,29 @@ class Broker(KafkaCalls, Timed, Compacting, Faulting, Guarded, Limiting):
     with ottla.Broker() as broker: ...                    # or `start` and `stop`, from any thread
     async with ottla.Broker() as broker: ...              # in asyncio and Trio
 
-    All methods block until it is done what they ask for; in an event loop call them in a thread.
+    All methods block until the operation is complete; in an event loop, call them in a thread.
     """
 
     # Nodes
 
     def stop_node(self, node_id: int) -> None:
-        """Stop one node, as `ottla.server.broker.broker.Broker.stop_node`; the others serve on."""
+        """Stop one node; the other nodes continue to serve (see `ottla.server.broker.broker.Broker.stop_node`)."""
         self._ask(Inner.stop_node, node_id)
 
     def start_node(self, node_id: int) -> None:
-        """Start a stopped node again, as `ottla.server.broker.broker.Broker.start_node`."""
+        """Start a stopped node again (see `ottla.server.broker.broker.Broker.start_node`)."""
         self._ask(Inner.start_node, node_id)
 
     # State
 
     def seed(self, source: SeedSource) -> Planted:
-        """Make the topics, records, committed offsets and hard cases of a seed: all of it, or nothing.
+        """Create the topics, records, committed offsets and hard cases of a seed: all of it, or nothing.
 
         Args:
-            source: The path of a YAML or JSON file, or what would be in it.
+            source: Path of a YAML or JSON file, or its content.
 
         Raises:
-            ControlError: It is refused, in one line that names file, line and field; the broker has what it had.
+            ControlError: The seed is invalid or conflicts; the line names file, line and field. Nothing was created.
         """
         from ..control.seed.planting import plant
         from ..control.seed.seed import seed_from
@@ -169,13 +169,13 @@ class Broker(KafkaCalls, Timed, Compacting, Faulting, Guarded, Limiting):
         return self._ask(plant, seed_from(source))
 
     def export_seed(self) -> dict[str, Any]:
-        """The topics and their configs, as `seed` takes them; no records."""
-        from ..control.seed.export import export
+        """Return the topics and their configs in the form that `seed` accepts, without records."""
+        from ..control.seed.seed import export
 
         return self._ask(export)
 
     def cases(self) -> tuple[CaseInfo, ...]:
-        """The hard cases that `load_case` knows: logs that many clients have stumbled over."""
+        """Return the hard cases for `load_case`: logs that have exposed bugs in many clients."""
         from ..control.cases.load import cases
 
         return cases()
@@ -184,13 +184,13 @@ class Broker(KafkaCalls, Timed, Compacting, Faulting, Guarded, Limiting):
         """Create a topic whose log is a hard case.
 
         Args:
-            topic: Its name; that of the case unless given.
+            topic: Name of the topic (default: the name of the case).
 
         Returns:
-            What a right client reads of it, with each isolation level.
+            What a correct client reads from it, at each isolation level.
 
         Raises:
-            ControlError: There is no such case, or no such topic can be made; nothing is left.
+            ControlError: The case was not found, or the topic cannot be created; nothing was created.
         """
         from ..control.cases.load import load_case
 
@@ -199,9 +199,9 @@ class Broker(KafkaCalls, Timed, Compacting, Faulting, Guarded, Limiting):
     # What it knows of itself
 
     def metrics(self) -> dict[str, int | float]:
-        """The metrics of logs and cleaner, under Apache Kafka's JMX names; see `ottla.server.broker.metrics`."""
+        """Return the metrics of logs and the cleaner, under Apache Kafka's JMX names (see `ottla.server.broker.metrics`)."""
         return self._call(self.inner.metrics)
 
     def cleaner_status(self) -> dict[TopicPartition, CleanerStatus]:
-        """What the cleaner has done to each partition, and what it waits for."""
+        """Return what the cleaner has done to each partition, and what it is waiting for."""
         return self._call(self.inner.cleaner_status)

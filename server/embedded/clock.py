@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Timed(Running):
-    """What `ottla.Broker` has to do with time."""
+    """The clock of `ottla.Broker`."""
 
     @property
     def clock(self) -> BrokerClock:
@@ -27,25 +27,25 @@ class Timed(Running):
 
 
 class BrokerClock:
-    """The broker's time, by which everything in it goes: retention, lags, delete horizons, sessions, transactions.
+    """The broker's clock, which controls retention, compaction lags, delete horizons, sessions and transactions.
 
-    Each method raises `ControlError` where it is refused, and the clock is where it was.
+    A method that is refused raises `ControlError` and leaves the clock unchanged.
     """
 
     def __init__(self, broker: Timed) -> None:
         self._broker = broker
 
     def now(self) -> datetime:
-        """The wall time, in UTC."""
+        """Return the wall time, in UTC."""
         return datetime_of(self.now_ms())
 
     def now_ms(self) -> int:
-        """The wall time, in milliseconds since 1970, as timestamps of records are."""
+        """Return the wall time in milliseconds since 1970, like record timestamps."""
         return self._broker.inner.clock.now_ms()
 
     @property
     def is_frozen(self) -> bool:
-        """Whether it stands still."""
+        """Whether the clock is frozen."""
         return self._broker.inner.clock.is_frozen
 
     def advance(
@@ -58,14 +58,14 @@ class BrokerClock:
         seconds: float = 0,
         milliseconds: float = 0,
     ) -> ClockMoved:
-        """Let so much time pass, all that is given together.
+        """Move the clock forward by the sum of all arguments.
 
-        Active segments that have been open for `segment.ms` of this clock roll. What has become due is done when this returns:
-        retention, a round of the cleaner, time-outs; `is_settled` of the answer is False if it takes longer than five seconds.
+        Active segments that have been open for `segment.ms` by this clock roll. Work that became due (retention, a round of the
+        cleaner, timeouts) is complete when this returns; `is_settled` of the result is False if it takes longer than five seconds.
 
         Raises:
-            ControlError: Less than nothing, or beyond the year 9999.
-            TypeError: No durations.
+            ControlError: The sum is negative, or the new time is after the year 9999.
+            TypeError: An argument is not a duration.
         """
         from ..control.clock import advance
         from ..runtime.errors import ControlError, Kind
@@ -73,27 +73,29 @@ class BrokerClock:
         try:
             by_ms = duration_ms(by, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
         except (OverflowError, ValueError) as error:  # not a number, or more than a timedelta can tell
-            raise ControlError(Kind.INVALID, f"advance: expected a time until the year 9999: {error}") from None
+            raise ControlError(
+                Kind.INVALID, f"advance: expected a duration that ends before the year 10000: {error}"
+            ) from None
         return self._broker._ask(advance, by_ms)
 
     def set(self, moment: datetime | int) -> ClockMoved:
-        """Set the wall time: ahead as `advance` does; back, the wall time alone, and nothing is due later for it.
+        """Set the wall time. Forward works like `advance`; backward changes the wall time only and does not delay timers.
 
         Args:
-            moment: With a time zone; or milliseconds since 1970.
+            moment: A datetime with a time zone, or milliseconds since 1970.
         """
         from ..control.clock import set_to
 
         return self._broker._ask(set_to, moment_ms(moment))
 
     def freeze(self) -> ClockReading:
-        """Let it stand still: nothing is due any more, until it is moved or goes on."""
+        """Stop the clock: no timer fires until the clock is moved or unfrozen."""
         from ..control.clock import freeze
 
         return self._broker._call(freeze, self._broker.inner)
 
     def unfreeze(self) -> ClockReading:
-        """Let it go on from where it stands."""
+        """Let the clock run again, from its current time."""
         from ..control.clock import unfreeze
 
         return self._broker._call(unfreeze, self._broker.inner)

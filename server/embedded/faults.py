@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # Loaded when somebody asks for it: no start shall wait for t
 
 
 class Fault:
-    """A declared fault. As a context manager it is removed at the end."""
+    """An injected fault. Used as a context manager, it is removed at the end of the block."""
 
     def __init__(self, broker: Faulting, declared: Declared) -> None:
         self._broker = broker
@@ -31,33 +31,33 @@ class Fault:
 
     @property
     def id(self) -> int:
-        """As over HTTP."""
+        """Number of the fault, the same as over HTTP."""
         return self._declared.id
 
     @property
     def declaration(self) -> Declaration:
-        """What was declared."""
+        """The arguments of the fault."""
         return self._declared.declaration
 
     @property
     def hits(self) -> int:
-        """How many requests it has met; of a disk, how many operations."""
+        """Number of requests that the fault has hit; for a disk fault, number of operations."""
         return self._declared.hits
 
     @property
     def is_active(self) -> bool:
-        """Whether it may meet more: it has not been removed, and `count` is not used up."""
+        """Whether the fault can still hit requests: it was not removed, and `count` is not used up."""
         return self._declared.is_active
 
     def wait(self, hits: int = 1, timeout: float = 10.0) -> None:
-        """Return once it has met so many requests, from the start on.
+        """Wait until the fault has hit this many requests in total.
 
         Args:
-            timeout: In seconds.
+            timeout: Time limit in seconds.
 
         Raises:
-            TimeoutError: It has not, or was removed before.
-            RuntimeError: The broker does not run.
+            TimeoutError: The fault did not hit enough requests in time, or was removed first.
+            RuntimeError: The broker is not running.
         """
 
         async def wait() -> None:
@@ -66,12 +66,12 @@ class Fault:
 
         self._broker.run(wait)
         if self.hits < hits:
-            why = f"in {timeout:g} s" if not self._declared.removed.is_set() else "before it was removed"
-            raise TimeoutError(f"fault {self.id} has met {self.hits} requests {why}, not {hits}")
+            why = f"within {timeout:g} s" if not self._declared.removed.is_set() else "before it was removed"
+            raise TimeoutError(f"fault {self.id}: {self.hits} hits {why}, expected {hits}")
 
     def remove(self) -> None:
-        """End it: requests that it keeps waiting are carried out, connections that it has silenced are closed. Harmless
-        if it is removed, or the broker was stopped, with which it ended."""
+        """Remove the fault. Delayed requests continue, and connections whose responses were dropped are closed. Does nothing
+        if the fault was removed before, or the broker was stopped."""
 
         async def remove() -> None:
             self._declared.remove()
@@ -93,7 +93,7 @@ class Fault:
 
 
 class Faulting(Running):
-    """Faults of requests and disks, and leaders that move."""
+    """Request faults, disk faults, and leader moves."""
 
     def fault(
         self,
@@ -117,16 +117,16 @@ class Faulting(Running):
         count: int | None = 1,
         skip: int = 0,
     ) -> Fault:
-        """Have requests meet a fault, or the disk: what each argument means stands in `Declaration`, and in docs/faults.md.
+        """Inject a fault into requests or the disk; docs/faults.md describes each argument.
 
-        `client` is the `client_id` of requests, `delay` is in seconds, or a timedelta.
+        `client` is the `client_id` of requests; `delay` is in seconds, or a timedelta.
 
-        It is in force when this returns, for connections that are open, too, over a `restart` (those of disks are not), and
-        until `count` is used up, it is removed, or `reset`.
+        The fault is active when this returns, also for open connections. It survives a `restart` (disk faults do not), and ends
+        when `count` is used up, on removal, or on `reset`.
 
         Raises:
-            ControlError: It may not be declared; one line.
-            RuntimeError: The broker does not run.
+            ControlError: The arguments are invalid.
+            RuntimeError: The broker is not running.
         """
         # In this thread, that the broker's need not wait for it.
         from ..control.faults import declare
@@ -163,25 +163,25 @@ class Faulting(Running):
         return self._ask(declared)
 
     def faults(self) -> list[FaultState]:
-        """All that are declared, spent ones included, oldest first."""
+        """Return all faults, oldest first, including those used up."""
         from ..control.faults import list_faults
 
         return list(self._ask(list_faults).faults)
 
     def clear_faults(self) -> int:
-        """Remove all; returns how many there were."""
+        """Remove all faults, and return their number."""
         from ..control.faults import clear_faults
 
         return self._ask(clear_faults).removed
 
-    move_leader = OperationMethod(lambda: operations.leaders.move_leader)
-    move_coordinator = OperationMethod(lambda: operations.leaders.move_coordinator)
+    move_leader = OperationMethod(lambda: operations.nodes.move_leader)
+    move_coordinator = OperationMethod(lambda: operations.nodes.move_coordinator)
 
 
 def _milliseconds(delay: float | timedelta) -> int:
     """Rounded up, that no delay is lost."""
     if not isinstance(delay, timedelta):
         if isinstance(delay, bool) or not isinstance(delay, int | float) or not math.isfinite(delay):
-            raise ControlError(Kind.INVALID, f"delay: expected seconds, or a timedelta, found {delay!r}")
+            raise ControlError(Kind.INVALID, f"delay: expected seconds or a timedelta, found {delay!r}")
         return math.ceil(delay * 1000)
     return -(-delay // timedelta(milliseconds=1))

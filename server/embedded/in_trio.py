@@ -1,26 +1,76 @@
-"""`ottla.open_broker`: a broker in the Trio loop of the caller."""
+"""`ottla.open_broker`: a broker in the Trio loop of the caller; and which event loop that is."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
+import trio
+
 from ...storage.disk.files import Files
-from ...storage.disk.os_files import OsFiles
-from ...storage.disk.unsynced_files import UnsyncedFiles
+from ...storage.disk.os_files import OsFiles, UnsyncedFiles
 from ..broker.broker import Broker
 from ..broker.lives import AdminListener, Lives, run_lives
-from ..config.data_paths import refuse_comma
-from .loops import event_loop
+from ..config.properties import refuse_comma
 from .options import BrokerArguments, Options, checked, takes_arguments
 
 if TYPE_CHECKING:
     from ..control.seed.seed import Seed
+
+
+def event_loop() -> str | None:
+    """Which event loop the caller is in: `trio` or `asyncio`; None outside of both."""
+    if trio.lowlevel.in_trio_task():
+        return "trio"
+    asyncio = sys.modules.get("asyncio")  # who has never loaded it is not in it
+    if asyncio is not None and asyncio._get_running_loop() is not None:
+        return "asyncio"
+    return None
+
+
+async def beside(work: Callable[[], object]) -> None:
+    """`work()` in a thread, to its end, while the loop goes on.
+
+    A cancellation meanwhile is felt when it has ended: what was started is there then, and whoever cancelled finds it so.
+
+    Raises:
+        RuntimeError: In another event loop than Trio's and asyncio's.
+        As `work`.
+    """
+    loop = event_loop()
+    if loop == "trio":
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(work)
+    elif loop == "asyncio":
+        await _beside_asyncio(work)
+    else:
+        raise RuntimeError("`async with ottla.Broker()` supports Trio and asyncio only; use `with ottla.Broker()`")
+
+
+async def _beside_asyncio(work: Callable[[], object]) -> None:
+    import asyncio
+
+    done = asyncio.ensure_future(asyncio.to_thread(work))
+    cancelled: asyncio.CancelledError | None = None
+    while not done.done():
+        try:
+            await asyncio.shield(done)
+        except asyncio.CancelledError as error:
+            if done.cancelled():
+                raise
+            cancelled = error
+        except BaseException:  # noqa: BLE001 - raised below
+            break
+    if cancelled is None:
+        done.result()
+        return
+    raise cancelled
 
 
 @contextmanager
@@ -51,44 +101,44 @@ async def open_broker(
     data_dir: str | os.PathLike[str] | None = None,
     **arguments: Unpack[BrokerArguments],
 ) -> AsyncIterator[Broker]:
-    """A broker that serves in this Trio loop while the block runs; in asyncio take `async with ottla.Broker()`.
+    """A broker that serves in this Trio loop while the block runs; in asyncio, use `async with ottla.Broker()`.
 
     Args:
-        data_dir: Where logs are kept; without it a temporary directory, removed at the end.
-        nodes: How many broker ids to play, each on a port of its own.
-        profile: `dev` (quick reactions) or `kafka` (Apache Kafka's defaults).
+        data_dir: Data directory (default: a temporary directory, removed at exit).
+        nodes: Number of brokers, each with its own id and port.
+        profile: `dev` (short delays, for tests) or `kafka` (Apache Kafka's defaults).
         overrides: Broker options by name.
         features: Finalized levels by name, e.g. `{"transaction.version": 1}`.
-        listener: HOST:PORT of the first node; port 0 takes a free one.
-        clock: The broker's time; tests move it.
-        rng: Source of ids, jitter and replica placement; a seeded one makes them repeat.
-        admin: [HOST:]PORT of the admin HTTP listener; without it there is none.
-        admin_token: What its clients have to know; without it the listener is on a loopback address only.
-        emulate: A release of Apache Kafka to play, as `"2.8"`: its APIs, versions and features.
-        telemetry: Who gets the metrics that clients push (KIP-714): a directory for reports, or a function of an
-            `ottla.server.telemetry.receivers.ClientMetrics`, called in a thread; without it clients are not asked for any.
-        seed: What it has at its beginning, and after each `reset`: the path of a YAML or JSON file, or what would be in it. On
-            a data directory that has some of it already, nothing is done.
-        tls: Speak TLS, with certificates that are made for it alone; `Broker.tls` has what clients want. Clients may show
-            a certificate; `overrides={"ssl.client.auth": "required"}` has them do so.
-        users: Passwords by name: clients have to log in as one of them; `Broker.sasl` has what they want for that.
-        mechanism: By which they do: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; by any of these unless one is named. With
-            OAUTHBEARER there are no `users`: clients log in by tokens, which `Broker.sasl` and `Broker.token` give.
-        acls: Access control entries, added at its beginning and after each `reset`, before the first client comes; with them
-            there is an authorizer. A line each, as `"User:alice allow READ,WRITE topic:orders*"` (docs/security.md). Clients
-            of listeners without TLS and SASL are `User:ANONYMOUS`; `overrides={"super.users": …}` names who may everything.
-        quotas: How much clients may use, set at its beginning and after each `reset`: by entity and key, as
+        listener: HOST:PORT of the first node; port 0 picks a free port.
+        clock: The broker's clock, which tests can move.
+        rng: Source of ids, jitter and replica placement; a seeded one makes them reproducible.
+        admin: [HOST:]PORT of the admin HTTP listener (default: no listener).
+        admin_token: Bearer token for the admin listener; without one it accepts loopback addresses only.
+        emulate: Release of Apache Kafka to emulate, e.g. `"2.8"`: its APIs, versions and features.
+        telemetry: Receiver of client metrics (KIP-714): a directory for reports, or a function of an
+            `ottla.server.telemetry.receivers.ClientMetrics`, called in a thread (default: clients are not asked for metrics).
+        seed: Initial content, also restored by each `reset`: path of a YAML or JSON file, or its content. Skipped if the data
+            directory contains some of it already.
+        tls: Serve TLS with certificates of a private CA; `Broker.tls` has the client settings. Client certificates are optional,
+            or required with `overrides={"ssl.client.auth": "required"}`.
+        users: Passwords by user name. Clients must log in as one of these users; `Broker.sasl` has the client settings.
+        mechanism: SASL mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (default: all three), or OAUTHBEARER. OAUTHBEARER takes no
+            `users`: clients log in with tokens from `Broker.sasl` or `Broker.token`.
+        acls: ACLs to add at start and after each `reset`, before the first client connects; they enable the authorizer. One line
+            each, e.g. `"User:alice allow READ,WRITE topic:orders*"` (docs/security.md). Clients of listeners without TLS and SASL
+            are `User:ANONYMOUS`. `overrides={"super.users": …}` names principals that may do everything.
+        quotas: Client quotas to set at start and after each `reset`, by entity and key, e.g.
             `{"client-id=app": {"producer_byte_rate": 1024}}` (docs/quotas.md).
 
     Raises:
-        RuntimeError: This is not Trio.
-        TypeError, ConfigError: An option is refused.
-        OSError, DataDirectoryError and the like: as `broker.lives.run_lives`.
+        RuntimeError: The caller does not run in Trio.
+        TypeError, ConfigError: An option is invalid.
+        OSError, DataDirectoryError and others: see `broker.lives.run_lives`.
     """
     if (library := event_loop()) != "trio":
         raise RuntimeError(
-            f"ottla.open_broker is for Trio, and this is {library or 'no event loop'}: use"
-            " `async with ottla.Broker() as broker:`, which runs in a thread of its own"
+            f"ottla.open_broker requires Trio, found {library or 'no event loop'}; use"
+            " `async with ottla.Broker() as broker:`, which runs in its own thread"
         )
     options = checked("ottla.open_broker", data_dir, arguments)
     async with embedded_lives(options) as lives:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:  # a third of all that `ottla.Broker` would load, for those wh
 
 
 class KafkaCalls(Running):
-    """What any client could do, over the broker's own port: faults, quotas and moved leaders are met here, too.
+    """Calls that any Kafka client could make, over the broker's own port: faults, quotas and moved leaders apply to them.
 
-    Raises of all methods: KafkaError for a refusal, with Kafka's name for it; OSError when no answer comes; RuntimeError while
-    the broker does not run.
+    All methods raise KafkaError for an error response, with Kafka's name of the error; OSError if there is no response;
+    RuntimeError if the broker is not running.
     """
 
     _kafka: Kafka | None = None
@@ -42,10 +42,10 @@ class KafkaCalls(Running):
         replicas: int | None = None,
         replication_factor: int | None = None,
     ) -> None:
-        """Make a topic; it can be written to when this returns. None takes the broker's default.
+        """Create a topic; it can be written to when this returns. None selects the broker's default.
 
         Args:
-            replication_factor: Kafka's name of `replicas`.
+            replication_factor: Kafka's name for `replicas`.
         """
         self._client.create_topic(name, partitions, configs, replicas=replicas, replication_factor=replication_factor)
 
@@ -54,11 +54,11 @@ class KafkaCalls(Running):
         self._client.delete_topic(name)
 
     def topics(self, *, internal: bool = False) -> list[Topic]:
-        """All topics by name; those of the broker itself only with `internal`."""
+        """Return all topics by name; internal topics only with `internal`."""
         return self._client.topics(internal=internal)
 
     def set_configs(self, kind: Kind, name: str, changes: Mapping[str, ConfigValue | None]) -> None:
-        """Set options of a topic, a broker (its id as text) or a group, or (None) take them back to their defaults."""
+        """Set options of a topic, a broker (its id as str) or a group; None resets an option to its default."""
         self._client.set_configs(kind, name, changes)
 
     def produce(
@@ -71,33 +71,33 @@ class KafkaCalls(Running):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Record:
-        """Append one record, and return it as it is in the log now.
+        """Append one record, and return it as it is in the log.
 
         Args:
-            value, key: Text stands for its UTF-8 bytes; a value of None is a tombstone.
-            timestamp_ms: When it was made; now, by the broker's clock, unless given.
-            partition: Unless given the key decides, as with every client; without one they take turns.
+            value, key: A str is encoded as UTF-8; a value of None is a tombstone.
+            timestamp_ms: Timestamp of the record (default: now, by the broker's clock).
+            partition: Default: chosen by the key, as in every client; records without a key are distributed round robin.
         """
         return self._client.produce(
             topic, value, key=key, headers=headers, timestamp_ms=timestamp_ms, partition=partition
         )
 
     def produce_all(self, topic: str, records: Iterable[NewRecord | tuple[Content, Content]]) -> list[Record]:
-        """Append many: pairs of key and value, or `ottla.NewRecord`s. If one is not fit to be sent, none is."""
+        """Append records: (key, value) pairs, or `ottla.NewRecord`s. If one of them is invalid, none is sent."""
         return self._client.produce_all(topic, records)
 
     def records(
         self, topic: str, partition: int | None = None, isolation: Isolation = "read_uncommitted"
     ) -> list[Record]:
-        """All records that the topic (or one partition) holds now, by partition and offset."""
+        """Return all records of the topic (or of one partition), by partition and offset."""
         return self._client.records(topic, partition, isolation)
 
     def offsets(self, topic: str, isolation: Isolation = "read_uncommitted") -> dict[int, Offsets]:
-        """Where each partition begins (inclusive) and ends (exclusive)."""
+        """Return the start (inclusive) and end (exclusive) offset of each partition."""
         return self._client.offsets(topic, isolation)
 
     def groups(self) -> list[Group]:
-        """All groups, with what they have committed."""
+        """Return all groups, with their committed offsets."""
         return self._client.groups()
 
     def commit(self, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:

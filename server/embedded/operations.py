@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..control import compaction as compaction
     from ..control import dry_run as dry_run
     from ..control import explain as explain
-    from ..control import leaders as leaders
+    from ..control import nodes as nodes
     from ..control import pictures as pictures
     from ..control import quotas as quotas
     from ..control import segments as segments

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar
 from ...storage.disk.files import Files
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ..cluster.opening import static_config_with_stored_id
-from ..config.authorization import CLASS_NAME, HANDED_ON, STANDARD
-from ..config.data_paths import refuse_comma
 from ..config.emulation import release_of
 from ..config.features import SUPPORTED
-from ..config.options.by_name import BROKER_OPTIONS, find_option
-from ..config.properties import Properties
+from ..config.options.known_options import BROKER_OPTIONS, find_option
+from ..config.options.security_options import CLASS_NAME, HANDED_ON, STANDARD
+from ..config.properties import Properties, refuse_comma
 from ..config.sasl.options import OAUTHBEARER
 from ..config.static_config import StaticConfig
 from ..runtime.clock import Clock
@@ -196,21 +195,21 @@ def checked(callee: str, data_dir: str | os.PathLike[str] | None, arguments: Bro
     admin, telemetry, seed, acls, quotas = (given[name] for name in ("admin", "telemetry", "seed", "acls", "quotas"))
     if mechanism == OAUTHBEARER and users:
         raise ConfigError(
-            "users have passwords, and log in by other mechanisms; by OAUTHBEARER whoever has a token does: broker.sasl(NAME)"
+            "users cannot be combined with OAUTHBEARER, which has tokens instead of passwords; use broker.sasl(NAME)"
         )
     if mechanism not in (None, OAUTHBEARER) and not users:
         hint = _nearest(mechanism.upper(), [OAUTHBEARER])
-        raise ConfigError(f'mechanism is for users, and there are none: users={{"alice": "secret"}}{hint}')
+        raise ConfigError(f'mechanism requires users; use users={{"alice": "secret"}}{hint}')
     if ":" not in listener:
         raise ConfigError(
-            f"Invalid value {listener} for listener: must be HOST:PORT, as 127.0.0.1:0; :PORT is everywhere"
+            f"Invalid value {listener} for listener: must be HOST:PORT, e.g. 127.0.0.1:0; :PORT listens on all interfaces"
         )
     if given["emulate"] is not None:
         release_of(given["emulate"])
     for name, level in features.items():
         _expect(f"features: {name}", level, int)
         if name not in SUPPORTED:
-            raise ConfigError(f"features: there is no feature {name}{_nearest(name, SUPPORTED)}")
+            raise ConfigError(f"features: feature {name} not found{_nearest(name, SUPPORTED)}")
     secured, own_tls = _throw_away() if given["tls"] else ({}, None)
     return Options(
         _directory(data_dir),
@@ -298,7 +297,7 @@ def _refuse_unknown(callee: str, given: Iterable[str]) -> None:
             continue
         option = name.replace("_", ".")
         if find_option(option) is not None or option in TOPIC_OPTIONS:
-            hint = f"; broker options go into overrides={{{_broker_name(option)!r}: ...}}"
+            hint = f"; for broker options use overrides={{{_broker_name(option)!r}: ...}}"
         else:
             hint = _nearest(name, ["data_dir", *_DEFAULTS])
         raise TypeError(f"{callee}() has no argument {name!r}{hint}")
@@ -322,9 +321,9 @@ def _absolute(path: str) -> str:
     """As a shell would have it: whoever writes `~` means a home, and no folder of that name."""
     found = os.path.expanduser(path)
     if found.startswith("~"):
-        raise ConfigError(f"Invalid value {path} for data_dir: there is no such home directory")
+        raise ConfigError(f"Invalid value {path} for data_dir: home directory not found")
     if not found or "\0" in found:
-        raise ConfigError(f"Invalid value {path!r} for data_dir: must name a directory; None takes a temporary one")
+        raise ConfigError(f"Invalid value {path!r} for data_dir: must name a directory, or be None for a temporary one")
     return os.path.abspath(found)
 
 
@@ -337,7 +336,7 @@ def _option_name(name: object) -> str:
             hint = f"; did you mean {_broker_name(meant)}?"
         else:
             hint = _nearest(name, BROKER_OPTIONS)
-        raise ConfigError(f"overrides: there is no broker option {name}{hint}")
+        raise ConfigError(f"overrides: broker option {name} not found{hint}")
     return name
 
 

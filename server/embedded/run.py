@@ -62,14 +62,14 @@ class Run:
         if self.failure is not None:
             raise self.failure
         if self.is_stopping:
-            raise RuntimeError("the broker was stopped while it started")
+            raise RuntimeError("the broker was stopped during its start")
 
     def stop(self) -> None:
         """Return when nothing of it is left. Raises RuntimeError in its own thread, where it would wait for itself."""
         if self.is_elsewhere:
             return
         if threading.get_ident() == self._thread:
-            raise RuntimeError("stop() waits for the broker's thread, and was called in it: call it in another one")
+            raise RuntimeError("stop() was called in the broker's own thread; call it in another thread")
         self.is_stopping = True
         if self.before is not None:
             self.before.stop()

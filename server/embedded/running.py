@@ -15,7 +15,7 @@ from ..broker.broker import Broker as Inner
 from ..broker.lives import Lives
 from ..control.lives import SnapshotCopied
 from ..runtime.errors import ControlError
-from .loops import beside
+from .in_trio import beside
 from .options import BrokerArguments, checked, takes_arguments
 from .run import Run
 
@@ -29,8 +29,8 @@ Arguments = TypeVarTuple("Arguments")
 Parameters = ParamSpec("Parameters")
 
 _ELSEWHERE = (
-    "the broker runs in the process that this one was forked from: only broker.bootstrap and broker.admin answer here;"
-    " use them with a client of this process, or start the broker after the fork"
+    "the broker runs in the parent process; after a fork only broker.bootstrap and broker.admin are available."
+    " Use them with a client, or start the broker after the fork"
 )
 _HOW_TO_START = "use `with ottla.Broker() as broker:`, or call start()"
 
@@ -83,18 +83,18 @@ class Running:
         await beside(self.stop)
 
     def start(self) -> Self:
-        """Return once the broker serves. After `stop` it may be started again, on the same data directory if it has one.
+        """Start the broker, and return when it is serving. After `stop` it can be started again, on the same `data_dir` if given.
 
         Raises:
-            RuntimeError: It runs already, or another thread stopped it meanwhile.
-            Whatever kept it from starting, or interrupted the wait (KeyboardInterrupt, a test's time limit); nothing is
-            left behind. Should that be interrupted once more, the next `start` or `stop` ends what is left first.
+            RuntimeError: The broker is already running, or another thread stopped it during the start.
+            The error that prevented the start, or that interrupted the wait (KeyboardInterrupt, a test's time limit). Nothing is
+            left running. If the cleanup is interrupted as well, the next `start` or `stop` completes it.
         """
         run = Run(self._options)
         try:
             with self._changing:
                 if self._run is not None and not self._run.is_stopping:
-                    raise RuntimeError(_ELSEWHERE if self._run.is_elsewhere else "the broker runs already")
+                    raise RuntimeError(_ELSEWHERE if self._run.is_elsewhere else "the broker is already running")
                 run.before = self._run
                 self._run = run
                 self._was_started = True
@@ -106,9 +106,9 @@ class Running:
             raise
 
     def stop(self) -> None:
-        """Stop cleanly and return when everything is on disk. Raises what went wrong inside, if anything did.
+        """Stop cleanly, and return when everything is on disk. Raises an error that ended the broker, if there was one.
 
-        Should it be interrupted, call it again. Harmless if it does not run.
+        If interrupted, call it again. Does nothing if the broker is not running.
         """
         run = self._run
         if run is not None and self._end(run) and run.failure is not None:
@@ -126,52 +126,52 @@ class Running:
     # Its lives
 
     def restart(self) -> None:
-        """Stop cleanly and start again: on the same ports, with the same data; the clock goes on. All nodes live again.
+        """Stop cleanly and start again, with the same ports, data and clock. Stopped nodes are started as well.
 
-        Returns once it serves.
+        Returns when the broker is serving.
 
         Raises:
-            RuntimeError: It does not run.
-            Whatever keeps it from starting; it is down then, and another `restart`, or `stop` and `start`, may follow.
+            RuntimeError: The broker is not running.
+            The error that prevented the start; the broker is down then. Call `restart` again, or `stop` and `start`.
         """
         self.run(self._lives.restart)
 
     def crash(self) -> None:
-        """Die as by `kill -9`, without a goodbye to clients, and start again as `restart` does, with recovery.
+        """Kill the broker as with `kill -9`, and start it again as `restart` does, with log recovery.
 
-        What was acknowledged is there; it is the process that died, and not the machine.
+        Acknowledged records are kept: a killed process is simulated, not a power loss.
         """
         self.run(self._lives.crash)
 
     def reset(self) -> None:
-        """Lose all topics, groups and configs in milliseconds, and start as the first time: no faults, the clock not moved.
+        """Delete all topics, groups and configs within milliseconds, remove all faults, and reset the clock.
 
-        Clients are cut off without a goodbye, and find another cluster on the same ports. Of a data directory only what is
-        the broker's goes.
+        Client connections are closed; clients find a new cluster on the same ports. Only the broker's own files are deleted from
+        its data directory.
 
         Raises:
-            RuntimeError: It does not run.
-            OSError: The disk refused; the broker serves, with the data that it had.
+            RuntimeError: The broker is not running.
+            OSError: The disk failed; the broker continues to serve its old data.
         """
         self.run(self._lives.reset)
 
     def snapshot(self, path: str | os.PathLike[str]) -> SnapshotCopied:
-        """Stop cleanly, copy everything to the new directory `path`, and start again, as `restart` does.
+        """Stop cleanly, copy all data to the new directory `path`, and start again as `restart` does.
 
         Raises:
-            RuntimeError: It does not run.
-            SnapshotError: `path` is taken, or in the data directory; nothing was done.
-            OSError: A disk refused; nothing is left in `path`, and the broker serves.
+            RuntimeError: The broker is not running.
+            SnapshotError: `path` exists, or is inside the data directory; nothing was done.
+            OSError: A disk failed; nothing is left in `path`, and the broker is serving.
         """
         return SnapshotCopied.of(self.run(self._lives.snapshot, os.path.expanduser(os.fspath(path))))
 
     def restore(self, path: str | os.PathLike[str]) -> SnapshotCopied:
-        """Have everything as it was when the snapshot in `path` was made, the broker's clock with it, and no faults.
+        """Restore all data and the clock from the snapshot in `path`, and remove all faults.
 
         Raises:
-            RuntimeError: It does not run.
-            SnapshotError: `path` holds no snapshot, or not all of it, or another broker's; nothing was done.
-            OSError: A disk refused; the broker serves, with what it had.
+            RuntimeError: The broker is not running.
+            SnapshotError: `path` contains no snapshot, an incomplete one, or that of another broker; nothing was done.
+            OSError: A disk failed; the broker continues to serve its old data.
         """
         return SnapshotCopied.of(self.run(self._lives.restore, os.path.expanduser(os.fspath(path))))
 
@@ -179,58 +179,58 @@ class Running:
 
     @property
     def bootstrap(self) -> str:
-        """`HOST:PORT[,HOST:PORT…]` for clients, also in a forked process. RuntimeError while it does not run."""
+        """`HOST:PORT[,HOST:PORT…]` for clients, also in a forked process. RuntimeError: the broker is not running."""
         return self._known.lives.bootstrap
 
     @property
     def admin(self) -> str | None:
-        """`HOST:PORT` of the admin HTTP listener; None if it was not asked for. Also in a forked process.
+        """`HOST:PORT` of the admin HTTP listener, or None without one. Also available in a forked process.
 
-        RuntimeError while it does not run.
+        RuntimeError: The broker is not running.
         """
         return self._known.lives.admin_address
 
     @property
     def tls(self) -> Tls:
-        """What its clients want in order to speak TLS. RuntimeError: it does not, as it was made without `tls=True`."""
+        """Client settings for TLS. RuntimeError: the broker was created without `tls=True`."""
         if self._options.tls is None:
-            raise RuntimeError("the broker does not speak TLS: use ottla.Broker(tls=True)")
+            raise RuntimeError("TLS is not enabled; use ottla.Broker(tls=True)")
         return self._options.tls
 
     def token(self, user: str, lifetime_s: float = 3600, scope: str = "") -> str:
-        """A signed token of OAUTHBEARER that names this user, as `mechanism="OAUTHBEARER"` has the broker take them.
+        """Return a signed OAUTHBEARER token for this user; requires `mechanism="OAUTHBEARER"`.
 
         Args:
-            lifetime_s: How long it holds, by the broker's clock; one of less than nothing has expired.
-            scope: Its claim of that name; left out if empty.
+            lifetime_s: Lifetime in seconds, by the broker's clock; a token with a negative lifetime has expired.
+            scope: The `scope` claim (default: none).
 
         Raises:
-            RuntimeError: The broker takes none, or does not serve.
-            ValueError: A name or a lifetime that cannot be meant.
+            RuntimeError: OAUTHBEARER is not enabled, or the broker is not serving.
+            ValueError: The user name or lifetime is invalid.
         """
         if self._options.vouching is None:
-            raise RuntimeError('the broker takes no tokens: use ottla.Broker(mechanism="OAUTHBEARER")')
+            raise RuntimeError('tokens are not enabled; use ottla.Broker(mechanism="OAUTHBEARER")')
         return self._options.vouching.token(user, self._now_ms(), lifetime_s, scope)
 
     def _now_ms(self) -> int:
         return self.inner.clock.now_ms()
 
     def sasl(self, user: str | None = None, mechanism: str | None = None) -> Sasl:
-        """What a client wants in order to log in.
+        """Return the client settings for logging in.
 
         Args:
-            user: One of `users`; the first one unless named. By OAUTHBEARER anybody, for whom tokens are made.
-            mechanism: By which; PLAIN unless named, if `users` may log in by it.
+            user: One of `users` (default: the first). With OAUTHBEARER any name, for which tokens are created.
+            mechanism: SASL mechanism (default: PLAIN, if enabled for `users`).
 
         Raises:
-            RuntimeError: Nobody logs in, as it was made without `users`.
-            ValueError: There is no such user, or it does not log in by that.
+            RuntimeError: The broker was created without `users`.
+            ValueError: The user was not found, or the mechanism is not enabled for it.
         """
         from .sasl import sasl_for
 
         if (vouching := self._options.vouching) is not None:
             if mechanism not in (None, "OAUTHBEARER"):
-                raise ValueError(f"nobody logs in by {mechanism}, but by OAUTHBEARER")
+                raise ValueError(f"mechanism {mechanism} is not enabled (enabled: OAUTHBEARER)")
             return vouching.sasl("client" if user is None else user, self._options.tls, self._now_ms)
         return sasl_for(self._options.users, self._options.tls, user, mechanism)
 
@@ -245,12 +245,12 @@ class Running:
 
     @property
     def data_dir(self) -> str:
-        """Where its logs are; several directories are separated by commas. RuntimeError while it does not run."""
+        """The data directory, or several separated by commas. RuntimeError: the broker is not running."""
         return ",".join(self.inner.config.current.data_dirs)
 
     @property
     def state(self) -> str:
-        """`new`, `starting`, `serving`, `changing` between two lives, `down` if it could not start again, or `stopped`."""
+        """`new`, `starting`, `serving`, `changing` during a restart, `down` if a restart failed, or `stopped`."""
         run = self._run
         if run is None:
             return "stopped" if self._was_started else "new"
@@ -338,8 +338,8 @@ class Running:
     def _why_not(self) -> str:
         match self.state:
             case "new":
-                return f"the broker was not started: {_HOW_TO_START}"
+                return f"the broker was not started; {_HOW_TO_START}"
             case "starting":
-                return "the broker is being started by another thread, and does not serve yet"
+                return "the broker is still being started by another thread"
             case _:
-                return f"the broker was stopped: {_HOW_TO_START}"
+                return f"the broker was stopped; {_HOW_TO_START}"

@@ -13,19 +13,21 @@ With `mechanism="OAUTHBEARER"` there are no passwords: an issuer of tokens is ma
 from __future__ import annotations
 
 import importlib
+import itertools
+import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ...storage.topics.options import ConfigError
 from ..client.sasl import Credentials
 from ..client.security import Security
 from ..config.sasl.mechanisms import OAUTH_MODULE, PLAIN, PLAIN_MODULE, SCRAM_MODULE
 from ..config.sasl.options import OAUTHBEARER
 from ..config.sasl.users import User, quoted
 from ..runtime.clock import wall_time_ms
-from ..security.sasl.throw_away import ISSUER, Issuer
 from .tls import PemFiles
 
 if TYPE_CHECKING:
@@ -37,10 +39,48 @@ LIFETIME_S = 3600.0
 RENEWED_S = 5.0
 """What librdkafka is told of a token: it goes by its own clock, and would keep one that is over when the broker's has been moved."""
 
+ISSUER = "ottla"
+_KEY_ID = "1"
+
+
+class Issuer:
+    """Who vouches for clients of OAUTHBEARER in tests: a key pair, and tokens that it has signed; forgotten with its broker.
+
+    Raises:
+        ConfigError: What makes signatures is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import jwt
+            from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+        except ImportError:
+            raise ConfigError("mechanism OAUTHBEARER needs PyJWT: pip install 'ottla[oauth]'") from None
+        self._encode = jwt.encode
+        self._key = generate_private_key(SECP256R1())
+        self._numbers = itertools.count(1)
+        row = jwt.algorithms.ECAlgorithm.to_jwk(self._key.public_key(), as_dict=True)
+        self.jwks = json.dumps({"keys": [{**row, "kid": _KEY_ID, "use": "sig"}]})
+        """The public key, as `sasl.oauthbearer.jwks.endpoint.url` wants it."""
+
+    def token(self, user: str, now_ms: int, lifetime_s: float, scope: str) -> str:
+        """One that names this user, from now on and for so long; less than nothing: it has expired."""
+        now_s = now_ms / 1000
+        claims = {
+            "iss": ISSUER,
+            "sub": user,
+            "iat": min(now_s, now_s + lifetime_s),
+            "exp": now_s + lifetime_s,
+            "jti": str(next(self._numbers)),
+        }
+        return str(
+            self._encode(claims | ({"scope": scope} if scope else {}), self._key, "ES256", headers={"kid": _KEY_ID})
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """One user's side of it. What it hands out has the password."""
+    """SASL settings of one user for each client library; they contain the password."""
 
     user: User
     mechanism: str
@@ -48,7 +88,7 @@ class Sasl:
 
     @property
     def principal(self) -> str:
-        """Who logs in, as ACLs and quotas name it."""
+        """The principal that logs in, as named in ACLs and quotas."""
         return f"User:{self.user.name}"
 
     @property
@@ -75,7 +115,7 @@ class Sasl:
         }
 
     def confluent_kafka(self) -> dict[str, Any]:
-        """Properties of confluent-kafka, and of whatever else is built on librdkafka."""
+        """Properties of confluent-kafka, and of other clients that use librdkafka."""
         tls = {} if self.tls is None else self.tls.confluent_kafka(with_certificate=False)
         return tls | {
             "security.protocol": self.security_protocol,
@@ -167,13 +207,13 @@ def _provider(modules: Sequence[str], token: Callable[[], Any]) -> Any:
 def sasl_for(users: Sequence[User], tls: Tls | None, name: str | None, mechanism: str | None) -> Sasl:
     """What `Running.sasl` gives; raises as that."""
     if not users:
-        raise RuntimeError('nobody logs in at the broker: use ottla.Broker(users={"alice": "secret"})')
+        raise RuntimeError('SASL is not enabled; use ottla.Broker(users={"alice": "secret"})')
     user = users[0] if name is None else next((user for user in users if user.name == name), None)
     if user is None:
-        raise ValueError(f"there is no user {name!r}; there are: {', '.join(user.name for user in users)}")
+        raise ValueError(f"user {name!r} not found; users: {', '.join(user.name for user in users)}")
     chosen = user.mechanisms[0] if mechanism is None else mechanism
     if chosen not in user.mechanisms:
-        raise ValueError(f"{user.name} does not log in by {chosen}, but by {', '.join(user.mechanisms)}")
+        raise ValueError(f"mechanism {chosen} is not enabled for {user.name} (enabled: {', '.join(user.mechanisms)})")
     return Sasl(user, chosen, tls)
 
 
@@ -201,7 +241,7 @@ class Vouching:
 
     def token(self, user: str, now_ms: int, lifetime_s: float, scope: str) -> str:
         if not user.strip():
-            raise ValueError("a token must name a user")
+            raise ValueError("user name of a token is empty")
         if not abs(lifetime_s) < 1e9:
             raise ValueError(f"lifetime_s must be less than 1e9 seconds, found {lifetime_s}")
         return self._issuer.token(user, now_ms, lifetime_s, scope)

@@ -56,7 +56,7 @@ def _remove(path: str, process_id: int) -> None:
 
 
 class Tls:
-    """One user's side of it: its key and certificate, and the authority to trust."""
+    """TLS settings of one user: key and certificate, and the CA to trust."""
 
     def __init__(self, authority: Authority, files: PemFiles, name: str, identity: Identity, number: int) -> None:
         self._authority = authority
@@ -68,7 +68,7 @@ class Tls:
         self._users: dict[str, Tls] = {name: self}
 
     def user(self, name: str) -> Tls:
-        """The same for a user of another name, `CN=name`; the same one each time."""
+        """TLS settings for the user `CN=name`; repeated calls return the same certificate."""
         if name not in self._users:
             made = Tls(self._authority, self._files, name, self._authority.issue(name), len(self._users))
             made._users = self._users
@@ -77,14 +77,14 @@ class Tls:
 
     @property
     def principal(self) -> str:
-        """Who shows this certificate, as ACLs and quotas name it: `User:CN=client`, unless rules map it to another name."""
+        """The principal of this certificate, as named in ACLs and quotas: `User:CN=client`, unless mapping rules change it."""
         return str(Principal(USER, subject(ssl.PEM_cert_to_DER_cert(self.certificate))))
 
     # In PEM
 
     @property
     def ca(self) -> str:
-        """The authority's certificate."""
+        """The CA's certificate."""
         return self._authority.certificate
 
     @property
@@ -101,27 +101,27 @@ class Tls:
 
     @property
     def ca_path(self) -> str:
-        """The authority's certificate in PEM."""
+        """Path of the CA's certificate in PEM."""
         return self._files.written("ca.pem", self.ca)
 
     @property
     def certificate_path(self) -> str:
-        """The user's certificate in PEM."""
+        """Path of the user's certificate in PEM."""
         return self._files.written(f"{self._file_name}.crt.pem", self.certificate)
 
     @property
     def key_path(self) -> str:
-        """The user's private key in PEM."""
+        """Path of the user's private key in PEM."""
         return self._files.written(f"{self._file_name}.key.pem", self.key)
 
     @property
     def key_store_path(self) -> str:
-        """Private key and certificate in one file in PEM, as Java's `ssl.keystore.location`."""
+        """Path of one PEM file with private key and certificate, as for Java's `ssl.keystore.location`."""
         return self._files.written(f"{self._file_name}.pem", self.key + self.certificate)
 
     @property
     def pkcs12_path(self) -> str:
-        """Private key and certificate as PKCS#12, with `pkcs12_password`."""
+        """Path of private key and certificate as PKCS#12, encrypted with `pkcs12_password`."""
         return self._files.written(
             f"{self._file_name}.p12", self._identity.pkcs12(self.name, self.pkcs12_password, self.ca)
         )
@@ -133,7 +133,7 @@ class Tls:
     # For clients. Without `with_certificate` they show none, which `ssl.client.auth=required` refuses.
 
     def ssl_context(self, *, with_certificate: bool = True) -> ssl.SSLContext:
-        """For whatever takes Python's own."""
+        """Return an `ssl.SSLContext` for clients that accept one."""
         context = ssl.create_default_context(cadata=self.ca)
         if with_certificate:
             context.load_cert_chain(self.key_store_path)
@@ -151,7 +151,7 @@ class Tls:
         return {"security_protocol": "SSL", "ssl_context": self.ssl_context(with_certificate=with_certificate)}
 
     def confluent_kafka(self, *, with_certificate: bool = True) -> dict[str, str]:
-        """Properties of confluent-kafka, and of whatever else is built on librdkafka."""
+        """Properties of confluent-kafka, and of other clients that use librdkafka."""
         options = {"security.protocol": "SSL", "ssl.ca.pem": self.ca}
         if with_certificate:
             options |= {"ssl.certificate.pem": self.certificate, "ssl.key.pem": self.key}

@@ -34,48 +34,48 @@ _BY_NAME = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """One fault, as declared. What is None or False is not asked for."""
+    """Arguments of a fault. Arguments that are None or False are not set."""
 
     api: str | None = None
-    """Its name as in the protocol, "Produce". Only requests of this API; without it those of all."""
+    """Match only requests of this API, by its name in the protocol, e.g. "Produce" (default: all APIs)."""
     topic: str | None = None
-    """Only requests that name this topic."""
+    """Match only requests for this topic."""
     partition: int | None = None
-    """And this partition of it."""
+    """Match only this partition of the topic."""
     group: str | None = None
-    """Only requests that name this consumer group."""
+    """Match only requests for this consumer group."""
     transactional_id: str | None = None
     client_id: str | None = None
-    """The `client.id` that a client gives itself."""
+    """Match only clients with this `client.id`."""
     node: int | None = None
-    """Only requests to the node of this id."""
+    """Match only requests to the node with this id."""
     version: int | None = None
-    """Only requests in this version of the API."""
+    """Match only this version of the API."""
     error: str | None = None
-    """The name of a Kafka error, "NOT_LEADER_OR_FOLLOWER": the request is not carried out, but answered with it. Where the fault
-    names a topic or a partition, only that is refused, and the rest of the request is carried out."""
+    """Name of a Kafka error, e.g. "NOT_LEADER_OR_FOLLOWER": the broker responds with it instead of executing the request. If the
+    fault names a topic or a partition, only that part fails, and the rest of the request is executed."""
     after: bool = False
-    """With `error`: the request is carried out, and answered with the error all the same."""
+    """With `error`: execute the request before responding with the error."""
     delay_ms: int = 0
-    """How long the request, and what comes behind it on its connection, is kept before anything else happens. It is carried out
-    then, whether or not its client has given it up meanwhile, as by a slow broker."""
+    """Delay in milliseconds before anything else happens to the request, and to later requests on its connection. Then it is
+    executed even if its client has given up, as by a slow broker."""
     disconnect: Disconnect | None = None
-    """The connection is closed, `before` the request is carried out or `after`, without an answer."""
+    """Close the connection without a response, `before` or `after` executing the request."""
     drop_response: bool = False
-    """The request is carried out; its answer is lost, and all that the client sends on this connection from then on stays
-    unread, until the client closes it or the fault is removed, which closes it."""
+    """Execute the request, but send no response, and read nothing more from its connection. The connection stays open until the
+    client closes it or the fault is removed."""
     corrupt_batch: bool = False
-    """A byte in the first batch of each partition that a Fetch is answered with differs from the log's, so that its CRC is
-    wrong. The batches behind it are not sent."""
+    """Change a byte in the first batch of each partition in a Fetch response, so that its CRC is wrong. Later batches are not
+    sent."""
     disk: DiskTrouble | None = None
-    """No request, but the disk: `full` (writes are refused, ENOSPC), `slow` (what waits for it waits `delay_ms` longer),
-    `failed` (everything is refused, EIO). It ends with the broker's life: a restart finds a sound disk."""
+    """Disk fault instead of a request fault: `full` (writes fail, ENOSPC), `slow` (each operation takes `delay_ms` longer),
+    `failed` (all operations fail, EIO). It ends when the broker restarts."""
     data_dir: str | None = None
-    """With `disk`: which of `log.dirs`; without it all."""
+    """With `disk`: affected data directory, one of `log.dirs` (default: all)."""
     count: int | None = 1
-    """How many requests; None: all, until it is removed."""
+    """Number of requests to affect; None: all, until the fault is removed."""
     skip: int = 0
-    """How many that fit go by first."""
+    """Number of matching requests to let through first."""
 
     @property
     def wanted(self) -> dict[NameKind, str | int]:
@@ -101,7 +101,7 @@ def check(declaration: Declaration) -> None:
     for name, default in _SAYS.items():
         value, wanted = getattr(declaration, name), _TYPES.get(name, str)
         if value != default and type(value) is not wanted and not (name == "count" and value is None):
-            raise ControlError(Kind.INVALID, f"{name} is {value!r:.60}; expected {_WORDS[wanted]}")
+            raise ControlError(Kind.INVALID, f"invalid {name} {value!r:.60}; expected {_WORDS[wanted]}")
     if declaration.disk is None:
         _check_request(declaration)
     else:
@@ -114,17 +114,17 @@ _TYPES: dict[str, type] = {
     **dict.fromkeys(("partition", "node", "version", "delay_ms", "count", "skip"), int),
     **dict.fromkeys(("after", "drop_response", "corrupt_batch"), bool),
 }
-_WORDS = {str: "a text", int: "a whole number", bool: "True or False"}
+_WORDS = {str: "a string", int: "an integer", bool: "True or False"}
 
 
 def _check_request(it: Declaration) -> None:
     actions = [name for name in _ACTIONS if getattr(it, name)]
     if not actions and not it.delay_ms:
-        raise ControlError(Kind.INVALID, f"a fault needs one of {', '.join(_ACTIONS)}, delay_ms and disk")
+        raise ControlError(Kind.INVALID, f"a fault requires one of {', '.join(_ACTIONS)}, delay_ms, disk")
     if len(actions) > 1:
-        raise ControlError(Kind.INVALID, f"one fault cannot have both {actions[0]} and {actions[1]}; declare two")
+        raise ControlError(Kind.INVALID, f"a fault cannot combine {actions[0]} and {actions[1]}; declare two faults")
     if it.data_dir is not None:
-        raise ControlError(Kind.INVALID, "data_dir goes with disk")
+        raise ControlError(Kind.INVALID, "data_dir requires disk")
     _within("delay_ms", it.delay_ms, 0, DELAY_MS_MAX)
     _within("skip", it.skip, 0, COUNT_MAX)
     if it.count is not None:
@@ -133,23 +133,25 @@ def _check_request(it: Declaration) -> None:
         _one_of("disconnect", it.disconnect, get_args(Disconnect))
     if it.after and it.error is None:
         raise ControlError(
-            Kind.INVALID, "after goes with error; a connection that is closed afterwards is disconnect='after'"
+            Kind.INVALID, "after requires error; to close the connection afterwards, use disconnect='after'"
         )
     if it.partition is not None:
         _within("partition", it.partition, 0, COUNT_MAX)
         if it.topic is None:
-            raise ControlError(Kind.INVALID, f"partition {it.partition} of which topic?")
+            raise ControlError(Kind.INVALID, f"partition {it.partition} requires topic")
     api = None if it.api is None else _api(it.api)
     _check_names(it, api)
     if it.version is not None:
         if api is None:
-            raise ControlError(Kind.INVALID, f"version {it.version} of which api?")
+            raise ControlError(Kind.INVALID, f"version {it.version} requires api")
         _within(f"version of {api.name}", it.version, *api.versions)
     if it.corrupt_batch and it.api not in (None, "Fetch"):
-        raise ControlError(Kind.INVALID, f"{it.api} returns no batches; corrupt_batch is for Fetch")
+        raise ControlError(Kind.INVALID, f"{it.api} returns no batches; corrupt_batch requires Fetch")
     if it.error is not None:
         if api is None:
-            raise ControlError(Kind.INVALID, f"error {it.error} needs an api: each has its own place for it")
+            raise ControlError(
+                Kind.INVALID, f"error {it.error} requires api: its location in the response depends on the API"
+            )
         _one_of("error", it.error, [code.name for code in ErrorCode if code is not ErrorCode.NONE])
 
 
@@ -166,13 +168,14 @@ def _check_names(it: Declaration, api: Api | None) -> None:
             known = [each for each, known in _BY_NAME.items() if known in names(api.key)]
             raise ControlError(
                 Kind.INVALID,
-                f"a request of {api.name} names no {name.replace('_', ' ')}, but "
-                + (f"{' and '.join(each.replace('_', ' ') for each in known)}" if known else "nothing of the kind")
-                + "; client_id and node fit every api",
+                f"{api.name} requests contain no {name.replace('_', ' ')}, but "
+                + (f"{' and '.join(each.replace('_', ' ') for each in known)}" if known else "nothing comparable")
+                + "; client_id and node apply to every api",
             )
     if api is None and not any(set(it.wanted) <= names(key) for key in ERROR_PLACES):
         raise ControlError(
-            Kind.INVALID, f"no request names {' and '.join(name for name in _BY_NAME if getattr(it, name) is not None)}"
+            Kind.INVALID,
+            f"no request contains {' and '.join(name for name in _BY_NAME if getattr(it, name) is not None)}",
         )
 
 
@@ -182,18 +185,18 @@ def _check_disk(it: Declaration) -> None:
     for name, default in _SAYS.items():
         if name not in ("disk", "data_dir", "delay_ms") and getattr(it, name) != default:
             raise ControlError(
-                Kind.INVALID, f"{name} goes with requests; a disk is {it.disk} until the fault is removed"
+                Kind.INVALID, f"{name} is only for requests; disk {it.disk} lasts until the fault is removed"
             )
     _within("delay_ms", it.delay_ms, 0, DELAY_MS_MAX)
     if it.disk == "slow" and not it.delay_ms:
-        raise ControlError(Kind.INVALID, "a slow disk needs delay_ms: how much longer each operation takes")
+        raise ControlError(Kind.INVALID, "disk slow requires delay_ms, the additional duration of each operation")
     if it.disk != "slow" and it.delay_ms:
-        raise ControlError(Kind.INVALID, f"delay_ms goes with a slow disk, not with one that is {it.disk}")
+        raise ControlError(Kind.INVALID, f"delay_ms requires disk slow, not {it.disk}")
 
 
 def _within(name: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
-        raise ControlError(Kind.INVALID, f"{name} is {value}; allowed are {low} to {high}")
+        raise ControlError(Kind.INVALID, f"invalid {name} {value}; must be from {low} to {high}")
 
 
 def _one_of(name: str, value: str, allowed: Collection[str]) -> None:
@@ -202,7 +205,7 @@ def _one_of(name: str, value: str, allowed: Collection[str]) -> None:
     lowered = {each.lower(): each for each in allowed}
     near = difflib.get_close_matches(value.lower().replace("-", "_"), lowered, n=1, cutoff=0.5)
     if len(allowed) <= 4:
-        raise ControlError(Kind.INVALID, f"{name} is {value!r:.60}; allowed are {', '.join(allowed)}")
+        raise ControlError(Kind.INVALID, f"invalid {name} {value!r:.60}; must be one of: {', '.join(allowed)}")
     raise ControlError(
-        Kind.INVALID, f"{name}: there is no {value!r:.60}" + (f"; did you mean {lowered[near[0]]!r}?" if near else "")
+        Kind.INVALID, f"{name}: {value!r:.60} not found" + (f"; did you mean {lowered[near[0]]!r}?" if near else "")
     )

@@ -24,8 +24,7 @@ from typing import Any, NoReturn
 import trio
 
 from ...storage.disk.files import Buffer, Files, SyncError, WouldWaitError, WriteAhead
-from ...storage.disk.os_files import OsFile, OsFiles, open_descriptor
-from ...storage.disk.unsynced_files import UnsyncedFiles
+from ...storage.disk.os_files import OsFile, OsFiles, UnsyncedFiles, open_descriptor
 from .table import DeclaredFault, Faults
 
 WARM_MAX = 10_000

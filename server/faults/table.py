@@ -109,9 +109,7 @@ class Faults:
 
         check(declaration)
         if len(self._faults) >= FAULTS_MAX:
-            raise ControlError(
-                Kind.INVALID, f"{len(self._faults)} faults are declared, and no more can be; remove some"
-            )
+            raise ControlError(Kind.INVALID, f"too many faults (limit {FAULTS_MAX}); remove some first")
         fault = DeclaredFault(self, next(self._ids), declaration)
         self._faults[fault.id] = fault
         self.changed()

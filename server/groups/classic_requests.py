@@ -99,7 +99,7 @@ class ClassicRequests:
         if len(request.protocols) > PROTOCOLS_MAX:
             raise KafkaError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"a member offers {len(request.protocols)} protocols; at most {PROTOCOLS_MAX} are allowed",
+                f"too many protocols of a member ({len(request.protocols)}, limit {PROTOCOLS_MAX})",
             )
         size_bytes = size_of(tuple((one.name, one.metadata) for one in request.protocols))
         if isinstance(group, ClassicGroup):
@@ -110,7 +110,7 @@ class ClassicRequests:
             # The same as where it cannot be written down.
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"the protocols of all members have {size_bytes} bytes; at most {most_bytes} are allowed",
+                f"protocols of all members too large ({size_bytes} bytes, limit {most_bytes})",
             )
 
     def sync(self, shard: GroupShard, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:

@@ -44,26 +44,26 @@ from .classic.records import LEAST_MEMBER_BYTES, group_value
 from .classic_requests import ClassicRequests, each_told
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
+from .consumer.member import check_request
 from .consumer.migration import Migration
 from .consumer.protocol import ConsumerProtocol
 from .consumer.records import group_epoch, target_metadata
-from .consumer.requests import check_request
 from .descriptions import describe_classic, describe_consumer, describe_share, describe_streams, list_groups
 from .kinds import GroupKind
-from .offsets.commits import Commits, Fetched, Positions, PreparedCommit, TopicCommit, chunks, is_current
-from .offsets.offsets import Place
-from .offsets.txn_commits import TxnCommits
+from .offset_commits import Commits, Fetched, Positions, PreparedCommit, TopicCommit, chunks, is_current
+from .offset_table import Place
 from .records import group_key
 from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, GroupSettings
 from .shard import AnyGroup, GroupShard
 from .share.group import ShareGroup
+from .share.member import check_request as check_share_request
 from .share.protocol import ShareProtocol, StatesToBegin
-from .share.requests import check_request as check_share_request
 from .share.states import Topics, TopicStates
-from .streams import requests as streams_requests
 from .streams.answering import Heard
 from .streams.group import StreamsGroup
+from .streams.member import check_request as check_streams_request
 from .streams.protocol import StreamsProtocol
+from .txn_commits import TxnCommits
 from .upkeep import Upkeep
 
 
@@ -149,7 +149,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         def take_up(group: AnyGroup) -> Job:
             return self._kinds[type(group)].take_up(shard, group, now_ms)
 
-        failing = f"members in {OFFSETS_TOPIC}-{shard.partition} have no session time-out until they are heard of"
+        failing = f"members in {OFFSETS_TOPIC}-{shard.partition} have no session timeout until their next heartbeat"
         yield from for_each(tuple(shard.groups.values()), take_up, failing)
 
     def _unloaded(self, shard: GroupShard, error: ErrorCode, now_ms: int) -> Job:
@@ -202,7 +202,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
     ) -> Steps[Heard]:
         """A member of a streams group joins, stays or leaves (`StreamsProtocol.heartbeat`). What partitions are served at which
         endpoints follows, a member a piece."""
-        streams_requests.check_request(request)
+        check_streams_request(request)
         shard.check_active()
         if (heard := self._streams.unchanged(shard, request, caller)) is not None:
             return heard
@@ -338,7 +338,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         topics: Sequence[TopicCommit],
         now_ms: int,
     ) -> Steps[PreparedCommit]:
-        """What `commit` and `commit_in_transaction` take (`commits.prepare`)."""
+        """What `commit` and `commit_in_transaction` take (`offset_commits.prepare`)."""
         max_bytes = partial(self._store.max_batch_bytes, shard.partition)
         if isinstance(request, OffsetCommitRequest):
             return self._commits.prepare(request, topics, now_ms, max_bytes)
@@ -430,7 +430,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             # It takes long to find out with a group of hundreds of thousands.
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"{len(group.members)} members take more than the {max_bytes} bytes of a batch",
+                f"{len(group.members)} members exceed the limit of {max_bytes} bytes in one batch",
             )
         self._store.append(group.partition, [(group_key(group.group_id), group_value(group, assignments))], now_ms)
 
@@ -464,7 +464,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """
         shards = [self.shards[partition] for partition in partitions]
         if any(shard.state is ShardState.LOADING for shard in shards):
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being loaded")
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are loading")
         return (yield from list_groups(self._each_in(shards, lambda shard: shard.groups), states, types))
 
     def begin_at(self, group_id: str, epoch: int, now_ms: int) -> None:
@@ -476,7 +476,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         shard = self._group_shard(group_id)
         _check_stays(shard, group_id)
         if group_id in shard.groups:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"there is a group {group_id}")
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} already exists")
         # At 0: its first member need not wait for `group.consumer.assignment.interval.ms`.
         changes = [group_epoch(group_id, epoch, 0), target_metadata(group_id, epoch, 0)]
         self._consumer.write(shard, group_id, changes, now_ms)
@@ -505,7 +505,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
                 self._commits.remove(shard, group_id, places, now_ms)
                 yield
                 if self.shard_of(group_id) is not shard:
-                    raise KafkaError(ErrorCode.NOT_COORDINATOR, f"the coordinator of {group_id} has changed")
+                    raise KafkaError(ErrorCode.NOT_COORDINATOR, f"the coordinator of group {group_id} has changed")
 
     def topics_changed(self, names: Collection[str], now_ms: int, *, has_new: bool) -> None:
         """Topics were created (`has_new`), deleted or got more partitions."""
@@ -537,7 +537,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 def _check_served(shard: GroupShard, group_id: str) -> None:
     """Raise INVALID_GROUP_ID, or as `Shard.check_active`."""
     if not group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group ID is empty")
     shard.check_active()
 
 

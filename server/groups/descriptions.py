@@ -15,7 +15,7 @@ from ...protocol.messages.list_groups import ListedGroup
 from ...protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
 from ..coordination.jobs import Steps
 from .assigning.assignment import Assignment
-from .assigning.simple import SIMPLE
+from .assigning.assignors import SIMPLE
 from .assigning.topics import TopicView
 from .classic.group import ClassicGroup, ClassicState
 from .consumer.group import ConsumerGroup

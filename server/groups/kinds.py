@@ -1,6 +1,6 @@
 """What all kinds of groups have in common: the classic ones, consumer groups, and those that come later.
 
-`shard` keeps groups of all kinds in one table by group id; `offsets.commits`, `offsets.offsets`, listing, deleting and expiry ask only
+`shard` keeps groups of all kinds in one table by group id; `offset_commits`, `offset_table`, listing, deleting and expiry ask only
 this of them.
 """
 
@@ -15,7 +15,6 @@ from .records import CommittedOffset
 
 PartitionCheck: TypeAlias = Callable[[str, bytes, int], None]
 """(topic, its id, partition): raises KafkaError if nothing may be committed there, and so fails the whole request."""
-
 
 Refusal: TypeAlias = tuple[bool, str]
 """Whether a request is refused, and the words for it."""

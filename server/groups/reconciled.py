@@ -26,7 +26,7 @@ class ReconciledGroup(Generic[GroupMember, Target]):
         metadata_hash: Of the topics that it needs, as they were when the epoch grew last.
         targets: Member id -> what it should have.
         sessions, waits: Member id -> when its silence, and its delay in what a rebalance asks of it, has lasted too long. Set by
-            `timers`, not in the log. Members of share groups have nothing to give up: nobody waits for them.
+            `reconciled_protocol`, not in the log. Members of share groups have nothing to give up: nobody waits for them.
         refresh_at_ms: From then on the next heartbeat looks at the topics again.
         topics_known_to: The changes of topics that `refresh_at_ms` has heard of.
         assigned_at_ms: When the target assignment was made; None: never. Like `refresh_at_ms` in elapsed time, set by `protocol`, and

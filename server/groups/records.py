@@ -27,10 +27,18 @@ from ...protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from ...protocol.wire import MessageCodec, codec
-from ..coordination import blobs
-from ..coordination.blobs import NUMBER, blob_types, read_message, read_number, write_blob, writing_blob
+from ..coordination import records as coordinator_records
 from ..coordination.jobs import Steps
-from ..coordination.records import Pair, Records
+from ..coordination.records import (
+    NUMBER,
+    Pair,
+    Records,
+    blob_types,
+    read_message,
+    read_number,
+    write_blob,
+    writing_blob,
+)
 
 _OFFSET_KEY_TYPES = (0, 1)
 OFFSET_KEY_START = NUMBER.pack(1)
@@ -121,7 +129,7 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupR
         ProtocolError: Key or value are not of their format.
     """
     if key is None:
-        raise ProtocolError("a record without a key")
+        raise ProtocolError("record without a key")
     kind = read_number(key)
     if kind in _OFFSET_KEY_TYPES:
         return OffsetRecord(read_message(_OFFSET_KEY, key), _read_value(OffsetCommitValue, value))
@@ -135,9 +143,8 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupR
     return None
 
 
-write_record = partial(blobs.write_record, _BLOBS)
+write_record = partial(coordinator_records.write_record, _BLOBS)
 """Any record of a group but of its offsets, in the version that is written, from key and value."""
-
 
 Change: TypeAlias = tuple[Any, Any]
 """Key and value, as messages of one pair of RECORD_TYPES, or of a classic group; None deletes the key."""
@@ -190,5 +197,5 @@ def _read_value(
         return None
     version = read_number(blob)
     if not 0 <= version <= newest:
-        raise ProtocolError(f"version {version} of {cls.__name__}")
+        raise ProtocolError(f"unsupported version {version} of {cls.__name__}")
     return read_message(codec(cls, version, version >= flexible_since), blob)

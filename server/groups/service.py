@@ -21,8 +21,8 @@ from .coordinator import GroupCoordinator
 from .settings import GroupSettings
 from .shard import GroupShard
 from .share.flows import ShareFlows
-from .share.keeper import StateKeeper
 from .share.protocol import StatesToBegin
+from .share.states import StateKeeper
 
 
 class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
@@ -76,7 +76,7 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
         if self.ground.config.feature_level("group.version") < 1:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature group.version is 0")
         if "consumer" not in self.ground.config.current.group_coordinator_rebalance_protocols:
-            message = 'group.coordinator.rebalance.protocols does not name "consumer"'
+            message = 'group.coordinator.rebalance.protocols does not contain "consumer"'
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
     def check_streams_protocol(self) -> None:
@@ -84,7 +84,7 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
         if self.ground.config.feature_level("streams.version") < 1:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature streams.version is 0")
         if "streams" not in self.ground.config.current.group_coordinator_rebalance_protocols:
-            message = 'group.coordinator.rebalance.protocols does not name "streams"'
+            message = 'group.coordinator.rebalance.protocols does not contain "streams"'
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
     def topic_created(self, name: str) -> None:

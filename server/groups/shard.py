@@ -23,7 +23,7 @@ from .classic.group import ClassicGroup, ClassicMember, ClassicState
 from .classic.protocol import ClassicProtocol
 from .consumer import replay as consumer_replay
 from .consumer.group import ConsumerGroup
-from .offsets.offsets import GroupOffsets, TopicId
+from .offset_table import GroupOffsets, TopicId
 from .reconciled import ReconciledGroup
 from .records import (
     OFFSET_KEY_START,
@@ -117,7 +117,7 @@ class GroupShard(coordination.Shard):
 
     def _apply_marker(self, producer_id: int, record: Record) -> None:
         if record.key is None or len(record.key) < _MARKER_KEY.size:
-            raise ProtocolError("a control record without type")
+            raise ProtocolError("control record without a type")
         _, kind = _MARKER_KEY.unpack_from(record.key)
         if kind in _MARKERS:  # Other control records tell nothing of transactions.
             self.offsets.end_transaction(producer_id, commit=kind == _COMMIT_MARKER)
@@ -131,7 +131,7 @@ class GroupShard(coordination.Shard):
             case GroupRecord(key, value) | KindRecord(key, value):
                 self.apply([(key, value)])
             case None:
-                log.warning("%s-%d: unknown type of record at %d", self.topic, self.partition, record.offset)
+                log.warning("%s-%d: unknown record type at offset %d", self.topic, self.partition, record.offset)
 
     def apply(self, changes: Iterable[Change | ReadyChange]) -> None:
         """Change groups as records of them say, which were just written or are loaded; None deletes."""

@@ -95,7 +95,7 @@ def write_assignment(subscription: bytes, partitions: Mapping[str, Collection[in
 def _version_of(blob: bytes) -> int:
     version: int = _VERSION.unpack_from(blob)[0] if len(blob) >= _VERSION.size else -1
     if version < 0:
-        raise ProtocolError(f"version {version} of the consumer protocol")
+        raise ProtocolError(f"unsupported version {version} of the consumer protocol")
     return version
 
 

@@ -10,8 +10,8 @@ from ..coordination.deadlines import Deadlines
 from ..coordination.jobs import Job, for_each
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from .assigning.topics import TopicView
-from .offsets.commits import Commits
-from .offsets.offsets import TopicId
+from .offset_commits import Commits
+from .offset_table import TopicId
 from .settings import GroupSettings
 from .shard import AnyGroup, GroupShard
 from .share.group import ShareGroup
@@ -85,12 +85,12 @@ class Upkeep:
             yield from for_each(
                 tuple(shard.offsets.groups()),
                 lambda group_id, gone=gone: self._commits.forget(shard, group_id, gone, now_ms),  # type: ignore[misc]
-                f"offsets of deleted topics stay in {OFFSETS_TOPIC}-{shard.partition}",
+                f"cannot delete offsets of deleted topics in {OFFSETS_TOPIC}-{shard.partition}",
             )
             yield from for_each(
                 [group for group in shard.groups.values() if isinstance(group, ShareGroup)],
                 lambda group, gone=gone: self._forget_states(shard, group, gone, now_ms),  # type: ignore[misc]
-                f"share groups in {OFFSETS_TOPIC}-{shard.partition} know of deleted topics",
+                f"cannot remove deleted topics from share groups in {OFFSETS_TOPIC}-{shard.partition}",
             )
         shard.is_forgetting = False
 
@@ -110,7 +110,7 @@ class Upkeep:
             if (yield from self._commits.expire(shard, group, now_ms)):
                 self._drop(shard, group, now_ms)
 
-        failing = f"offsets in {OFFSETS_TOPIC}-{shard.partition} do not expire"
+        failing = f"cannot expire offsets in {OFFSETS_TOPIC}-{shard.partition}"
         self._start_job(shard, for_each(tuple(shard.groups.values()), expire, failing))
 
     def repeat_expiry(self, shard: GroupShard) -> None:

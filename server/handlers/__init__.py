@@ -203,8 +203,8 @@ def _as_of(release: Release, handler: Handler) -> Handler:
         if not release.speaks(key, request.version):
             if key != API_VERSIONS_KEY:
                 raise ProtocolError(
-                    f"{request.api.name} version {request.version}: Apache Kafka {release.name}, which is emulated, has"
-                    f" {release.advertised(key)} (client {request.client_id!r})"
+                    f"{request.api.name} version {request.version}: not supported by Apache Kafka {release.name}, which"
+                    f" is emulated and has {release.advertised(key)} (client {request.client_id!r})"
                 )
             request.body = None  # answered in version 0, with UNSUPPORTED_VERSION
         return handler(ctx, request)
@@ -218,8 +218,8 @@ def _without(unstable: int, handler: Handler) -> Handler:
     def handle(ctx: Any, request: Request) -> Any:
         if request.version == unstable:
             raise ProtocolError(
-                f"{request.api.name} version {unstable} is unstable: served with unstable.api.versions.enable alone (client"
-                f" {request.client_id!r})"
+                f"{request.api.name} version {unstable} is unstable: served only if unstable.api.versions.enable is"
+                f" true (client {request.client_id!r})"
             )
         return handler(ctx, request)
 

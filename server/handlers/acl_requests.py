@@ -33,7 +33,9 @@ async def check_known(
         else:
             kinds = (row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type)
         if 0 in kinds:
-            raise ProtocolError(f"{request.api.name}: a kind of UNKNOWN (client {request.client_id!r})")
+            raise ProtocolError(
+                f"{request.api.name}: invalid value UNKNOWN in the filter (client {request.client_id!r})"
+            )
 
 
 async def changes_for(

@@ -15,7 +15,7 @@ from ..coordination.records import Producer
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from ..transactions.fencing import code_for
+from ..transactions.metadata import code_for
 from .permissions import check
 
 _FIRST_VERSION_WITH_FENCED = 2

@@ -26,12 +26,11 @@ from ...protocol.messages.add_partitions_to_txn import (
 from ...storage.disk.paths import TopicPartition
 from ..coordination.records import Producer
 from ..partitions.internal_topics import INTERNAL_TOPICS
-from ..runtime.cold_reads import have_made
+from ..runtime.threads import have_made
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from ..transactions.fencing import code_for
-from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
+from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP, code_for
 
 _FIRST_VERSION_WITH_FENCED = 2
 _FIRST_VERSION_OF_BROKERS = 4

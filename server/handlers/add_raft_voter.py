@@ -41,7 +41,7 @@ async def handle(ctx: Context, request: Request) -> AddRaftVoterResponse:
             error_message=f"The voter id for {added} is already part of the set of voters [{', '.join(present)}].",
         )
     return AddRaftVoterResponse(
-        error_code=ErrorCode.INVALID_REQUEST, error_message="Ottla plays its controllers itself; no other can join them"
+        error_code=ErrorCode.INVALID_REQUEST, error_message="Ottla's controllers are internal; voters cannot be added"
     )
 
 

@@ -37,7 +37,7 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
         # One that changes nothing of its entity is work, too.
         counts = await time_slice.map(lambda entry: len(entry.ops), body.entries[: CHANGES_MAX + 1])
         if len(counts) > CHANGES_MAX or sum(counts) > CHANGES_MAX:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"More than {CHANGES_MAX} changes in one request.")
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"Too many changes in one request (limit {CHANGES_MAX}).")
         alterations: list[Alteration] = []
         refused: list[EntryResponse] = []
         async for entry in time_slice.each(body.entries):

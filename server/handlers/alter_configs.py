@@ -30,9 +30,9 @@ from ...protocol.messages.alter_configs import (
 from ..cluster.topic_plans import check_name
 from ..config.broker_config import BrokerConfig, ConfigSource, Texts
 from ..config.changes import ConfigChange, alter_broker, alter_topic, with_layer
-from ..config.eligible_replicas import check_change
+from ..config.live_config import check_min_isr
 from ..config.resources import ConfigResourceType
-from ..config.without_effect import shared_warnings, warnings_of
+from ..config.static_config import shared_warnings, warnings_of
 from ..network.connection_limits import OVERRIDES
 from ..partitions.topics import Topic, unknown_topic
 from ..runtime.floods import Floods
@@ -111,7 +111,7 @@ async def alter(
                     if changes_left < 0:
                         raise KafkaError(
                             ErrorCode.POLICY_VIOLATION,
-                            f"{CHANGES_MAX - changes_left} configs in one request; at most {CHANGES_MAX} are allowed.",
+                            f"Too many configs in one request ({CHANGES_MAX - changes_left}, limit {CHANGES_MAX}).",
                         )
                     if stands[key] > 1:
                         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -242,7 +242,7 @@ def _node_id(ctx: Context, name: str) -> int:
     node_ids = [*ctx.services.config.static.node_ids, *_controllers(ctx)]
     found = next((node_id for node_id in node_ids if str(node_id) == name), None)
     if found is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no node with the id {name}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node {name} not found")
     return found
 
 
@@ -281,10 +281,10 @@ async def _alter_broker(
         present = config.texts_of(level)
         configs = alter_broker(config, level, {} if replace else present, wish.changes)
         if services.config.has_eligible_replicas:
-            check_change(level, names, configs)
+            check_min_isr(level, names, configs)
         if services.listener_keys.concerns((*names, *present)):
             if node_id in _controllers(ctx):
-                told = f"Keys and trust of controller {node_id} are those of node {ctx.node.node_id}: change them there"
+                told = f"Controller {node_id} uses the TLS options of node {ctx.node.node_id}: change them there"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, told)
             changed_nodes[node_id] = with_layer(config, level, configs)
         if OVERRIDES in names or configs.get(OVERRIDES) != present.get(OVERRIDES):
@@ -307,7 +307,7 @@ async def _alter_broker(
                 _WITHOUT_EFFECT.tell(logging.WARNING, "%s", line)
         if is_of_controller:
             _WITHOUT_EFFECT.tell(
-                logging.WARNING, "options of controller %s are kept and shown; nothing here goes by them", wish.name
+                logging.WARNING, "options of controller %s are stored and shown, but have no effect", wish.name
             )
         await services.config_changes.alter_broker(wish.name, configs)
     services.listener_keys.take(keys)

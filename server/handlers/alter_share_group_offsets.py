@@ -20,7 +20,7 @@ from ...protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponseTopic,
 )
 from ...protocol.wire import ZERO_UUID
-from ..groups.share.keeper import Refusals
+from ..groups.share.states import Refusals
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import check, refusal

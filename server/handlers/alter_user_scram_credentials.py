@@ -42,7 +42,7 @@ _TOO_FEW: _Error = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
 _TOO_MANY: _Error = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
 _TOO_LONG: _Error = (
     ErrorCode.UNACCEPTABLE_CREDENTIAL,
-    f"A name has {NAME_CHARS_MAX} characters at most, and a salt {SALT_BYTES_MAX} bytes",
+    f"User name or salt too long (limits {NAME_CHARS_MAX} characters and {SALT_BYTES_MAX} bytes)",
 )
 _MISSING: _Error = (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
 

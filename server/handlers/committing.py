@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeVar
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
-from ..groups.offsets.commits import PreparedCommit, TopicCommit
-from ..groups.offsets.offsets import Place
+from ..groups.offset_commits import PreparedCommit, TopicCommit
+from ..groups.offset_table import Place
 from ..groups.shard import GroupShard
 from ..partitions.topics import Topic
 from ..runtime.time_slices import TimeSlice, run_cooperatively

@@ -53,7 +53,7 @@ async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
                 if count > PARTITIONS_MAX:
                     raise KafkaError(
                         ErrorCode.POLICY_VIOLATION,
-                        f"{count} {what} in one request; at most {PARTITIONS_MAX} are allowed.",
+                        f"Too many {what} in one request ({count}, limit {PARTITIONS_MAX}).",
                     )
             await _grow(ctx, wanted, body.validate_only)
         except KafkaError as error:
@@ -65,9 +65,9 @@ async def handle(ctx: Context, request: Request) -> CreatePartitionsResponse:
 async def _grow(ctx: Context, wanted: CreatePartitionsTopic, validate_only: bool) -> None:
     topic = ctx.services.topics.get(wanted.name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {wanted.name}")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {wanted.name} not found")
     if topic.is_internal:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} belongs to the broker")
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is an internal topic")
     # One more than can be right are enough to say so.
     most = PARTITIONS_MAX + 1
     assignments = None if wanted.assignments is None else [tuple(row.broker_ids) for row in wanted.assignments[:most]]

@@ -55,7 +55,7 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
             if partitions > PARTITIONS_MAX:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,
-                    f"{partitions} partitions in one request; at most {PARTITIONS_MAX} are allowed.",
+                    f"Too many partitions in one request ({partitions}, limit {PARTITIONS_MAX}).",
                 )
             plans[wanted.name] = await _plan(ctx, wanted, time_slice)
         except KafkaError as error:

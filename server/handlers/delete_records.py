@@ -27,7 +27,7 @@ from ...protocol.wire import as_array
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
-from ..runtime.disk import Work, on_disk
+from ..runtime.threads import Work, on_disk
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
@@ -78,7 +78,7 @@ def _move(ctx: Context, topic_partition: TopicPartition, wanted: int) -> Log:
     log = partition.log
     if log.config.is_compact and not log.config.is_delete:
         raise KafkaError(
-            ErrorCode.POLICY_VIOLATION, f"{name} is compacted and its cleanup.policy does not include delete"
+            ErrorCode.POLICY_VIOLATION, f"{name} is compacted, but its cleanup.policy does not include delete"
         )
     offset = log.high_watermark if wanted == HIGH_WATERMARK else wanted
     if not 0 <= offset <= log.high_watermark:

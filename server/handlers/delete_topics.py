@@ -55,31 +55,31 @@ async def handle(ctx: Context, request: Request) -> DeleteTopicsResponse:
             found.append((row, topic))
             named[topic.id] = named.get(topic.id, 0) + 1
         except KafkaError as error:
-            results.append(_refused(row, error, request.version))
+            results.append(_refused(ctx, row, error, request.version))
     going: list[tuple[DeleteTopicState, Topic]] = []
     async for row, topic in time_slice.each(found):
         if named[topic.id] > 1 and row.name is None:
             continue  # The row of its name tells.
         try:
             if named[topic.id] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is wanted by name and by id.")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic specified by both name and ID.")
             if len(named) > TOPICS_MAX:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,
-                    f"{len(named)} topics in one request; at most {TOPICS_MAX} are allowed.",
+                    f"Too many topics in one request ({len(named)}, limit {TOPICS_MAX}).",
                 )
             if ctx.mutations is not None:
                 ctx.mutations.record(len(topic.partitions))
             going.append((row, topic))
         except KafkaError as error:
-            results.append(_refused(row, error, request.version))
+            results.append(_refused(ctx, row, error, request.version))
     async for (row, topic), why_not in time_slice.each(
         zip(going, await _deleted(ctx, [topic for _, topic in going]), strict=True)
     ):
         if why_not is None:
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE))
         else:
-            results.append(_refused(row, why_not, request.version))
+            results.append(_refused(ctx, row, why_not, request.version))
     await time_slice.empty(stands, found, going)
     return DeleteTopicsResponse(throttle_time_ms=0, responses=as_array(results))
 
@@ -92,20 +92,16 @@ async def _deleted(ctx: Context, topics: Sequence[Topic]) -> Sequence[KafkaError
         return [error] * len(topics)
 
 
-class _UndeletableError(KafkaError):
-    """The topic with an id may not be deleted; `name` is told to those who may describe it."""
-
-    def __init__(self, name: str | None) -> None:
-        refused = refusal(ResourceType.TOPIC)
-        super().__init__(refused.code, refused.message)
-        self.name = name
-
-
-def _refused(row: DeleteTopicState, error: KafkaError, version: int) -> DeletableTopicResult:
+def _refused(ctx: Context, row: DeleteTopicState, error: KafkaError, version: int) -> DeletableTopicResult:
     code = error.code
     if code is ErrorCode.TOPIC_DELETION_DISABLED and version < DELETION_DISABLED_SINCE:
         code = ErrorCode.INVALID_REQUEST
-    name = error.name if isinstance(error, _UndeletableError) else row.name
+    name = row.name
+    if name is None and code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        # The name of a topic with an id is told to those who may describe it.
+        topic = ctx.services.topics.by_id(row.topic_id)
+        if topic and ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name, is_attempt=False):
+            name = topic.name
     return DeletableTopicResult(name=name, topic_id=row.topic_id, error_code=code, error_message=error.message or None)
 
 
@@ -121,15 +117,13 @@ def _find(ctx: Context, row: DeleteTopicState) -> Topic:
             check(ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, row.name)
         topic = topics.get(row.name)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {row.name}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {row.name} not found")
     else:
         topic = topics.by_id(row.topic_id)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {row.topic_id.hex()}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic ID {row.topic_id.hex()} not found")
         if not may_all and not ctx.may(AclOperation.DELETE, ResourceType.TOPIC, topic.name):
-            raise _UndeletableError(
-                topic.name if ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name, is_attempt=False) else None
-            )
+            raise refusal(ResourceType.TOPIC)
     if not may_all:
         check(ctx, AclOperation.DELETE, ResourceType.TOPIC, topic.name)
     return topic

@@ -102,7 +102,8 @@ class _Page:
             check_named(_ANY_NAME[kind], name)
             if not self._defaults_left:
                 raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION, f"more than {DEFAULTS_MAX} groups or subscriptions in one request"
+                    ErrorCode.POLICY_VIOLATION,
+                    f"too many groups or subscriptions in one request (limit {DEFAULTS_MAX})",
                 )
             self._defaults_left -= 1
         elif kind == ConfigResourceType.TOPIC:

@@ -20,7 +20,7 @@ from ...protocol.messages.describe_delegation_token import (
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..security.principal import Principal
-from ..security.tokens.token import Token
+from ..security.tokens import Token
 from ..services.context import Context
 from .token_requests import changes_of, check_channel
 

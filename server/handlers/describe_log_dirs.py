@@ -27,7 +27,7 @@ from ...protocol.messages.describe_log_dirs import (
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.logs.log import Log
 from ..partitions.topics import Partition, Topic
-from ..runtime.disk import Work, on_disk
+from ..runtime.threads import Work, on_disk
 from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 from ..services.explaining import Explaining, as_json

@@ -23,7 +23,7 @@ from ...protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
-from ..groups.share.keeper import UNKNOWN_OFFSET, SharePlace, StateSummary
+from ..groups.share.states import UNKNOWN_OFFSET, SharePlace, StateSummary
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..services.share_keeper import ShareKeeper

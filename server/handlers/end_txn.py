@@ -16,8 +16,7 @@ from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ..coordination.records import Producer
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from ..transactions.fencing import code_for
-from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP
+from ..transactions.metadata import FIRST_VERSION_WITH_EPOCH_BUMP, code_for
 from .permissions import check
 
 _FIRST_VERSION_WITH_FENCED = 2

@@ -128,7 +128,7 @@ class _Met:
             if fault.removed.is_set():
                 return await finished(self._handler(ctx, self._request))
         if it.disconnect == "before":
-            raise HangUpError(f"fault {fault.id}, before its {self._request.api.name} is carried out")
+            raise HangUpError(f"injected by fault {fault.id}, before executing {self._request.api.name}")
         if it.error is not None:
             return await (self._refused_after(fault) if it.after else self._refused(fault))
         answer = await finished(self._handler(ctx, self._request))
@@ -138,7 +138,7 @@ class _Met:
         fault.hit()
         if it.drop_response:
             await ctx.client.hold(fault.removed, math.inf, is_client_needed=True)
-        raise HangUpError(f"fault {fault.id}, after its {self._request.api.name} was carried out")
+        raise HangUpError(f"injected by fault {fault.id}, after executing {self._request.api.name}")
 
     async def damaged(self, fault: DeclaredFault) -> Any:
         """The answer to a Fetch, with batches that have come to harm on the way, if it has some."""
@@ -287,7 +287,7 @@ def _topic_name(topics: Topics, topic_id: bytes) -> str | None:
 
 
 def _message(fault: DeclaredFault) -> str:
-    return f"fault {fault.id}, as declared"
+    return f"injected by fault {fault.id}"
 
 
 def _without_effects(request: Request) -> Request:

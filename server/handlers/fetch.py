@@ -65,7 +65,7 @@ from ..partitions.fetch_sessions import (
 )
 from ..partitions.topics import Partition
 from ..partitions.waits import Waiter, WantedPartition
-from ..runtime.cold_reads import TRIES_MAX, bring
+from ..runtime.threads import TRIES_MAX, bring
 from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
@@ -496,8 +496,9 @@ def _diverging_epoch(partition: Partition, item: FetchItem) -> EpochEndOffset | 
     if epoch < 0 or item.fetch_offset < log_start_offset:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {item.fetch_offset} after leader epoch {item.last_fetched_epoch} of {partition.topic_partition}, which"
-            f" starts at {log_start_offset} and has leader epochs up to {partition.leader_epoch}",
+            f"offset {item.fetch_offset} after leader epoch {item.last_fetched_epoch}: not in"
+            f" {partition.topic_partition}, which starts at {log_start_offset} and has leader epochs up to"
+            f" {partition.leader_epoch}",
         )
     if epoch < item.last_fetched_epoch or end_offset < item.fetch_offset:
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)

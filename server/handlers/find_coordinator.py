@@ -71,7 +71,7 @@ async def _find(ctx: Context, version: int, key_type: int, key: str, asks: Check
     node_id, host, port = _NO_NODE
     try:
         if key_type == SHARE and version < _FIRST_SHARE_VERSION:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} knows of no key type {key_type}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not supported by version {version}")
         node_id, host, port = await _coordinator(ctx, key_type, key, asks)
     except KafkaError as failure:
         error, message = failure.code, failure.message
@@ -80,7 +80,7 @@ async def _find(ctx: Context, version: int, key_type: int, key: str, asks: Check
 
 async def _coordinator(ctx: Context, key_type: int, key: str, asks: Check) -> tuple[int, str, int]:
     if key_type not in COORDINATORS:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no coordinator for key type {key_type}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown key type {key_type}")
     name = key
     if key_type == SHARE:
         from ..sharing.share_records import SharePartitionKey  # Only brokers ask for it.
@@ -94,5 +94,5 @@ async def _coordinator(ctx: Context, key_type: int, key: str, asks: Check) -> tu
     leader = service.leader_of(service.coordinator.partition_for(name))
     node = ctx.services.cluster.node(leader)
     if node is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no node coordinates {key[:_KEY_CHARS_IN_MESSAGE]}")
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no coordinator for {key[:_KEY_CHARS_IN_MESSAGE]}")
     return (leader, *node.advertised(ctx.listener.name))

@@ -19,7 +19,7 @@ from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitPro
 from ..coordination.records import Producer
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from ..transactions.fencing import code_for
+from ..transactions.metadata import code_for
 from .permissions import check, refusal
 
 _FIRST_VERSION_WITH_FENCED = 4
@@ -48,7 +48,7 @@ async def _init(ctx: Context, body: InitProducerIdRequest) -> Producer:
     if (body.producer_id == -1) != (body.producer_epoch == -1):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"producer id {body.producer_id} with epoch {body.producer_epoch}: one is missing",
+            f"producer ID {body.producer_id} and epoch {body.producer_epoch} must both be set or both be -1",
         )
     services = ctx.services
     if body.transactional_id is None:

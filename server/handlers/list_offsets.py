@@ -94,7 +94,7 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
         def check() -> None:
             ctx.client.check_peer()
             if ctx.services.cluster.is_stopping or not ctx.node.is_alive:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node stops")
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node is shutting down")
 
         try:
             await ctx.services.searches.run(searches, ctx.client.client_host, check)
@@ -122,7 +122,7 @@ def _answer(
     try:
         check(ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
         if asked[topic, wanted.partition_index] > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic}-{wanted.partition_index} is asked for twice")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic}-{wanted.partition_index} is requested twice")
         partition = led_partition(ctx, topic, wanted.partition_index)
         partition.check_leader_epoch(wanted.current_leader_epoch)
         timestamp, log = wanted.timestamp, partition.log
@@ -131,7 +131,8 @@ def _answer(
         since, question = QUESTIONS.get(timestamp, (version + 1, _latest))
         if version < since:
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, f"ListOffsets version {version} has no timestamp {timestamp}"
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"timestamp {timestamp} is not supported by ListOffsets version {version}",
             )
         return question(partition, committed)
     except KafkaError as error:

@@ -12,7 +12,7 @@ Behaviour
   Its ISR is empty, or the last one where no replica may be an eligible leader (KIP-966). Version 0 names live replicas only, and
   REPLICA_NOT_AVAILABLE where that are not all.
 - Addresses are those of the listener that the request came in by.
-- An answer about many partitions is kept until anything changes that it tells of (`services/kept_metadata`).
+- An answer about many partitions is kept until anything changes that it tells of (`services/context`).
 - The controller is the lowest live node id: clients send admin requests there, every node takes them.
 """
 
@@ -42,8 +42,7 @@ from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import NO_LEADER, Partition, Topic, Topics
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
-from ..services.context import Context, Services
-from ..services.kept_metadata import ROWS_MIN, MetadataFacts
+from ..services.context import ROWS_MIN, Context, MetadataFacts, Services
 from .authorized_operations import NOT_ASKED, cluster_operations, topic_operations
 from .permissions import seeing
 from .routing import endpoints, leader_and_offline

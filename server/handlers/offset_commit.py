@@ -16,8 +16,8 @@ from ...protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ..groups.offsets.commits import TopicCommit
-from ..groups.offsets.offsets import Place
+from ..groups.offset_commits import TopicCommit
+from ..groups.offset_table import Place
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .committing import found_of, prepared_in_turns

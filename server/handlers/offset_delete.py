@@ -16,7 +16,7 @@ from ...protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ..groups.offsets.offsets import Place
+from ..groups.offset_table import Place
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context

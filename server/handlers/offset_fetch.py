@@ -33,7 +33,7 @@ from ...protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ...protocol.wire import ZERO_UUID
-from ..groups.offsets.commits import Fetched
+from ..groups.offset_commits import Fetched
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context

@@ -32,10 +32,10 @@ def changed_group(
     changed = alter_group(config.current, {} if replace else present, changes)
     if changed and not present:
         if len(config.groups) + len(others) >= GROUPS_MAX:
-            told = f"there are {GROUPS_MAX} groups with configs, and no more are allowed"
+            told = f"too many groups with configs (limit {GROUPS_MAX})"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, told)
         if (chars := len(name) + sum(map(len, config.groups)) + sum(map(len, others))) > GROUP_ID_CHARS_MAX:
-            told = f"ids of groups with configs have {chars} characters, more than the {GROUP_ID_CHARS_MAX} they may have together"
+            told = f"IDs of groups with configs are too long ({chars} characters together, limit {GROUP_ID_CHARS_MAX})"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, told)
     return present, changed
 
@@ -52,7 +52,7 @@ def changed_client_metrics(
     present = config.client_metrics(name)
     changed = alter_client_metrics(config.current, {} if replace else present, changes)
     if changed and not present and len({*config.client_metrics_names(), *others}) >= SUBSCRIPTIONS_MAX:
-        told = f"there are {SUBSCRIPTIONS_MAX} client metrics subscriptions, and no more are allowed"
+        told = f"too many client metrics subscriptions (limit {SUBSCRIPTIONS_MAX})"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, told)
     subscription_of(changed)
     return present, changed
@@ -74,7 +74,7 @@ def alter_loggers(ctx: Context, name: str, changes: Sequence[ConfigChange], *, v
     seen = set()
     for change in changes:
         if change.name in seen:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The config {change.name} is named more than once")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The config {change.name} is specified more than once")
         seen.add(change.name)
         _check_logger(change, is_there=loggers.has(change.name))
     if not validate_only:

@@ -343,7 +343,7 @@ def checked(
 ) -> tuple[Partition, memoryview]:
     """The partition and its records, if a client may write them there. Raises KafkaError."""
     if acks not in (-1, 0, 1):
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; allowed are -1, 0 and 1")
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"invalid acks {acks}; must be -1, 0 or 1")
     partition = led_partition(ctx, topic, index)
     if not isinstance(records, memoryview) or not records:
         raise EarlyRefusalError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
@@ -351,7 +351,7 @@ def checked(
         _check_codec(records, version)
     if partition.is_internal:
         raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic_partition.topic} is written by the broker alone"
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker may write to {partition.topic_partition.topic}"
         )
     return partition, records
 
@@ -360,7 +360,7 @@ def _check_codec(records: memoryview, version: int) -> None:
     if records[ATTRIBUTES_LOW_BYTE_POSITION] & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"zstd needs Produce {ZSTD_SINCE} or newer, this is version {version}",
+            f"zstd requires Produce version {ZSTD_SINCE} or later (version {version})",
         )
 
 

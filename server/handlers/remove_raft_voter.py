@@ -33,7 +33,7 @@ async def handle(ctx: Context, request: Request) -> RemoveRaftVoterResponse:
     if gone in present and len(present) > 1:
         return RemoveRaftVoterResponse(
             error_code=ErrorCode.INVALID_REQUEST,
-            error_message="Ottla plays its controllers itself; none can be removed from them",
+            error_message="Ottla's controllers are internal; voters cannot be removed",
         )
     return RemoveRaftVoterResponse(
         error_code=ErrorCode.VOTER_NOT_FOUND,

@@ -35,7 +35,7 @@ from ...protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from ...storage.disk.files import WouldWaitError
-from ..runtime.cold_reads import TRIES_MAX, bring
+from ..runtime.threads import TRIES_MAX, bring
 from ..runtime.time_slices import run_cooperatively
 from ..services.context import Context
 from ..sharing.acquiring import AcquireWish
@@ -103,7 +103,7 @@ def _check_renewal(body: ShareFetchRequest, version: int) -> None:
     """Raise INVALID_REQUEST where a renewal of locks is to fetch (KIP-1222)."""
     fetches = body.max_bytes or body.min_bytes or body.max_records or body.max_wait_ms
     if version >= RENEWALS_SINCE and body.is_renew_ack and fetches:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "nothing is fetched with a renewal of acquisition locks")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a request that renews acquisition locks must not fetch records")
 
 
 async def _session(ctx: Context, body: ShareFetchRequest, whose: SessionKey) -> ShareSession:
@@ -332,7 +332,7 @@ class _Fetching:
                 return work(share, tries < TRIES_MAX)
             except WouldWaitError as cold:
                 await bring(cold, led.partition.log)
-        raise AssertionError("it was to wait for the disk")
+        raise AssertionError("waiting for the disk")
 
     def _refuse(self, place: SharedPartition, error: KafkaError) -> None:
         """Without words, as in Apache Kafka."""

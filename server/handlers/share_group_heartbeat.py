@@ -16,7 +16,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import KafkaError
 from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ..groups.classic.protocol import Caller
-from ..groups.share.requests import check_member_id
+from ..groups.share.member import check_member_id
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import CoordinatorCall, check_topics

@@ -17,8 +17,8 @@ from ..coordination.jobs import Steps
 from ..runtime.time_slices import run_cooperatively
 from ..services.context import Context
 from ..sharing.share_records import SharePartitionKey
+from ..sharing.share_states import ShareStateShard
 from ..sharing.state_coordinator import ShareStateCoordinator
-from ..sharing.state_shard import ShareStateShard
 
 Response = TypeVar("Response")
 

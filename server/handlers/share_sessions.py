@@ -209,7 +209,7 @@ class Acknowledging:
         """Raise INVALID_RECORD_STATE where a piece begins with what the one before it has said the last word of."""
         share = self._leaders.share_of(led)
         if share is not None and any(say_twice(share, one[-1], behind[0]) for one, behind in pairwise(pieces)):
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Two acknowledgement batches have one offset.")
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Acknowledgement batches overlap.")
 
     def _carry_out(self, place: SharedPartition, led: Led, update: Update) -> None:
         self._leaders.carry_out(led, update)

@@ -31,8 +31,8 @@ from ..groups.classic.protocol import Caller
 from ..groups.coordinator import GroupCoordinator
 from ..groups.shard import GroupShard
 from ..groups.streams.answering import Heard
-from ..groups.streams.applications.configured import InternalTopic, StatusCode
-from ..groups.streams.requests import check_size
+from ..groups.streams.configured import InternalTopic, StatusCode
+from ..groups.streams.member import check_size
 from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
@@ -122,7 +122,7 @@ async def _with_topics(
         return _detailed(response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
     partitions = sum(topic.partitions for topic in heard.missing.values())
     if partitions > PARTITIONS_MAX:
-        return _detailed(response, f"Creation failed: {partitions} partitions; at most {PARTITIONS_MAX} are allowed.")
+        return _detailed(response, f"Creation failed: too many partitions ({partitions}, limit {PARTITIONS_MAX}).")
     refusals: list[tuple[str, KafkaError]] = []
     plans: list[TopicPlan] = []
     async for topic in time_slice.each(heard.missing.values()):

@@ -21,8 +21,8 @@ from ...protocol.messages.txn_offset_commit import (
 )
 from ...storage.disk.paths import TopicPartition
 from ..coordination.records import Producer
-from ..groups.offsets.commits import TopicCommit
-from ..groups.offsets.offsets import Place
+from ..groups.offset_commits import TopicCommit
+from ..groups.offset_table import Place
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
@@ -90,9 +90,9 @@ async def _commit(
     services = ctx.services
     try:
         if not body.group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group ID is empty")
         if body.producer_id < 0:
-            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"no producer has the id {body.producer_id}")
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"invalid producer ID {body.producer_id}")
         groups = services.coordinators.groups
         shard = await groups.route(ctx.node, body.group_id)
         partition = TopicPartition(OFFSETS_TOPIC, shard.partition)

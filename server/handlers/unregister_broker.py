@@ -27,7 +27,7 @@ async def handle(ctx: Context, request: Request) -> UnregisterBrokerResponse:
     if node.is_alive:
         return UnregisterBrokerResponse(
             error_code=ErrorCode.INVALID_REQUEST,
-            error_message=f"Broker ID {body.broker_id} serves; a node must be stopped before it is unregistered",
+            error_message=f"Broker ID {body.broker_id} is running; stop the node before unregistering it",
         )
     node.is_registered = False
     return UnregisterBrokerResponse()

@@ -20,7 +20,7 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ...storage.logs.log import Log
-from ..runtime.cold_reads import have_made
+from ..runtime.threads import have_made
 from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 from .routing import led_partition

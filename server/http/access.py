@@ -53,7 +53,7 @@ def checked_token(token: str, where: str) -> str:
         ConfigError: It could not be sent.
     """
     if not _TOKEN.fullmatch(token) or len(token) > TOKEN_CHARACTERS_MAX:
-        raise ConfigError(f"{where}: must be 1 to {TOKEN_CHARACTERS_MAX} characters of visible ASCII without blanks")
+        raise ConfigError(f"{where}: must be 1 to {TOKEN_CHARACTERS_MAX} visible ASCII characters without spaces")
     return token
 
 
@@ -69,8 +69,8 @@ def parse_address(text: str, *, has_token: bool = False) -> tuple[str, int]:
         raise ConfigError(f"Invalid value {text} for --admin: must be [HOST:]PORT, port up to 65535")
     if not has_token and not _is_loopback(host):
         raise ConfigError(
-            f"Invalid value {text} for --admin: must be a loopback address, as it asks nobody who he is; for another one"
-            " give --admin-token-file FILE or OTTLA_ADMIN_TOKEN"
+            f"Invalid value {text} for --admin: must be a loopback address unless --admin-token-file FILE or"
+            " OTTLA_ADMIN_TOKEN is set"
         )
     return host, int(port)
 
@@ -103,7 +103,7 @@ class Access:
         # A browser tells whose page has it ask: "none" is a person, by the address bar.
         is_other = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         if is_other or ("origin" in headers and not _is_of(headers["origin"], host)):
-            raise HttpRefusal(403, "requests of other web pages are not answered")
+            raise HttpRefusal(403, "cross-site requests are not allowed")
         # HTTP/1.0 needs none, and no browser speaks it. A page that was led here knows no token.
         if not self.has_token and host is not None and not _names_loopback(host):
             raise HttpRefusal(403, f"Host: expected localhost or a loopback address, found {host[:100]!r}")
@@ -114,7 +114,7 @@ class Access:
             return
         if not self._is_shown(headers):
             raise HttpRefusal(
-                401, "Authorization: expected Bearer and the token of this listener", ("www-authenticate", "Bearer")
+                401, "Authorization: expected the bearer token of this listener", ("www-authenticate", "Bearer")
             )
 
     def may_read(self, headers: Mapping[str, str]) -> bool:

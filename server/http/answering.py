@@ -15,11 +15,10 @@ from ..broker.broker import Broker
 from ..broker.lives import LifeOverError
 from ..runtime.errors import ControlError, Kind
 from ..runtime.errors import refusal as kafka_refusal
-from ..runtime.worker import in_worker
+from ..runtime.threads import in_worker
 from .access import HttpRefusal
 from .call import JSON_TYPE, Lives, Text
-from .decoding import decoded, from_texts
-from .encoding import encoded
+from .json_values import decoded, encoded, from_texts
 from .table import AnyCall, CallTable, Route
 
 log = logging.getLogger("ottla.admin")
@@ -68,8 +67,8 @@ class Answering:
             told = kafka_refusal(error)
             return refusal(told.kind.value, str(told))
         except Exception:
-            log.exception("%s %s failed; other calls go on", call.method, call.path)
-            return refusal(500, f"{call.method} {call.path} failed for a reason of the broker's own; its log says more")
+            log.exception("%s %s failed", call.method, call.path)
+            return refusal(500, f"internal error in {call.method} {call.path}; see the broker's log")
 
     async def _request(self, route: Route, body: bytes) -> Any:
         call = route.call
@@ -81,7 +80,7 @@ class Answering:
             given = from_texts(call.request, query_fields(route.query))
             source = "query"
         if twice := given.keys() & fields.keys():
-            raise ControlError(Kind.INVALID, f"{min(twice)}: expected in the path alone, found in the {source}, too")
+            raise ControlError(Kind.INVALID, f"{min(twice)}: expected only in the path, but also found in the {source}")
         given |= fields
         if len(body) < 1024:
             return decoded(call.request, given)
@@ -107,8 +106,8 @@ class Answering:
         except Exception as error:
             if ended is None or not ended.is_set():
                 raise
-            log.debug("%s %s met the end of its broker", call.method, call.path, exc_info=error)
-            raise ControlError(Kind.UNAVAILABLE, "the broker ended before this was done") from error
+            log.debug("%s %s interrupted: the broker stopped", call.method, call.path, exc_info=error)
+            raise ControlError(Kind.UNAVAILABLE, "the broker stopped before the request was completed") from error
 
 
 def query_fields(text: str) -> list[tuple[str, str]]:
@@ -128,7 +127,7 @@ class _Patient(json.JSONDecoder):
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a valid JSON number")
 
 
 def json_object(body: bytes) -> dict[str, Any]:

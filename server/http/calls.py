@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from typing import Any
 
-from ..broker.metrics import samples
-from ..control.seed.export import export
+from ..broker.metrics import Sample, mbean, samples
+from ..control.seed.seed import export
 from ..runtime.errors import ControlError, Kind
+from ..runtime.threads import in_worker
 from ..runtime.time_slices import TimeSlice
-from ..runtime.worker import in_worker
 from .call import Call, Lives, Nothing, Text
-from .prometheus import CONTENT_TYPE, exposition
 
 PLAIN = "text/plain; charset=utf-8"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def healthy(lives: Lives, request: Nothing) -> Text:
@@ -22,11 +24,11 @@ async def healthy(lives: Lives, request: Nothing) -> Text:
 
 async def ready(lives: Lives, request: Nothing) -> Text:
     if not lives.is_serving:
-        raise ControlError(Kind.UNAVAILABLE, "the broker is starting, stopping, or between two lives")
+        raise ControlError(Kind.UNAVAILABLE, "the broker is starting, stopping or restarting")
     logs = lives.broker.services.logs
     offline = [data_dir for data_dir in logs.data_dirs if logs.is_offline(data_dir)]
     if offline:
-        raise ControlError(Kind.UNAVAILABLE, f"offline since a disk error: {', '.join(offline)}")
+        raise ControlError(Kind.UNAVAILABLE, f"offline after a disk error: {', '.join(offline)}")
     return Text("ready\n")
 
 
@@ -48,7 +50,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
     Call(
         "GET",
         "/healthz",
-        "Whether the process answers at all.",
+        "Check that the process responds.",
         Nothing,
         Text,
         healthy,
@@ -59,7 +61,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
     Call(
         "GET",
         "/readyz",
-        "Whether the broker serves, with all of its data directories.",
+        "Check that the broker is serving, with all of its data directories.",
         Nothing,
         Text,
         ready,
@@ -71,7 +73,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
     Call(
         "GET",
         "/metrics",
-        "Prometheus' text format, under the names that the JMX exporter has for Apache Kafka's.",
+        "Metrics in Prometheus' text format, named as by the JMX exporter for Apache Kafka.",
         Nothing,
         Text,
         metrics,
@@ -80,10 +82,55 @@ CALLS: tuple[Call[Any, Any], ...] = (
     Call(
         "GET",
         "/v1/seed",
-        "Topics and their configs, as a seed; no records.",
+        "Export topics and their configs as a seed, without records.",
         Nothing,
         Text,
         exported_seed,
         only_waits=True,
     ),
 )
+
+_ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+def exposition(samples: Iterable[Sample]) -> str:
+    """The metrics in Prometheus' text format 0.0.4, named as the usual rules of the JMX exporter name Apache Kafka's.
+
+        kafka.log:type=Log,name=Size,topic=t,partition=0                  kafka_log_log_size{topic="t",partition="0"}       gauge
+        kafka.server:type=BrokerTopicMetrics,name=XPerSec  Count          kafka_server_brokertopicmetrics_x_total           counter
+        kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs  Count    kafka_log_logflushstats_logflushrateandtimems_count   counter
+          another attribute, e.g. Max                                     …_logflushrateandtimems_max                       gauge
+
+    For a worker thread: of ten thousand partitions it has 40 000 lines.
+    Reference: https://prometheus.io/docs/instrumenting/exposition_formats, the exporter's example configuration for Kafka.
+    """
+    families: dict[str, list[str]] = {}
+    for sample in samples:
+        name, kind = _name_and_kind(sample)
+        lines = families.get(name)
+        if lines is None:
+            lines = families[name] = [
+                f"# HELP {name} {_help(sample)}".replace("\\", "\\\\").replace("\n", "\\n"),
+                f"# TYPE {name} {kind}",
+            ]
+        labels = ",".join(
+            f'{label.replace("-", "_")}="{str(value).translate(_ESCAPED)}"' for label, value in sample.tags
+        )
+        lines.append(f"{name}{{{labels}}} {sample.value}" if labels else f"{name} {sample.value}")
+    return "".join(f"{line}\n" for lines in families.values() for line in lines)
+
+
+def _name_and_kind(sample: Sample) -> tuple[str, str]:
+    name, attribute = sample.name, sample.attribute
+    stem, per_sec, _ = name.partition("PerSec")
+    if attribute == "Count":
+        words, kind = ([stem, "total"] if per_sec else [name, "count"]), "counter"
+    else:
+        words, kind = ([name] if attribute is None else [name, attribute]), "gauge"
+    text = "_".join([sample.group, sample.type, *words]).lower()
+    return re.sub(r"[^a-z0-9_]", "_", text), kind
+
+
+def _help(sample: Sample) -> str:
+    attribute = "" if sample.attribute is None else f", {sample.attribute}"
+    return mbean(sample.group, sample.type, sample.name) + attribute

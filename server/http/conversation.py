@@ -29,7 +29,7 @@ LOGIN = ("POST", "/login")
 """Whose token is right is given the cookie with which pages may be read."""
 
 _READ_BYTES = 64 << 10
-_BUSY = "all connections are busy; ask again later"
+_BUSY = "too many connections; try again later"
 _WITHOUT_BODY = ("GET", "HEAD", "DELETE")
 
 

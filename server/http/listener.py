@@ -51,7 +51,7 @@ class AdminHttp:
 
     def __init__(self, address: str, token: str | None = None, page_token: str | None = None) -> None:
         if token is not None:
-            checked_token(token, "the token of the admin listener")
+            checked_token(token, "token of the admin listener")
         host, port = parse_address(address, has_token=token is not None)
         self._access = Access(token, page_token or secrets.token_urlsafe(PAGE_TOKEN_BYTES))
         self._listener = Listener("ADMIN", host, port, host, port)
@@ -98,7 +98,7 @@ class AdminHttp:
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the client has gone, maybe while it was watched whether it has: what a nursery raises is a group
         except* Exception:
-            log.exception("an admin connection failed; the others go on")
+            log.exception("an admin connection failed")
         finally:
             places.discard(conversation)
 

@@ -1,44 +1,151 @@
-"""The OpenAPI 3.1 document of the calls: what a client of any language can be made from."""
+"""The OpenAPI 3.1 document of the calls: what a client of any language can be made from; with JSON Schema (2020-12) of what they take."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING
+from enum import Enum
+from typing import Any, Literal, get_args, get_origin
 
 from ..control.broker_state import version
+from ..control.operation import INT64_MAX, Length, Matches, Range
 from .call import JSON_TYPE, Call, Text
-from .fields import fields_of
-from .schema import Schema, Schemas
+from .fields import HttpField, doc_of, docs_of, fields_of, is_object, stripped
+from .json_values import is_union, plain, spelt
 
 AnyCall = Call[Any, Any]
 
 EVERY_CALL = {
-    400: "Malformed: no path, no JSON.",
-    403: "From a web page, or to a name that is not this machine's.",
-    422: "A field is not what it should be; the sentence has its name, the bound and what was found.",
+    400: "Malformed request: invalid path or JSON.",
+    403: "Request from a web page, or to a host name other than this machine's.",
+    422: "A field is invalid; the message contains its name, the bound and the value found.",
 }
 """Statuses of refusals that any call may get, and why."""
-WITH_BODY = {413: "The body is too large.", 415: "The body does not call itself JSON."}
-WITH_TOKEN = {401: "The listener has a token, and the request has not."}
-OF_A_LIFE = {503: "The broker is starting, stopping, or was stopped meanwhile."}
+WITH_BODY = {413: "The body is too large.", 415: "The content type of the body is not JSON."}
+WITH_TOKEN = {401: "The listener requires a token, and the request has none or another one."}
+OF_A_LIFE = {503: "The broker is starting, stopping, or was stopped during the call."}
 OF_ROWS = {
-    404: "What it is about is not there.",
-    409: "It is in no state for that.",
-    500: "The disk refused.",
+    404: "Not found.",
+    409: "Not possible in the current state.",
+    500: "The disk failed.",
     503: OF_A_LIFE[503],
-    504: "It did not come about in time.",
+    504: "Timed out.",
 }
 
 ENDS_OF_LIVES = ("restart", "crash", "reset", "snapshot", "restore")
 
 ERROR: Schema = {
     "type": "object",
-    "description": "Why a call was refused.",
+    "description": "Why a call failed.",
     "properties": {"error": {"type": "string", "description": "One sentence."}},
     "required": ["error"],
     "additionalProperties": False,
 }
+
+Schema = dict[str, Any]
+
+_SCALARS: dict[Any, Schema] = {
+    Any: {},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    str: {"type": "string"},
+    bytes: {"type": "string", "contentEncoding": "base64"},
+    types.NoneType: {"type": "null"},
+}
+
+
+class Schemas:
+    """The schemas of dataclasses, from their annotations alone, each once under its name: `components` fills as others ask for it.
+
+    Args:
+        of_answers: They always have all fields. In requests those with a default may be left out.
+    """
+
+    def __init__(self, *, of_answers: bool) -> None:
+        self.components: dict[str, Schema] = {}
+        self._of_answers = of_answers
+        self._classes: dict[str, type] = {}
+
+    def of(self, kind: Any, marks: tuple[Any, ...] = ()) -> Schema:
+        """The schema of a type; of a dataclass a reference to its component."""
+        kind, inner = stripped(kind)
+        return self._of(kind) | _bounds(marks + inner, kind)
+
+    def field(self, cls: type, field: HttpField) -> Schema:
+        """The schema of a field, with its description and default."""
+        found = self.of(field.type, field.marks)
+        if doc := docs_of(cls).get(field.name):
+            found["description"] = doc
+        if field.default is not MISSING and not self._of_answers:
+            found["default"] = plain(field.default)
+        return found
+
+    def _of(self, kind: Any) -> Schema:
+        origin, arguments = get_origin(kind), get_args(kind)
+        if kind is float and self._of_answers:
+            return {"type": ["number", "null"]}  # what is no finite number
+        if kind in _SCALARS:
+            return dict(_SCALARS[kind])
+        if is_object(kind):
+            return {"$ref": f"#/components/schemas/{self._component(kind)}"}
+        if origin is Literal:
+            return {"enum": list(arguments)}
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            return {"enum": [spelt(member) for member in kind]}
+        if is_union(kind):
+            return _any_of([self.of(each) for each in arguments])
+        if origin is tuple and arguments[1:] != (...,):
+            prefix = [self.of(each) for each in arguments]
+            return {"type": "array", "prefixItems": prefix, "minItems": len(prefix), "maxItems": len(prefix)}
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            return {"type": "object", "additionalProperties": self.of(arguments[1])}
+        if origin in (list, tuple, set, frozenset, Iterable, Sequence):
+            return {"type": "array", "items": self.of(arguments[0])}
+        raise TypeError(f"type {kind} has no schema")
+
+    def _component(self, cls: type) -> str:
+        name = cls.__name__ if self._of_answers else f"{cls.__name__.removesuffix('Request')}Request"
+        if self._classes.setdefault(name, cls) is not cls:
+            raise TypeError(f"duplicate dataclass name {name}: {self._classes[name]} and {cls}")
+        if name not in self.components:
+            self.components[name] = {}  # it may contain itself
+            known = fields_of(cls)
+            found: Schema = {
+                "type": "object",
+                "properties": {field.name: self.field(cls, field) for field in known.values()},
+                "required": [field.name for field in known.values() if self._of_answers or field.is_required],
+                "additionalProperties": False,
+            }
+            if doc := doc_of(cls):
+                found["description"] = doc
+            self.components[name] = found
+        return name
+
+
+def _any_of(arms: list[Schema]) -> Schema:
+    """One of several; where each is but a type, a list of types."""
+    if all(arm.keys() <= {"type"} and arm for arm in arms):
+        kinds = [arm["type"] if isinstance(arm["type"], list) else [arm["type"]] for arm in arms]
+        return {"type": list(dict.fromkeys(kind for each in kinds for kind in each))}
+    return {"anyOf": arms}
+
+
+def _bounds(marks: tuple[Any, ...], kind: Any) -> Schema:
+    found: Schema = {}
+    is_text = kind in (str, bytes)
+    for mark in marks:
+        match mark:
+            case Range(low, high):
+                found |= {"minimum": low} | ({"maximum": high} if high < INT64_MAX else {})
+            case Length(low, high):
+                lowest, highest = ("minLength", "maxLength") if is_text else ("minItems", "maxItems")
+                found |= ({lowest: low} if low else {}) | ({highest: high} if high < INT64_MAX else {})
+            case Matches(pattern):
+                found["pattern"] = f"^(?:{pattern})$"
+    return found
 
 
 def document(calls: Iterable[AnyCall]) -> dict[str, Any]:
@@ -56,7 +163,7 @@ def document(calls: Iterable[AnyCall]) -> dict[str, Any]:
         "info": {
             "title": "Ottla's control API",
             "version": version(),
-            "description": "What a developer may ask of an Ottla broker beside Kafka's protocol.",
+            "description": "Operations of an Ottla broker for developers, in addition to Kafka's protocol.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],

@@ -20,7 +20,6 @@ from ..control import (
     explain,
     faults,
     groups,
-    leaders,
     leases,
     lives,
     nodes,
@@ -36,7 +35,7 @@ from ..control import (
 from ..control.cases import load
 from ..control.operation import OPERATIONS, Nothing
 from ..control.seed import planting
-from ..runtime.worker import in_worker
+from ..runtime.threads import in_worker
 from .access import HttpRefusal
 from .call import Call, Lives, Text, call_of
 from .calls import CALLS as TEXTS
@@ -69,7 +68,6 @@ _DECLARING = (
     compaction,
     segments,
     faults,
-    leaders,
     groups,
     transactions,
     records,
@@ -81,10 +79,9 @@ _DECLARING = (
 )
 CALLS: tuple[AnyCall, ...] = (
     *TEXTS,
-    Call("GET", "/v1/openapi.json", "This API as an OpenAPI 3.1 document.", Nothing, Text, _openapi, any_time=True),
+    Call("GET", "/v1/openapi.json", "Get this API as an OpenAPI 3.1 document.", Nothing, Text, _openapi, any_time=True),
     *(call_of(each) for module in _DECLARING for each in OPERATIONS if each.function.__module__ == module.__name__),
 )
-
 
 SHOWN = 100
 """Characters of a path that are looked at, or told."""
@@ -122,9 +119,11 @@ class CallTable:
                 return Route(call, found, query)
         if there:
             methods = ", ".join(dict.fromkeys(call.method for call, _ in there))
-            raise HttpRefusal(405, f"{path[:SHOWN]} wants {methods}, found {method[:20]}", ("allow", methods))
+            raise HttpRefusal(
+                405, f"{path[:SHOWN]}: method {method[:20]} is not allowed; use {methods}", ("allow", methods)
+            )
         # To find the nearest call all paths are compared.
-        raise HttpRefusal(404, lambda: f"there is no {path[:SHOWN]}; the nearest is {self._nearest(wanted, path)}")
+        raise HttpRefusal(404, lambda: f"{path[:SHOWN]} not found; the closest is {self._nearest(wanted, path)}")
 
     def _nearest(self, method: str, path: str) -> str:
         segments = path[:SHOWN].split("/")
@@ -152,7 +151,7 @@ def split(target: str) -> tuple[str, str]:
     try:
         found = urlsplit(target)
     except ValueError as error:
-        raise HttpRefusal(400, f"expected a path, found {target[:100]!r}: {error}") from None
+        raise HttpRefusal(400, f"invalid path {target[:100]!r}: {error}") from None
     return found.path, found.query
 
 
@@ -168,7 +167,7 @@ def _matched(template: list[str], segments: list[str]) -> list[tuple[str, str]] 
             try:
                 found.append((wanted[1:-1], unquote(segment, errors="strict")))
             except UnicodeDecodeError:
-                raise HttpRefusal(400, f"expected UTF-8 in {segment[:100]!r} of the path") from None
+                raise HttpRefusal(400, f"path segment {segment[:100]!r} is not valid UTF-8") from None
         elif wanted != segment:
             return None
     return found

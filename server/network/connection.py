@@ -174,18 +174,18 @@ class Connection:
             case ProtocolError():
                 self._shares.closings.tell(logging.WARNING, "closing %s: %s", self.peer, one_line(error))
             case PeerGoneError():
-                log.debug("%s is gone: %s", self.peer, error)
+                log.debug("%s disconnected: %s", self.peer, error)
             case HangUpError():
                 self._shares.closings.tell(logging.INFO, "closing %s: %s", self.peer, one_line(error))
             case trio.ClosedResourceError():
-                log.debug("%s was closed by us", self.peer)
+                log.debug("%s: connection closed by the broker", self.peer)
             case ImportError():
                 # An API is loaded when it is first spoken, which is tried again with the next request of its kind.
                 log.error("closing %s: %s", self.peer, error)
             case OSError() if error.errno in SCARCE:
                 log.error("closing %s: %s", self.peer, error)
             case _:
-                log.error("closing %s after an error of the broker", self.peer, exc_info=error)
+                log.error("closing %s after an internal error", self.peer, exc_info=error)
 
     async def _secure(self, tls: TlsContext) -> None:
         """Have TLS stand between the client and us before anything is read."""
@@ -255,7 +255,7 @@ class Connection:
     async def _readable(self) -> None:
         """Leave the next requests to `take`; returns when the task is needed. Raises what went wrong meanwhile."""
         if self._transport.fileno() < 0:
-            raise trio.ClosedResourceError("closed by us")
+            raise trio.ClosedResourceError("closed by the broker")
         if self._shares.ready.watch(self._transport.fileno(), self):
             await self._park()
         else:
@@ -445,7 +445,7 @@ class Connection:
             try:
                 handle = await self._session.loaded(key)
             except KeyError:
-                raise ProtocolError(f"{request.api.name} (API key {key}) is not served") from None
+                raise ProtocolError(f"{request.api.name} (API key {key}) is not supported by this listener") from None
         completing = self._complete(request, handle(self._context, request))
         del request
         await completing
@@ -558,12 +558,12 @@ class Connection:
             finally:
                 self._holding = None
         if holding.cancelled_caught:
-            raise PeerGoneError("closed while it was mute")
+            raise PeerGoneError("closed while muted")
         self.time_slice.begin()
 
     async def _hold(self, until: trio.Event, for_s: float, is_client_needed: bool) -> None:
         if not self._desk.is_open:
-            raise PeerGoneError("the node stops, and its request was to be kept waiting")
+            raise PeerGoneError("node is shutting down")
         due_s = trio.current_time() + for_s
         with trio.CancelScope() as holding:
             self._holding = holding
@@ -576,7 +576,7 @@ class Connection:
             finally:
                 self._holding = None
         if holding.cancelled_caught:
-            raise PeerGoneError("closed while its request was kept waiting")
+            raise PeerGoneError("closed while its request was waiting")
         self.time_slice.begin()
 
     def idle_s(self, now_s: float) -> float:
@@ -595,7 +595,7 @@ class Connection:
         self._shares.ready.forget(self._transport.fileno(), self)
         self._transport.close()
         if self._task is not None or self._left is not None:
-            self._fail(trio.ClosedResourceError("closed by us"))
+            self._fail(trio.ClosedResourceError("closed by the broker"))
         self._frames.stop_waiting()
         if self._place is not None:
             self._place.stop_waiting()

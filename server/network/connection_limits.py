@@ -7,7 +7,11 @@ and with each change, and a host that there is not is refused.
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterable, Mapping
+from functools import partial
+
+import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.config import ConfigError
@@ -15,7 +19,7 @@ from ..config.broker_config import BrokerConfig
 from ..config.live_config import LiveConfig
 from ..quotas.validation import is_literal_address
 from ..runtime.addresses import plain_address
-from .hosts import Hosts, resolve
+from ..runtime.time_slices import TimeSlice
 
 log = logging.getLogger("ottla.acceptor")
 
@@ -23,7 +27,7 @@ OVERRIDES = "max.connections.per.ip.overrides"
 
 
 class NodeLimits:
-    """How many connections one node takes."""
+    """Connection limits of one node."""
 
     def __init__(self, config: BrokerConfig, addresses: Mapping[str, str]) -> None:
         self.config = config
@@ -113,4 +117,41 @@ def _is_name(host: str) -> bool:
 
 
 def _unknown(host: str) -> str:
-    return f"{OVERRIDES}: {host[:255]!r} is no address, and no host of this name is known"
+    return f"{OVERRIDES}: {host[:255]!r} is not an address, and the host name cannot be resolved"
+
+
+RESOLVED_AT_ONCE = 4
+"""One that its resolver never answers keeps its thread."""
+RESOLVED_WITHIN_S = 10.0
+"""All names of hosts of one request, together; those that are not found by then count as none."""
+
+
+class Hosts:
+    """Looks up hosts that options and quotas name, for one broker: off Trio's thread, as a resolver may take its time."""
+
+    def __init__(self) -> None:
+        self._resolving = trio.CapacityLimiter(RESOLVED_AT_ONCE)
+
+    async def addresses(self, names: Iterable[str | None]) -> dict[str, str]:
+        """Of those that are no address availablees themselves, and that are found in time."""
+        found: dict[str, str] = {}
+        time_slice = TimeSlice()
+        distinct = await time_slice.once(names)
+        with trio.move_on_after(RESOLVED_WITHIN_S):
+            async for name in time_slice.each(distinct):
+                if name and not is_literal_address(name):
+                    address = await trio.to_thread.run_sync(
+                        partial(resolve, name), limiter=self._resolving, abandon_on_cancel=True
+                    )
+                    if address is not None:
+                        found[name] = address
+        return found
+
+
+def resolve(name: str) -> str | None:
+    """The address of a host, of IPv4 if it has one, as Java prefers them; None if it has none. Blocks."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, ValueError):  # UnicodeError among them: no name of a host
+        return None
+    return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])

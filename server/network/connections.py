@@ -128,7 +128,7 @@ class Connections:
                 if listening not in listener.sockets:
                     return  # Closed after a client had been announced.
                 if error.errno in OF_ONE_CONNECTION:
-                    log.debug("a connection to %s was not accepted: %s", listener.address, error)
+                    log.debug("connection to %s not accepted: %s", listener.address, error)
                     continue
                 if trio.current_time() >= tell_at_s:
                     log.warning("cannot accept on %s: %s", listener.address, error)
@@ -182,7 +182,7 @@ class Connections:
     ) -> bool:
         """Return when a connection may be taken: not before `wait_ms` have passed, and there is a place. False: nobody listens any more."""
         if reason is not None and trio.current_time() >= self._tell_at_s:
-            log.warning("connections to %s wait: %s", listener.address, reason)
+            log.warning("%s: connections are waiting: %s", listener.address, reason)
             self._tell_at_s = trio.current_time() + TELL_EVERY_S
         due_ms = self._clock.elapsed_ms() + wait_ms
         while is_listening():
@@ -198,7 +198,7 @@ class Connections:
 
     def _refuse_later(self, sock: socket.socket, host: str, close_ms: int, nursery: trio.Nursery) -> bool:
         """Keep a connection waiting before it is closed: who tries too often does not try more often for it. False: too many are."""
-        log.debug("%s makes more connections than its quota; one is closed in %d ms", host, close_ms)
+        log.debug("%s exceeds its connection rate quota; closing one connection in %d ms", host, close_ms)
         if self._refused >= REFUSED_MAX or is_scarce(sock.fileno(), KEPT_FOR_SEGMENTS):
             return False
         self._refused += 1
@@ -222,7 +222,7 @@ class Connections:
         if self._per_host[node_id, host] >= limit:
             reason = f"max.connections.per.ip for {host} is {limit}"
         elif is_scarce(sock.fileno(), KEPT_FOR_SEGMENTS):
-            reason = "few file descriptors are left (ulimit -n), and those are for segments"
+            reason = "few file descriptors left (ulimit -n); they are reserved for log segments"
         if reason:
             self._shares.closings.tell(logging.WARNING, "refusing a connection from %s: %s", host, reason)
             return False
@@ -309,7 +309,7 @@ class Connections:
                 if is_seen_at_once:  # else some may have ended already, and nobody would tell
                     await self._draining.park()
         async for connection in time_slice.each(self._of(listeners)):
-            log.warning("closing %s in the middle of a request: the node stops", connection.peer)
+            log.warning("closing %s during a request: the node is shutting down", connection.peer)
             connection.close()
 
     def _of(self, listeners: Collection[Listener]) -> list[Connection]:

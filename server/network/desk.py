@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import trio
 
 from ...protocol.connection import Request
-from ..runtime.log_lines import printable
+from ..runtime.floods import printable
 from ..runtime.time_slices import TimeSlice
 from ..security.principal import Principal
 

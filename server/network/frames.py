@@ -114,7 +114,7 @@ class FrameReader:
                 received = self._transport.receive_now(self._view[self._end : self._room])
             if not received:
                 if have := self._end - self._start:
-                    raise PeerGoneError(f"closed inside a frame, {have} bytes in")
+                    raise PeerGoneError(f"closed inside a frame, after {have} bytes")
                 return None
             self._end += received
             self.is_drained = self._transport.is_emptied and not self.is_ending
@@ -290,7 +290,7 @@ def _untouched(size_bytes: int) -> memoryview:
     try:
         memory = mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, ValueError) as error:
-        raise ProtocolError(f"no room for a frame of up to {size_bytes} bytes: {error}") from error
+        raise ProtocolError(f"cannot allocate memory for a frame of up to {size_bytes} bytes: {error}") from error
     if size_bytes >= HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # not every kernel has huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from ...protocol.connection import REQUEST_ELEMENTS_MAX, Request, encode_response, parse_request
+from ...protocol.connection import REQUEST_ELEMENTS_MAX, Request, encode_response, learn, parse_request
 from ...protocol.errors import LargeMessageError, ProtocolError
 from ..runtime.collector import Collector
 from ..runtime.freeing import free, free_frames, give_back
@@ -165,8 +165,8 @@ class LargeRequest:
 
     def give_up(self, _reason: str) -> None:
         self._connection.give_up(
-            f"its request of {self.held_bytes} elements has lasted more than {LASTS_S:.0f} s while others wait"
-            f" (all requests of more than {READ_ELEMENTS_AT_ONCE} may have {LIVING_ELEMENTS} together)"
+            f"request with {self.held_bytes} elements took more than {LASTS_S:.0f} s while others waited (limit of"
+            f" {LIVING_ELEMENTS} elements for all requests with more than {READ_ELEMENTS_AT_ONCE})"
         )
 
     def stop_waiting(self) -> None:
@@ -187,7 +187,7 @@ class LargeRequest:
                 if is_client_needed:
                     self._connection.check_peer()
                 return await self._worker.run(work, box)
-        raise PeerGoneError("closed while its request waited for a worker thread")
+        raise PeerGoneError("closed while its request was waiting for a worker thread")
 
 
 def _read(box: list[memoryview]) -> Request | ProtocolError:
@@ -217,3 +217,19 @@ def _write(box: list[Any]) -> list[Part] | None:
         things = [request.body, body]
         del request, body
         free(things)
+
+
+class Learning:
+    """The first request of an API in a version: its messages are loaded and its codec is made in a thread, while others are served.
+
+    Shared by all connections: two threads would take as long as one after the other."""
+
+    def __init__(self) -> None:
+        self._thread = trio.CapacityLimiter(1)
+
+    async def learn(self, frame: memoryview) -> None:
+        """Let `parse_request` read this frame, with which it has raised UnspokenError."""
+        try:
+            await trio.to_thread.run_sync(learn, frame, limiter=self._thread)
+        except RuntimeError:  # no thread can be had
+            learn(frame)

@@ -71,11 +71,11 @@ def addresses_of(host: str, resolver: Resolver = socket.getaddrinfo) -> list[Add
     try:
         found = resolver(name, None, type=socket.SOCK_STREAM)
     except ValueError as error:  # UnicodeError among them
-        raise OSError(errno.EINVAL, f"no name of a host ({error})") from None
+        raise OSError(errno.EINVAL, f"invalid host name ({error})") from None
     named = [(each[0], str(each[4][0])) for each in found if each[0] in (socket.AF_INET, socket.AF_INET6)]
     ordered = sorted(dict.fromkeys(named), key=lambda each: each[0] != socket.AF_INET)
     if not ordered:
-        raise OSError(errno.EADDRNOTAVAIL, "the name has no address")
+        raise OSError(errno.EADDRNOTAVAIL, "host name has no address")
     if not _is_loopback(ordered[0]):
         return ordered[:1]
     return [each for each in ordered if _is_loopback(each)]
@@ -119,7 +119,7 @@ def _bound_once(addresses: list[Address], port: int, make: Callable[[socket.Addr
             if address == ANY_IPV6:
                 break
         if not sockets:
-            raise missing or OSError(errno.EADDRNOTAVAIL, "no address")
+            raise missing or OSError(errno.EADDRNOTAVAIL, "no address available")
     except BaseException:
         for sock in sockets:
             sock.close()

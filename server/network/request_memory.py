@@ -104,7 +104,7 @@ class RequestMemory:
         finally:
             self.stop_waiting(holder)
         if not wait.is_granted:
-            raise PeerGoneError("closed while it waited for memory")
+            raise PeerGoneError("closed while waiting for memory")
 
     def give_back(self, holder: Holder, size_bytes: int) -> None:
         """Take `size_bytes` back from `holder`, and let others in."""
@@ -150,7 +150,7 @@ class RequestMemory:
         for each in still:
             if self.is_short and each.held_bytes:
                 each.give_up(
-                    f"its frame stands still at {each.held_bytes} bytes while others wait for memory"
+                    f"no progress on a frame of {each.held_bytes} bytes while others wait for memory"
                     f" (queued.max.request.bytes is {self.limit_bytes})"
                 )
             await trio.lowlevel.checkpoint()

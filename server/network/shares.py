@@ -10,8 +10,7 @@ from ..runtime.floods import Floods
 from ..runtime.nursery import open_plain_nursery
 from .answer_places import AnswerPlaces
 from .authentication.counts import Authentications
-from .large_requests import LargeRequests
-from .learning import Learning
+from .large_requests import LargeRequests, Learning
 from .ready import ReadyConnections
 from .request_memory import RequestMemory
 from .unsent_answers import UnsentAnswers

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ...storage.disk.files import FileSlice, WouldWaitError
-from ..runtime.cold_reads import read_ahead
+from ..runtime.threads import read_ahead
 from .desk import HangUpError
 from .transport import Part, PeerGoneError, PlainTransport, joined
 
@@ -94,7 +94,7 @@ class TlsTransport(PlainTransport):
             except OSError as error:
                 raise PeerGoneError(str(error)) from error
             if not data:
-                raise PeerGoneError("closed in the TLS handshake")
+                raise PeerGoneError("closed during the TLS handshake")
             self.has_moved = True
             return self._incoming.write(data)
 
@@ -139,7 +139,7 @@ class TlsTransport(PlainTransport):
         if self._outgoing.pending:
             self._send_now()
             if self._outgoing.pending > UNASKED_BYTES_MAX:
-                raise PeerGoneError("TLS: it asks for answers and reads none")
+                raise PeerGoneError("TLS: client does not read the responses")
         return received
 
     async def send(self, parts: Sequence[Part]) -> None:
@@ -202,7 +202,7 @@ class TlsTransport(PlainTransport):
                 self.time_slice.begin()
                 data = file.read_at(position, size_bytes)
             if len(data) != size_bytes:  # The file is shorter than promised: the frame cannot be completed.
-                raise PeerGoneError(f"file ended {left - len(data)} bytes before the promised end")
+                raise PeerGoneError(f"file ended {left - len(data)} bytes before the expected end")
             await self._encrypt(data)
             position += size_bytes
             left -= size_bytes
@@ -258,13 +258,13 @@ class TlsTransport(PlainTransport):
 def why(error: ssl.SSLError) -> str:
     """What OpenSSL says, in its words, without the names of its files."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate refused: {error.verify_message}"
+        return f"certificate rejected: {error.verify_message}"
     reason = (error.reason or str(error)).replace("_", " ").lower()
     return _PLAINER.get(reason, reason)
 
 
 _PLAINER = {
-    "http request": "it does not speak TLS, but HTTP",
-    "wrong version number": "it does not speak TLS",
-    "peer did not return a certificate": "the client shows no certificate, and ssl.client.auth is required",
+    "http request": "client does not use TLS, but HTTP",
+    "wrong version number": "client does not use TLS",
+    "peer did not return a certificate": "client sent no certificate, but ssl.client.auth is required",
 }

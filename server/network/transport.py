@@ -17,7 +17,7 @@ from typing import TypeAlias
 import trio
 
 from ...storage.disk.files import Buffer, FileSlice, WouldWaitError
-from ..runtime.cold_reads import read_ahead
+from ..runtime.threads import read_ahead
 from ..runtime.time_slices import TimeSlice
 
 Part: TypeAlias = bytes | bytearray | memoryview | FileSlice
@@ -200,7 +200,7 @@ class PlainTransport:
                 await self._writable()
                 continue
             if sent == 0:  # The file is shorter than promised: the frame cannot be completed.
-                raise PeerGoneError(f"file ended {left} bytes before the promised end")
+                raise PeerGoneError(f"file ended {left} bytes before the expected end")
             self.has_moved = True
             position += sent
             left -= sent
@@ -214,7 +214,7 @@ class PlainTransport:
             await self._read_ahead(part)
             data = part.file.read_at(part.position, part.size_bytes)
         if len(data) != part.size_bytes:
-            raise PeerGoneError(f"file ended {part.size_bytes - len(data)} bytes before the promised end")
+            raise PeerGoneError(f"file ended {part.size_bytes - len(data)} bytes before the expected end")
         return data
 
     async def _read_ahead(self, part: FileSlice) -> None:

@@ -98,8 +98,8 @@ class UnsentAnswers:
                 heappop(most)
             if self._answers.get(sender) is answer:  # else it has been sent meanwhile
                 sender.give_up(
-                    f"its answer of {answer.size_bytes} bytes has not been taken for {MAY_LIE_S:.0f} s, and those that lie have"
-                    f" more than {self.limit_bytes} bytes together"
+                    f"client did not read a response of {answer.size_bytes} bytes for {MAY_LIE_S:.0f} s; limit of"
+                    f" {self.limit_bytes} bytes for unsent responses exceeded"
                 )
 
 

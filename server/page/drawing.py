@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...storage.pictures import page, svg
-from ...storage.pictures.contents_svg import contents_svg
 from ...storage.pictures.legend import contents_sentence, parts_in, pass_sentence, sentences
 from ...storage.pictures.log_picture import LogPicture
-from ...storage.pictures.log_svg import log_svg
+from ...storage.pictures.log_svg import contents_svg, log_svg
 from ...storage.pictures.pass_svg import pass_svg
 from ...storage.pictures.scale import Axis
 from ...storage.pictures.text import state

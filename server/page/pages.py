@@ -16,7 +16,7 @@ from ..broker.broker import Broker
 from ..broker.lives import Lives
 from ..control.broker_state import version
 from ..runtime.errors import ControlError
-from ..runtime.worker import in_worker
+from ..runtime.threads import in_worker
 from . import rendering
 from .rendering import Drawn, Viewer
 from .section import EVENTS, Page, Section
@@ -133,7 +133,7 @@ class Pages:
         fields = {**query, **fields}
         if EVENTS in query:
             if self._streams >= STREAMS_MAX:
-                return self._told(503, f"{STREAMS_MAX} pages are watched already; this one stays as it was loaded")
+                return self._told(503, f"too many open pages (limit {STREAMS_MAX}); this page does not update")
             return Stream(self._events(view, fields))
         try:
             page = await self._taken(view, fields)
@@ -141,13 +141,13 @@ class Pages:
         except ControlError as error:
             return await self._refused(error)
         except Exception:
-            log.exception("the page %s failed; others go on", path)
-            return self._told(500, "this page failed for a reason of the broker's own; its log says more")
+            log.exception("cannot render the page %s", path)
+            return self._told(500, "internal error while rendering this page; see the broker's log")
 
     async def _static(self, name: str) -> PageReply:
         content = await in_worker(rendering.static, name)
         if content is None:
-            return self._told(404, "there is no such file")
+            return self._told(404, "file not found")
         kind = rendering.KINDS[name[name.rindex(".") :]]
         return PageReply(200, content, kind)
 
@@ -155,7 +155,7 @@ class Pages:
         return PageReply(status, sentence.encode() + b"\n", "text/plain; charset=utf-8")
 
     async def _refused(self, error: ControlError) -> PageReply:
-        page = Page("Not to be shown", "", (Section("refused", "refused", str(error)),))
+        page = Page("Error", "", (Section("refused", "refused", str(error)),))
         return PageReply(error.kind.value, await in_worker(partial(_html, look=self._look), page))
 
     async def ask_for_token(self) -> PageReply:

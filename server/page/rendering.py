@@ -8,8 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import formats
-from .section import Page, Row, Section
+from .section import FILTERS, Page, Row, Section
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -117,7 +116,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters |= formats.FILTERS | drawing.DRAWINGS | drawing.SENTENCES
+    environment.filters |= FILTERS | drawing.DRAWINGS | drawing.SENTENCES
     environment.globals["picture_definitions"] = drawing.DEFINITIONS
     return environment
 

@@ -22,9 +22,8 @@ from ..runtime.clock import Clock
 from ..runtime.meters import Meter
 from ..runtime.nursery import Tasks
 from .flusher import Flusher
-from .topics import NO_LEADER, Partition, Topics
+from .topics import NO_LEADER, Partition, Topics, Watcher
 from .waits import FetchWaits
-from .watcher import Watcher
 
 logger = logging.getLogger("ottla.appends")
 
@@ -75,8 +74,8 @@ class Appends:
         if len(partition.isr) < wanted:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, "
-                f"min.insync.replicas is {wanted}",
+                f"{partition.topic_partition} has too few in-sync replicas ({len(partition.isr)}, min.insync.replicas"
+                f" is {wanted})",
             )
 
     def append_own(
@@ -92,7 +91,7 @@ class Appends:
         """
         partition = self._topics.partition(*topic_partition)
         if partition.leader == NO_LEADER:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"no node leads {topic_partition}")
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic_partition} has no leader")
         self.check_insync(partition)
         done = partition.log.append(
             memoryview(records),
@@ -136,4 +135,4 @@ class Appends:
         try:
             then(failed, self.clock.now_ms())
         except Exception:
-            logger.exception("what was to follow the flush of %s failed", ", ".join(map(str, wanted.values())))
+            logger.exception("the operation after the flush of %s failed", ", ".join(map(str, wanted.values())))

@@ -150,7 +150,7 @@ class FetchSessions:
             return session, list(items.values())
         session = self._sessions.get(session_id)
         if session is None:
-            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {session_id}")
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session_id} not found")
         if epoch != session.next_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -158,7 +158,7 @@ class FetchSessions:
             )
         if by_topic_id != session.by_topic_id:
             raise KafkaError(
-                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"fetch session {session_id} mixes topic names and topic ids"
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"fetch session {session_id} mixes topic names and topic IDs"
             )
         session.next_epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         session.last_used_at_ms = now_ms = elapsed_ms()
@@ -223,8 +223,8 @@ class FetchSessions:
                 self._drop(session.session_id)
                 raise KafkaError(
                     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-                    f"fetch session {session.session_id} has {len(session.items)} partitions; all sessions together may"
-                    f" have {self._max_partitions}",
+                    f"too many partitions in fetch session {session.session_id} ({len(session.items)}, limit"
+                    f" {self._max_partitions} in all sessions)",
                 )
 
     def _update(self, session: FetchSession, request: FetchRequest) -> Steps[None]:
@@ -234,7 +234,7 @@ class FetchSessions:
                 self._drop(session.session_id)
                 raise KafkaError(
                     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-                    f"fetch session {session.session_id} names a topic by {len(asked.topic)} characters",
+                    f"topic name too long in fetch session {session.session_id} ({len(asked.topic)} characters)",
                 )
             left -= A_TOPIC + len(asked.partitions)
             if left < 0:

@@ -22,8 +22,8 @@ from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.logs.flush import Flush
 from ...storage.logs.log import Log
 from ..runtime.clock import Clock
-from ..runtime.disk import Work, in_thread
 from ..runtime.meters import Timer
+from ..runtime.threads import Work, in_thread
 
 logger = logging.getLogger("ottla.flusher")
 
@@ -110,10 +110,8 @@ class Flusher:
             raise
         except Exception as error:
             # No memory, no thread: nothing is vouched for, and those who wait are answered as by a disk that refuses.
-            logger.exception("%s could not be synced", log.topic_partition)
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{log.topic_partition} could not be synced: {error!r}"
-            ) from error
+            logger.exception("cannot sync %s", log.topic_partition)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot sync {log.topic_partition}: {error!r}") from error
         finally:
             self.timer.update(trio.current_time() - begun_s)
             del self._running[log]

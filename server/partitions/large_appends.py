@@ -3,7 +3,7 @@
     what takes long                                   who does it
     to look at all records of a batch                 one of `Appends.heavy_checks`
     to write megabytes                                a thread of its data directory; other producers of the partition wait
-    to read what nobody has in memory after a start,  `cold_reads`
+    to read what nobody has in memory after a start,  `threads.bring`
     or to make the log on disk, before all others
 
 After each of them the append begins anew: others may have written meanwhile.
@@ -25,8 +25,7 @@ from ...storage.logs.large_append import LargeWriteError
 from ...storage.logs.log import AppendInfo
 from ...storage.produce.record_checks import HeavyBatchError
 from ...storage.produce.validation import CheckedBatch
-from ..runtime.cold_reads import TRIES_MAX, bring
-from ..runtime.disk import Work, in_thread
+from ..runtime.threads import TRIES_MAX, Work, bring, in_thread
 from .appends import Appends
 from .topics import Partition
 

@@ -19,7 +19,7 @@ from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.logs import log_reader
 from ...storage.logs.log import Log
 from ...storage.logs.log_reader import FoundOffset
-from ..runtime.disk import Work, in_thread
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice
 
 # How long one request may have a thread before others get it.

@@ -7,7 +7,8 @@ and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
@@ -15,12 +16,30 @@ from ...storage.logs.log import Log
 from ...storage.segment.leader_epochs import UNDEFINED
 from ...storage.topics.catalog_file import PartitionEntry
 from .internal_topics import INTERNAL_TOPICS
-from .reassigning import Reassigning
 
 NO_LEADER = -1
 """`Partition.leader` while no live node leads it."""
 NAME_CHARS_SHOWN = 249
 """Of a name that a request brings, in a message: no topic has a longer one, but a request may repeat one of 32 KB a million times."""
+
+
+@dataclass(slots=True)
+class Reassigning:
+    """What becomes of a partition's replicas (KIP-455), of which both of these are a part until it has become so.
+
+    All replicas are one log, so nothing is copied. What is played is the time: a new replica is in step when the throttle
+    would have let the log's bytes through.
+    """
+
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    copied_bytes: dict[int, float]
+    """By node, of those of `adding` that are not in step yet: how much each has caught up."""
+
+    @property
+    def lagging(self) -> Collection[int]:
+        """Those of `adding` that are not in step yet."""
+        return self.copied_bytes.keys()
 
 
 class Partition:
@@ -79,7 +98,7 @@ class Partition:
             return
         code = ErrorCode.FENCED_LEADER_EPOCH if claimed < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
         raise KafkaError(
-            code, f"{self.topic_partition}: leader epoch is {self.leader_epoch}, the request says {claimed}"
+            code, f"{self.topic_partition}: leader epoch is {self.leader_epoch}, but the request has {claimed}"
         )
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
@@ -180,7 +199,9 @@ class Topics:
         """
         topic = self._by_name.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {name[:NAME_CHARS_SHOWN]}-{index}")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {name[:NAME_CHARS_SHOWN]}-{index} not found"
+            )
         return topic.partitions[index]
 
     def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
@@ -191,9 +212,9 @@ class Topics:
         """
         topic = self._by_id.get(topic_id)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic ID {topic_id.hex()} not found")
         if not 0 <= index < len(topic.partitions):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic.name}-{index}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {topic.name}-{index} not found")
         return topic.partitions[index]
 
 
@@ -205,3 +226,25 @@ def unknown_topic(name: str) -> KafkaError:
 def flat(name: str) -> str:
     """The name as metrics have it; no two topics may have the same."""
     return name.replace(".", "_")
+
+
+class Watcher:
+    """Whoever keeps something that hangs on topics, told in the turn in which everybody sees the change.
+
+    What it need not know of it leaves as it is here. Nothing may raise.
+    """
+
+    def leader_moved(self, partition: Partition) -> None:
+        """Another node leads the partition, or none."""
+
+    def topic_created(self, topic: Topic) -> None:
+        """A topic was created."""
+
+    def topic_grew(self, topic: Topic) -> None:
+        """A topic got more partitions."""
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """Nobody finds the topic any more; it still has its partitions."""
+
+    def lost(self, partition: Partition, now_ms: int) -> None:
+        """What was appended to a partition of the broker's own will never be on disk."""

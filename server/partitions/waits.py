@@ -14,12 +14,9 @@ from typing import NamedTuple, Self
 import trio
 
 from ...storage.disk.paths import TopicPartition
-from ...storage.logs.log_reader import LogReader
-from ...storage.segment.log_offset_metadata import LogOffsetMetadata
-from ..runtime.time_slices import TimeSlice
-from ..runtime.waking import Waking
-from .topics import Partition, Topic
-from .watcher import Watcher
+from ...storage.logs.log_reader import LogOffsetMetadata, LogReader
+from ..runtime.time_slices import TimeSlice, Waking
+from .topics import Partition, Topic, Watcher
 
 NEVER = 1 << 62
 _BEHIND_ALL = LogOffsetMetadata(NEVER, 0, NEVER)

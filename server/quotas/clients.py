@@ -1,7 +1,7 @@
 """Quotas of clients: what they use is measured, and above their quota they are told how long to wait.
 
 Throttle times are Apache Kafka's: for how long nothing may be used until the rate is the quota again. For `request_percentage`
-a sample's length is the most. A client shares its quota with those that `limits` names; each node has its own, as brokers have,
+a sample's length is the most. A client shares its quota with those that `entities.QuotaLimits` names; each node has its own, as brokers have,
 but for mutations, which one controller counts.
 """
 
@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .entities import Entity
-from .limits import Limit, QuotaLimits, Sharing
-from .rates import Rate, TokenBucket, Window
-from .sensors import Sensors, bounded
+from .entities import Entity, Limit, QuotaLimits, Sharing
+from .rates import Rate, Sensors, TokenBucket, Window, bounded
 from .validation import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 
 NS_OF_A_PERCENT = 1e7

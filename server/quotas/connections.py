@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from ..runtime.addresses import plain_address
 from .entities import IP, Quotas
-from .rates import MAX_INT, Rate, Window
-from .sensors import Sensors
+from .rates import MAX_INT, Rate, Sensors, Window
 from .validation import CONNECTION_CREATION_RATE
 
 UNLIMITED = MAX_INT

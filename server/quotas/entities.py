@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
@@ -69,7 +70,8 @@ def parse(text: str) -> Entity:
         at = found.end()
     if at < len(text) or not parts:
         raise ValueError(
-            f"{text[:200]!r} is no entity; expected user=NAME, client-id=NAME, both with a comma, or ip=ADDRESS"
+            f"{text[:200]!r}: invalid entity; expected user=NAME, client-id=NAME, both separated by a comma, or"
+            " ip=ADDRESS"
         )
     return Entity.of(parts)
 
@@ -89,11 +91,106 @@ def read_facts(facts: Mapping[str, Any]) -> tuple[Entity, dict[str, float]]:
     """What an entry says. ValueError, in a few words, if it is none of this version's; whether the quotas may be is not looked at."""
     entity, quotas = facts.get("entity"), facts.get("quotas")
     if not isinstance(entity, dict) or not all(name is None or isinstance(name, str) for name in entity.values()):
-        raise ValueError("has no entity")
+        raise ValueError("entity is missing or invalid")
     if not isinstance(quotas, dict) or not all(_is_number(value) for value in quotas.values()):
-        raise ValueError("has no quotas")
+        raise ValueError("quotas are missing or invalid")
     return Entity.of(entity), {key: float(value) for key, value in quotas.items()}
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_ANYBODY = ""
+
+
+class Sharing(NamedTuple):
+    """Who uses up a quota together. An empty name: whatever it is."""
+
+    user: str
+    client_id: str
+
+
+class Limit(NamedTuple):
+    """What holds for a client."""
+
+    sharing: Sharing
+    bound: float
+    entity: Entity
+    """Whose quota it is."""
+
+
+_LEVELS = (
+    (True, True, True, True),
+    (True, True, True, False),
+    (True, True, False, False),
+    (True, False, True, True),
+    (True, False, True, False),
+    (True, False, False, False),
+    (False, False, True, True),
+    (False, False, True, False),
+)
+"""(has a user, by name, has a client id, by name), the strongest first."""
+
+
+class QuotaLimits:
+    """The quotas of one key, as `producer_byte_rate`. The first of eight levels that has one holds for a client (KIP-55):
+
+        user and client id     user and default client id     user
+        default user and client id     default user and default client id     default user
+        client id     default client id
+
+    The level says with whom the quota is shared: one that names a user alone is shared by all clients of that user, one with both by
+    all connections of that user and client id, one with the client id alone by all users of it.
+    """
+
+    def __init__(self, quotas: Iterable[tuple[Entity, float]]) -> None:
+        self._bounds = dict(quotas)
+        present = {_level(entity) for entity in self._bounds}
+        self._levels = [level for level in _LEVELS if level in present]
+
+    def __bool__(self) -> bool:
+        return bool(self._bounds)
+
+    def find(self, user: str, client_id: str) -> Limit | None:
+        """What holds for a client of that name; None for no limit.
+
+        An empty client id falls under quotas that name none, or, on a level that has a client id, under those of the user
+        alone, as with Apache Kafka.
+        """
+        bounds = self._bounds
+        for has_user, is_named, has_client, is_client_named in self._levels:
+            parts: dict[str, str | None] = {}
+            if has_client:
+                parts[CLIENT_ID] = client_id if is_client_named else None
+            if has_user:
+                parts[USER] = user if is_named else None
+            entity = Entity(tuple(parts.items()))
+            bound = bounds.get(entity)
+            if bound is None or (is_client_named and not client_id):
+                continue
+            if has_client and not client_id:
+                return self._without_client_id(user) if has_user else None
+            if math.isnan(bound) or bound == math.inf:
+                return None
+            sharing = Sharing(user if has_user else _ANYBODY, client_id if has_client else _ANYBODY)
+            return Limit(sharing, bound, entity)
+        return None
+
+    def _without_client_id(self, user: str) -> Limit | None:
+        for name in (user, None):
+            entity = Entity(((USER, name),))
+            bound = self._bounds.get(entity)
+            if bound is not None and math.isfinite(bound):
+                return Limit(Sharing(user, _ANYBODY), bound, entity)
+        return None
+
+
+def limits_of(quotas: Quotas, key: str) -> QuotaLimits:
+    """The limits of one key of quotas."""
+    return QuotaLimits((entity, values[key]) for entity, values in quotas.items() if key in values)
+
+
+def _level(entity: Entity) -> tuple[bool, bool, bool, bool]:
+    names = entity.names
+    return USER in names, names.get(USER) is not None, CLIENT_ID in names, names.get(CLIENT_ID) is not None

@@ -13,8 +13,7 @@ from typing import Any
 
 from .clients import ClientQuotas
 from .connections import AddressBounds, ConnectionRates
-from .entities import IP, Entity, facts_of, read_facts
-from .limits import QuotaLimits, limits_of
+from .entities import IP, Entity, QuotaLimits, facts_of, limits_of, read_facts
 from .rates import Window
 from .validation import CLIENT_KEYS, ENTITIES_MAX, is_literal_address, problem_of
 
@@ -107,7 +106,7 @@ def read_entries(entries: Mapping[str, Facts]) -> tuple[Holding, list[str]]:
             address = facts.get("address")
             problem = problem_of(entity, values, partial(_is_known, address))
             if problem is not None or len(quotas) >= ENTITIES_MAX:
-                raise ValueError(problem or f"there are more than {ENTITIES_MAX}")
+                raise ValueError(problem or f"too many entities (limit {ENTITIES_MAX})")
         except (ValueError, OverflowError) as error:
             problems.append(f"stored quotas ignored: {key[:255]}: {error}")
             continue

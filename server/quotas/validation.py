@@ -70,7 +70,7 @@ def alter(
         if not before:
             room -= 1
             if room < 0:
-                outcomes[entity] = f"{ENTITIES_MAX} entities have quotas, and no more can."
+                outcomes[entity] = f"Too many entities with quotas (limit {ENTITIES_MAX})."
                 continue
         changed[entity] = after
     return outcomes, changed

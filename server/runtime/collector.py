@@ -79,7 +79,7 @@ class Collector:
                         RuntimeError,
                         MemoryError,
                     ) as error:  # no thread can be had, say: the broker goes on
-                        log.warning("memory could not be given back to the system: %s", error)
+                        log.warning("cannot return memory to the system: %s", error)
                     changed, must_trim = _Since(), False
         finally:
             self.is_ours = False

@@ -68,7 +68,7 @@ KINDS_OF_KAFKA: dict[ErrorCode, Kind] = {
 
 
 def refusal(error: KafkaError) -> ControlError:
-    """The same as an error of a control operation."""
+    """Return a Kafka error as an error of a control operation."""
     sentence = " ".join((error.message or error.code.name).split())
     return ControlError(KINDS_OF_KAFKA.get(error.code, Kind.INVALID), sentence)
 

@@ -32,10 +32,10 @@ class Expression:
         import re2
 
         if len(pattern) > MAX_CHARS:
-            raise _invalid(f"it has {len(pattern)} characters, more than {MAX_CHARS}")
+            raise _invalid(f"too long ({len(pattern)} characters, limit {MAX_CHARS})")
         class_names = pattern.count("\\p") + pattern.count("\\P")
         if class_names > MAX_CLASS_NAMES:
-            raise _invalid(f"it names {class_names} classes of Unicode, more than {MAX_CLASS_NAMES}")
+            raise _invalid(f"too many Unicode classes ({class_names}, limit {MAX_CLASS_NAMES})")
         options = re2.Options()
         options.log_errors = False
         options.never_capture = True
@@ -45,7 +45,7 @@ class Expression:
         except re2.error as error:
             raise _invalid(error.args[0].decode(errors="replace").partition(": ")[0]) from error
         except UnicodeEncodeError as error:
-            raise _invalid("not text") from error
+            raise _invalid("not valid Unicode") from error
         self._fullmatch = compiled.fullmatch
         self._max_bytes = MAX_STEPS // max(1, compiled.programsize)
 
@@ -56,7 +56,7 @@ class Expression:
             KafkaError: INVALID_REGULAR_EXPRESSION. It is too large for a text of this length.
         """
         if 4 * len(text) > self._max_bytes and len(text.encode("utf-8", "surrogatepass")) > self._max_bytes:
-            raise _invalid(f"it is too large to be matched with {len(text)} characters")
+            raise _invalid(f"too complex for a text of {len(text)} characters")
         return self._fullmatch(text) is not None
 
 

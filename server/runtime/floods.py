@@ -1,4 +1,7 @@
-"""Lines of a log that clients can bring about as often as they like: so many a second are told, the others stand at DEBUG only."""
+"""Lines of a log that clients can bring about as often as they like: so many a second are told, the others stand at DEBUG only.
+
+Names and words of clients stand in many lines, and must neither end one nor move the cursor of a terminal.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ class Floods:
             self._log.log(level, text, *args)
             return
         if not self._hidden:
-            self._log.log(level, "more than %d such lines in a second; the others are told at DEBUG", TOLD_MAX)
+            self._log.log(
+                level, "more than %d similar lines in one second; further lines are logged at DEBUG", TOLD_MAX
+            )
             _HIDING.add(self)
         self._hidden += 1
         self._level = level
@@ -54,7 +59,7 @@ class Floods:
         """How many there were, if any, since that was last said."""
         _HIDING.discard(self)
         if self._hidden:
-            self._log.log(self._level, "and %d more of such lines", self._hidden)
+            self._log.log(self._level, "%d more similar lines", self._hidden)
             self._hidden = 0
 
 
@@ -67,3 +72,16 @@ def tell_of_hidden(*, at_end: bool = False) -> None:
     for each in tuple(_HIDING):
         if at_end or each.is_over():
             each.tell_of_hidden()
+
+
+def printable(text: str) -> str:
+    """The same with line ends, and whatever else is no character to be read, as Python writes them in ASCII."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+class LogLines(logging.Formatter):
+    """Each message is one line, whatever it is about; tracebacks keep theirs."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = printable(record.message)
+        return super().formatMessage(record)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from .disk import Arguments
+from .threads import Arguments
 
 
 @asynccontextmanager

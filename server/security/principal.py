@@ -8,6 +8,19 @@ from typing import Self
 USER = "User"
 
 
+class UnprovenError(Exception):
+    """A client has not proved who it is, and is to be sent away.
+
+    Args:
+        is_told: The client reads why. Else the reason is for us alone: it would tell who has an account, or what is wrong with a
+            password.
+    """
+
+    def __init__(self, why: str, *, is_told: bool = False) -> None:
+        super().__init__(why)
+        self.is_told = is_told
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """A type and a name, written `User:alice`; Apache Kafka's KafkaPrincipal."""
@@ -33,7 +46,7 @@ class Principal:
         """
         kind, colon, name = text.partition(":")
         if not colon or not kind:
-            raise ValueError(f"{text!r} is no principal; expected TYPE:NAME, as User:alice")
+            raise ValueError(f"{text!r}: invalid principal; expected TYPE:NAME, e.g. User:alice")
         return cls(kind, name)
 
 

@@ -11,7 +11,7 @@ from .acls.acl import Acl
 from .acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from .principal import Principal
 from .sasl.scram_users import SCRAM_USERS, facts_of
-from .tokens.token import Token
+from .tokens import Token
 
 
 def sections_of(records: ClientRecords) -> Sections:
@@ -24,7 +24,7 @@ def sections_of(records: ClientRecords) -> Sections:
     users: dict[str, Facts] = {}
     for (user, code), each in records.credentials.items():
         if code not in CODES:
-            raise ValueError(f"{code} is no mechanism of SCRAM")
+            raise ValueError(f"unknown SCRAM mechanism {code}")
         credential = ScramCredential(each.salt, each.stored_key, each.server_key, each.iterations)
         users[user] = {**users.get(user, {}), **facts_of({CODES[code]: credential})}
     found: Sections = {

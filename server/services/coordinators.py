@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from ..cluster.producer_ids import ProducerIds
 from ..coordination.ground import Ground
 from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
-from ..partitions.topics import Partition, Topic
-from ..partitions.watcher import Watcher
+from ..partitions.topics import Partition, Topic, Watcher
 from ..runtime.nursery import Tasks
 from ..transactions.markers import Markers
 

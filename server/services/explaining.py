@@ -19,10 +19,9 @@ from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.logs.rolling import open_until_ms
 from ...storage.topics.config import LogConfig
-from ..cleaning.advice import OpenTransactionFacts, Remedy, moment, next_roll_sentence, remedies
-from ..cleaning.status import CleanerStatus
+from ..cleaning.advice import CleanerStatus, OpenTransactionFacts, Remedy, moment, next_roll_sentence, remedies
 from ..runtime.clock import NOW_MS_MAX
-from ..runtime.disk import Work, in_thread
+from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..transactions.listing import UnclosedTransaction
 from .context import Services
@@ -35,26 +34,26 @@ class PartitionExplanation:
     topic: str
     partition: int
     eligible: bool
-    """Whether the next round of the cleaner may take it."""
+    """Whether the next round of the cleaner may clean it."""
     waits_for: Waits | None
-    """What is missing, for programs; None if it is eligible."""
+    """What it is waiting for, as a code; None if it is eligible."""
     sentence: str
-    """Why it is or is not."""
+    """Why it is or is not eligible."""
     eligible_at_ms: int | None
-    """From when on it is eligible if nothing but time passes: lags, a lease, the time-out of the open transaction. None: it is
-    now, or time alone does not do it."""
+    """Time from which it is eligible without further changes, after lags, a lease, or the timeout of an open transaction. None: it
+    is eligible now, or also needs other changes."""
     cleaner_looks_at_ms: int | None
-    """When a cleaner thread looks for something to do again (`log.cleaner.backoff.ms`); None: one is at work, or none runs."""
+    """When a cleaner thread checks for work again (`log.cleaner.backoff.ms`); None: one is busy, or none is running."""
     rolls_from_ms: int | None
-    """The active segment ends with the next record whose timestamp is at or after this; None: none does, or it is empty."""
+    """The next record with this timestamp or a later one rolls the active segment; None: no timestamp does, or it is empty."""
     rolls_when_advanced_ms: int | None
-    """A move of the broker's clock to this moment or beyond ends the active segment, without a record; None: none does."""
+    """Moving the broker's clock to this time or later rolls the active segment, without a record; None: no move does."""
     transactions: tuple[OpenTransactionFacts, ...]
-    """The open ones, the oldest first; ten at most. Those of which nobody can tell yet whether they hang are left out."""
+    """Open transactions, oldest first, at most ten. Transactions that cannot be identified as hanging or not are omitted."""
     remedies: tuple[Remedy, ...]
-    """What makes it eligible, the least first; each is enough. Nothing if it is, or there is nothing to clean."""
+    """Actions that make it eligible, the smallest first; each is sufficient. Empty if it is eligible or nothing is dirty."""
     cleaner: CleanerStatus
-    """Everything that was measured, and what the cleaner has done."""
+    """All measurements, and the passes of the cleaner."""
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -64,8 +63,8 @@ class PartitionExplanation:
         state = "eligible now" if self.eligible else f"not eligible ({self.waits_for})"
         lines = [f"{self.topic}-{self.partition}: {state}: {self.sentence}"]
         lines.append(
-            f"  clean below {found.first_dirty_offset}, a pass would end at {found.upper_offset}, log end"
-            f" {found.log_end_offset}; dirty ratio {found.dirty_ratio:.3f}, wanted above"
+            f"  first dirty offset {found.first_dirty_offset}, a pass would end at {found.upper_offset}, log end"
+            f" {found.log_end_offset}; dirty ratio {found.dirty_ratio:.3f}, must be above"
             f" {found.min_cleanable_dirty_ratio:g}; {self.cleaner.passes} passes so far"
         )
         for remedy in self.remedies:
@@ -194,8 +193,8 @@ def _jitter_sentence(config: LogConfig) -> str:
     if jitter_ms - 1 <= grows_ms:
         return ""
     return (
-        f"; segment.jitter.ms={config.segment_jitter_ms} is above max.compaction.lag.ms={config.max_compaction_lag_ms}: where a"
-        " segment draws more than that, the next append begins another one; set a lower segment.jitter.ms"
+        f"; segment.jitter.ms={config.segment_jitter_ms} is above max.compaction.lag.ms={config.max_compaction_lag_ms}: segments"
+        " with a larger random jitter roll at the next append; set a lower segment.jitter.ms"
     )
 
 
@@ -205,12 +204,12 @@ def _move_sentence(services: Services, tp: TopicPartition) -> str | None:
     if move is None:
         return None
     sentence = (
-        f"the partition is moving to {move.target_dir}: {move.copied_bytes} bytes are copied, {move.offset_lag} offsets are missing;"
-        " the cleaner and retention keep off it meanwhile"
+        f"the partition is moving to {move.target_dir}: {move.copied_bytes} bytes copied, {move.offset_lag} offsets remaining;"
+        " the cleaner and retention skip it during the move"
     )
     if move.problem is None:
         return sentence
-    return f"{sentence}; its last step was refused {move.refusals} times, and is tried again: {move.problem}"
+    return f"{sentence}; its last step failed {move.refusals} times and is being retried: {move.problem}"
 
 
 def _sentence(
@@ -218,9 +217,10 @@ def _sentence(
 ) -> str:
     found = status.eligibility
     if found.waits_for is None:
-        look = "" if looks_at_ms is None else f"; a cleaner thread looks again at {moment(looks_at_ms)}"
+        look = "" if looks_at_ms is None else f"; a cleaner thread checks again at {moment(looks_at_ms)}"
         again = (
-            " a pass failed for want of room or memory, and is tried again when no other log is due;" * found.is_put_off
+            " a pass failed for lack of disk space or memory, and is retried when no other log is due;"
+            * found.is_put_off
         )
         return f"{again.lstrip()} {found.explanation}{look}".lstrip()
     if found.waits_for is Waits.ACTIVE_SEGMENT and (rolls := next_roll_sentence(found, now_ms)) is not None:
@@ -228,7 +228,7 @@ def _sentence(
     if found.waits_for is Waits.OPEN_TRANSACTION and transactions:
         return str(transactions[0])
     if found.waits_for is Waits.HELD and found.eligible_at_ms is not None:
-        return f"{found.explanation}; it is given back at {moment(found.eligible_at_ms)} at the latest"
+        return f"{found.explanation}; it will be released at {moment(found.eligible_at_ms)} at the latest"
     return found.explanation
 
 

@@ -19,7 +19,7 @@ from ..config.broker_config import BrokerConfig
 from ..config.listeners import OVER_SASL, OVER_TLS
 from ..config.live_config import LiveConfig
 from ..network.listener import Listener
-from ..runtime.disk import Work, in_thread
+from ..runtime.threads import Work, in_thread
 
 if TYPE_CHECKING:
     from ..security.tls.contexts import TlsContext
@@ -136,7 +136,7 @@ class ListenerKeys:
         for listener, made in prepared:
             assert listener.tls is not None
             listener.tls.present = made
-            log.info("listener %s: keys and certificates are read anew", listener.name)
+            log.info("listener %s: reloaded keys and certificates", listener.name)
 
     async def run(self) -> None:
         """Look at the files now and then until cancelled."""
@@ -146,7 +146,7 @@ class ListenerKeys:
                 try:
                     await self.look()
                 except Exception:
-                    log.exception("files of keys cannot be looked at; the present keys stay")
+                    log.exception("cannot check the key files; the current keys remain in use")
 
     async def look(self) -> None:
         """Take over files that have changed."""
@@ -177,7 +177,7 @@ class ListenerKeys:
                 check_follows(old, new)
             except ConfigError as error:
                 self._refused[settings] = stamps
-                log.error("changed files are not used, the present keys stay: %s", error)
+                log.error("changed key files are not used, the current keys remain in use: %s", error)
             else:
                 changed[old] = new
         return changed

@@ -1,16 +1,15 @@
-"""The share coordinator as the group coordinator asks it (`groups.share.keeper`): many partitions of a group at a time."""
+"""The share coordinator as the group coordinator asks it (`groups.share.states`): many partitions of a group at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ...protocol.errors import KafkaError
-from ..groups.share.keeper import UNKNOWN_OFFSET, Offsets, Refusals, SharePlace, StateSummary
-from ..groups.share.states import Topics
+from ..groups.share.states import UNKNOWN_OFFSET, Offsets, Refusals, SharePlace, StateSummary, Topics
 from ..runtime.time_slices import TimeSlice
 from ..sharing.share_records import SharePartitionKey
+from ..sharing.share_states import ShareStateShard
 from ..sharing.state_service import ShareStateService
-from ..sharing.state_shard import ShareStateShard
 
 _NOTHING = StateSummary(UNKNOWN_OFFSET, 0, -1)
 
@@ -41,7 +40,7 @@ class ShareKeeper:
     async def summaries(
         self, group_id: str, partitions: Mapping[bytes, Collection[int]]
     ) -> dict[SharePlace, StateSummary]:
-        """How far the group is in these partitions; the table is the caller's."""
+        """Return the group's progress in these partitions; the caller may change the table."""
         found: dict[SharePlace, StateSummary] = {}
 
         def look(key: SharePartitionKey) -> None:

@@ -70,7 +70,7 @@ class Telemetry:
             )
         except Exception as error:  # noqa: BLE001 -- whatever a receiver of the program around raises
             self._failures.tell(
-                logging.ERROR, "client metrics of %s were not taken: %.500s", facts["client_instance_id"], error
+                logging.ERROR, "client metrics of %s were rejected: %.500s", facts["client_instance_id"], error
             )
             return ErrorCode.INVALID_RECORD
         return ErrorCode.NONE

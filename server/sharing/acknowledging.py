@@ -32,7 +32,7 @@ def acknowledge(
     elapsed_ms: int,
     most: int,
 ) -> tuple[Update, list[Acknowledgement]]:
-    """What a member's word means for `most` runs, and what is left of it; nothing has changed yet.
+    """Compute the update from a member's acknowledgements for `most` runs, and those that are left; nothing changes yet.
 
     It costs what the acknowledgements have of types, and what is in flight, however many offsets they name. Records before the
     start offset are over, so nothing is said of them.
@@ -46,7 +46,9 @@ def acknowledge(
         if not before <= one.first_offset <= one.last_offset:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches overlap, or are out of order.")
         if len(one.types) not in (1, one.last_offset - one.first_offset + 1):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "The number of acknowledge types is not that of the offsets.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "The number of acknowledge types does not match the number of offsets."
+            )
         if min(one.types) < GAP or max(one.types) > RENEW:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid acknowledge type.")
         before = one.last_offset

@@ -5,17 +5,19 @@ Read before `leaders`, which has it begun and knows for how long it stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..config.options.share_resets import EARLIEST, LATEST
+from ..config.broker_config import BrokerConfig
+from ..config.group_configs import GROUP_OPTIONS, GroupConfig
+from ..config.options.group_options import EARLIEST, LATEST, ShareReset, read_reset
 from ..coordination.deadlines import Deadline
 from ..coordination.ground import Ground
 from ..partitions.searches import Search, Searches
 from ..partitions.topics import Partition
 from ..partitions.waits import Waiter
-from .share_group_config import ShareGroupConfig
-from .share_partition import SharePartition
+from .share_partition import ShareLimits, SharePartition
 from .share_records import SharePartitionKey
 from .share_states import NOT_SAID, ShareState
 from .state_service import ShareStateService
@@ -31,6 +33,57 @@ _LATER = frozenset(
 )
 _FENCED = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
 _SAME = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_NOT_AVAILABLE})
+
+
+class ShareGroupConfig(NamedTuple):
+    """How records are delivered to the members of a share group: what is set of the group, else the broker's values.
+
+    Attributes:
+        reset: Where the group begins in a partition that it has not read before.
+        reads_committed: It gets no records of transactions that are open or aborted.
+        may_renew: Members may ask for more time for a record.
+    """
+
+    delivery_count_limit: int
+    partition_max_record_locks: int
+    record_lock_duration_ms: int
+    session_timeout_ms: int
+    reset: ShareReset
+    reads_committed: bool
+    may_renew: bool
+
+    @property
+    def limits(self) -> ShareLimits:
+        """Of each of the group's share partitions."""
+        return ShareLimits(
+            self.partition_max_record_locks, self.delivery_count_limit, self.record_lock_duration_ms, self.may_renew
+        )
+
+
+def share_group_config(config: BrokerConfig, groups: Mapping[str, GroupConfig], group_id: str) -> ShareGroupConfig:
+    """What this group has now; it need not exist.
+
+    Args:
+        groups: `LiveConfig.groups`.
+    """
+    own = groups[group_id].values if group_id in groups else {}
+
+    def value_of(name: str, of_all: Any) -> Any:
+        return own.get(name, of_all)
+
+    reset = read_reset(value_of("share.auto.offset.reset", GROUP_OPTIONS["share.auto.offset.reset"].default))
+    assert reset is not None
+    return ShareGroupConfig(
+        delivery_count_limit=value_of("share.delivery.count.limit", config.group_share_delivery_count_limit),
+        partition_max_record_locks=value_of(
+            "share.partition.max.record.locks", config.group_share_partition_max_record_locks
+        ),
+        record_lock_duration_ms=value_of("share.record.lock.duration.ms", config.group_share_record_lock_duration_ms),
+        session_timeout_ms=value_of("share.session.timeout.ms", config.group_share_session_timeout_ms),
+        reset=reset,
+        reads_committed=value_of("share.isolation.level", "read_uncommitted") == "read_committed",
+        may_renew=value_of("share.renew.acknowledge.enable", True),
+    )
 
 
 def told(error: KafkaError) -> KafkaError:
@@ -121,7 +174,7 @@ class Beginning:
         if isinstance(search.found, KafkaError):
             raise search.found
         if search.found is None:  # As Apache Kafka: who asks gets nothing until there is one.
-            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"no record of the last {reset.duration_ms} ms")
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"no record in the last {reset.duration_ms} ms")
         return search.found.offset
 
 

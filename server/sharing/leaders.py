@@ -22,8 +22,7 @@ from ..coordination.ground import Ground
 from ..partitions.topics import Partition
 from ..runtime.nursery import Tasks
 from ..runtime.time_slices import TimeSlice
-from .beginning import STATE_RETRY_MS, STATE_TRIES, Beginning, Led, told
-from .share_group_config import ShareGroupConfig, share_group_config
+from .beginning import STATE_RETRY_MS, STATE_TRIES, Beginning, Led, ShareGroupConfig, share_group_config, told
 from .share_partition import RUNS_AT_ONCE, SharePartition, Update
 from .share_records import SharePartitionKey
 from .share_sessions import SessionKey, SharedPartition, ShareSession, ShareSessions
@@ -102,7 +101,7 @@ class ShareLeaders:
             try:
                 self._deadlines.run_due(clock.now_ms(), time_slice.is_over)
             except Exception:
-                log.exception("acquisition locks could not be ended")
+                log.exception("cannot expire acquisition locks")
 
     def config_of(self, group_id: str) -> ShareGroupConfig:
         """What the group's configs say now."""
@@ -172,7 +171,7 @@ class ShareLeaders:
         try:
             self.carry_out(led, update)
         except KafkaError as error:
-            log.warning("%s: what became of records is not written down: %s", led.key.text, error)
+            log.warning("%s: cannot persist the outcome of records: %s", led.key.text, error)
             if led.error is not None:
                 raise
             self.carry_out(led, update._replace(state_batches=[]))
@@ -277,14 +276,14 @@ class ShareLeaders:
                     except KafkaError as error:
                         has_more = error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE and tries_left > 0
                         if not has_more:
-                            log.warning("records of %s are not released: %s", session.key.member_id, error)
+                            log.warning("cannot release records of %s: %s", session.key.member_id, error)
                         elif self._is_closed:
                             return
                         else:
                             tries_left -= 1
                             await self._ground.clock.sleep(STATE_RETRY_MS)
         except Exception:
-            log.exception("what %s had is not released", session.key.member_id)
+            log.exception("cannot release records of %s", session.key.member_id)
         finally:
             if self._leaving.get((node_id, session.key)) is done:
                 del self._leaving[node_id, session.key]
@@ -318,7 +317,7 @@ class ShareLeaders:
         except KafkaError as error:
             self._let_go(led, told(error))
         except Exception as error:
-            log.exception("%s cannot be begun", led.key.text)
+            log.exception("cannot load %s", led.key.text)
             self._let_go(led, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
         led.wake()
 
@@ -364,7 +363,7 @@ def _written(led: Led, update: Update) -> WrittenState:
 
 
 def _moved(partition: Partition) -> KafkaError:
-    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic_partition} is to be begun anew")
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic_partition} must be loaded again")
 
 
 def _discard(table: dict[Name, set[SharePartitionKey]], name: Name, key: SharePartitionKey) -> None:

@@ -101,18 +101,20 @@ class SharePartition:
         before, gap_start = start_offset - 1, None
         for batch in state_batches:
             if not before < batch.first_offset <= batch.last_offset:
-                raise ValueError(f"state batch {batch} behind offset {before}")
+                raise ValueError(f"invalid state batch {batch}: not after offset {before}")
             if gap_start is None and batch.first_offset > before + 1:
                 gap_start = before + 1
             before = batch.last_offset
             state = State(batch.delivery_state)
             if state is State.ACQUIRED:
-                raise ValueError(f"state batch {batch}, but who has acquired something is not written")
+                raise ValueError(f"invalid state batch {batch}: acquired, but without a member")
             if batch.delivery_count >= _DELIVERIES_MAX or before >= _OFFSET_MAX:
-                raise ValueError(f"state batch {batch} leaves no room for another delivery, or for another record")
+                raise ValueError(f"invalid state batch {batch}: delivery count or offset at its maximum")
             self.in_flight.add(Batch([StateRun(batch.first_offset, before, state, batch.delivery_count)]))
         if self.in_flight.ended > _COUNT_MAX:
-            raise ValueError(f"{self.in_flight.ended} records that are over behind offset {start_offset}")
+            raise ValueError(
+                f"too many finished records after offset {start_offset} ({self.in_flight.ended}, limit {_COUNT_MAX})"
+            )
         if self.in_flight:
             self._may_have_available = True
             self.end_offset = before

@@ -20,15 +20,14 @@ from ...protocol.messages.share_state_log import RECORD_TYPES
 from ...protocol.messages.write_share_group_state import StateBatch as StateBatchMessage
 from ...protocol.wire import codec
 from ...storage.disk.checkpoints import uuid_text
-from ..coordination import blobs
-from ..coordination.blobs import blob_types, read_message, read_number
+from ..coordination import records as coordinator_records
+from ..coordination.records import blob_types, read_message, read_number
 from .state_batches import ShareStateBatch
 
 _BLOBS = blob_types(RECORD_TYPES)
 
 Change: TypeAlias = tuple[Any, Any]
 """Key and value, as messages of `share_state_log`; None deletes the key."""
-
 
 _UUID_BYTES, _UUID_CHARS_MAX = 16, 24
 _NUMBER = re.compile(r"[+-]?[0-9]{1,12}")
@@ -58,7 +57,9 @@ class SharePartitionKey(NamedTuple):
                 raise ValueError(text)
         except ValueError as error:
             shown = text[:_CHARS_IN_MESSAGE]
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{shown!r} is not GROUP:TOPIC-ID:PARTITION") from error
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{shown!r}: invalid key; expected GROUP:TOPIC-ID:PARTITION"
+            ) from error
         return key
 
 
@@ -69,18 +70,18 @@ def read_record(key: bytes | None, value: bytes | None) -> Change | None:
         ProtocolError: Key or value are not of their format.
     """
     if key is None:
-        raise ProtocolError("a record without a key")
+        raise ProtocolError("record without a key")
     known = RECORD_TYPES.get(read_number(key))
     if known is None:
         return None
     key_class, value_class = known
     if value is not None and read_number(value) != 0:
-        raise ProtocolError(f"version {read_number(value)} of {value_class.__name__}")
+        raise ProtocolError(f"unsupported version {read_number(value)} of {value_class.__name__}")
     said = None if value is None else read_message(codec(value_class, 0, True), value)
     return read_message(codec(key_class, 0, False), key), said
 
 
-write_record = partial(blobs.write_record, _BLOBS)
+write_record = partial(coordinator_records.write_record, _BLOBS)
 """From key and value."""
 
 

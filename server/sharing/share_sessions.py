@@ -93,11 +93,11 @@ class ShareSessions:
         """
         if epoch == FULL_EPOCH:
             if has_acknowledgements:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "a share session begins without acknowledgements")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a new share session must not contain acknowledgements")
             made = yield from _with({}, places, (), is_due=False)
             self._forget(key)
             if len(self._sessions) >= self._most:
-                raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"there are {self._most} share sessions")
+                raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"too many share sessions (limit {self._most})")
             self._check_room(len(made))
             return self._begin(key, made, connection)
         session = self._found(key)
@@ -106,7 +106,7 @@ class ShareSessions:
         self._check(session, epoch)
         made = yield from _with(session.places, places, forgotten, is_due=True)
         if self._found(key) is not session:
-            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "the share session was begun anew meanwhile")
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "the share session was replaced by a new one")
         self._check(session, epoch)  # With each change it has another one.
         if len(made) > len(session.places):
             self._check_room(len(made) - len(session.places))
@@ -122,7 +122,7 @@ class ShareSessions:
             KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
         """
         if epoch == FULL_EPOCH:
-            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "acknowledgements do not begin a share session")
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "acknowledgements cannot start a share session")
         session = self._found(key)
         if epoch != FINAL_EPOCH:
             self._check(session, epoch)
@@ -172,12 +172,12 @@ class ShareSessions:
 
     def _check(self, session: ShareSession, epoch: int) -> None:
         if epoch != session.epoch:
-            message = f"share session epoch {epoch} is not {session.epoch}"
+            message = f"share session epoch {epoch} does not match {session.epoch}"
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
 
     def _check_room(self, more: int) -> None:
         if self.place_count + more > self._places_most:
-            message = f"share sessions have {self._places_most} partitions at most"
+            message = f"too many partitions in share sessions (limit {self._places_most})"
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, message)
 
     def _count(self, session: ShareSession) -> None:

@@ -8,6 +8,7 @@ snapshots of all share partitions is deleted instead (`first_needed_offset`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -19,7 +20,11 @@ from ...protocol.messages.share_state_log import (
     ShareUpdateKey,
     ShareUpdateValue,
 )
-from .share_records import Change, SharePartitionKey, key_of, read_batches, write_batches
+from ...protocol.records import Record, RecordBatch
+from ..coordination.jobs import Job
+from ..coordination.shard import Shard
+from ..partitions.internal_topics import SHARE_STATE_TOPIC
+from .share_records import Change, SharePartitionKey, key_of, read_batches, read_record, write_batches
 from .state_batches import ShareStateBatch, are_apart, merged, seams_of, with_more
 
 WRITTEN_MAX = 2_000
@@ -139,7 +144,8 @@ class ShareStates:
         if count > WRITTEN_MAX or count + len(state.batches) > BATCHES_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"{count} state batches, after {len(state.batches)}, are more than {WRITTEN_MAX} in one write, or {BATCHES_MAX}",
+                f"too many state batches ({count} in one write, {count + len(state.batches)} in all; limits"
+                f" {WRITTEN_MAX} and {BATCHES_MAX})",
             )
         return self._record(key, state, written, state.leader_epoch, now_ms)
 
@@ -285,3 +291,35 @@ def _check_state_epoch(state: ShareState, state_epoch: int) -> None:
 def _after(snapshot_epoch: int) -> int:
     """The next one; behind the last one they begin anew, as a snapshot's place in the log says which is newer."""
     return 0 if snapshot_epoch == _EPOCH_MAX else snapshot_epoch + 1
+
+
+log = logging.getLogger("ottla.sharing")
+
+
+class ShareStateShard(Shard):
+    """All share partitions of one partition of `__share_group_state`, loaded from it."""
+
+    topic = SHARE_STATE_TOPIC
+
+    def __init__(self, partition: int, updates_per_snapshot: int) -> None:
+        super().__init__(partition)
+        self.states = ShareStates(updates_per_snapshot)
+
+    def drop(self) -> Job:
+        yield from self.states.drop()
+
+    def _replay_batch(self, batch: RecordBatch) -> None:
+        if batch.is_control:
+            log.warning(
+                "%s-%d: ignored an unexpected marker at offset %d", self.topic, self.partition, batch.base_offset
+            )
+            return
+        for record in self._records_of(batch):
+            self._apply_or_pass(record, self._apply)
+
+    def _apply(self, record: Record) -> None:
+        found = read_record(record.key, record.value)
+        if found is None:
+            log.warning("%s-%d: unknown record type at offset %d", self.topic, self.partition, record.offset)
+        else:
+            self.states.replay(*found, record.offset)

@@ -23,8 +23,7 @@ from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore, WhenFlushed, at_once
 from ..partitions.internal_topics import SHARE_STATE_TOPIC
 from .share_records import Change, SharePartitionKey, write_record
-from .share_states import ShareState, ShareStates, WrittenState
-from .state_shard import ShareStateShard
+from .share_states import ShareState, ShareStates, ShareStateShard, WrittenState
 
 ChangeOf: TypeAlias = Callable[[ShareStates, SharePartitionKey], Change | None]
 """What is to be written of a share partition, if anything."""
@@ -205,4 +204,4 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
                 self._write(shard, change, now_ms)
             yield
 
-        return for_each(tuple(shard.states), tidy_up, f"{self.topic}-{shard.partition} cannot be tidied up yet")
+        return for_each(tuple(shard.states), tidy_up, f"cannot clean up {self.topic}-{shard.partition} yet")

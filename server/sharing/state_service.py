@@ -10,9 +10,8 @@ from ..coordination.ground import Ground
 from ..coordination.service import CoordinatorService
 from ..partitions.internal_topics import SHARE_STATE_TOPIC
 from .share_records import SharePartitionKey
-from .share_states import ShareState, WrittenState
+from .share_states import ShareState, ShareStateShard, WrittenState
 from .state_coordinator import ShareStateCoordinator, ShareStateSettings
-from .state_shard import ShareStateShard
 
 log = logging.getLogger("ottla.sharing")
 
@@ -74,4 +73,4 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
         try:
             self.ground.topics.partition(SHARE_STATE_TOPIC, partition).log.advance_log_start(offset)
         except KafkaError as error:
-            log.warning("%s-%d cannot be pruned yet: %s", SHARE_STATE_TOPIC, partition, error)
+            log.warning("cannot prune %s-%d yet: %s", SHARE_STATE_TOPIC, partition, error)

@@ -118,7 +118,7 @@ def _batches(log: LogReader, found: Offered, end_offset: int, enough: int, at_on
     segments = log.segments.between(found.fetch_offset, log.log_end_offset)
     segment = next((each for each in segments if each.log_file is records.file), None)
     if segment is None:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.topic_partition}: a segment is gone")
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.topic_partition}: segment was deleted")
     batches: list[_Batch] = []
     for position, batch in segment.headers(records.position, at_once=at_once):
         if position >= records.position + records.size_bytes:

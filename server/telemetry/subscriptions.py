@@ -72,10 +72,10 @@ def subscription_of(texts: Texts) -> Subscription:
     metrics, patterns = values.get("metrics", ()), values.get("match", ())
     assert isinstance(metrics, tuple) and isinstance(patterns, tuple)
     if len(patterns) > PATTERNS_MAX:
-        told = f"Invalid value for match: {len(patterns)} patterns, at most {PATTERNS_MAX} are allowed"
+        told = f"Invalid value for match: too many patterns ({len(patterns)}, limit {PATTERNS_MAX})"
         raise KafkaError(ErrorCode.INVALID_CONFIG, told)
     if len(metrics) > METRICS_MAX:
-        told = f"Invalid value for metrics: {len(metrics)} names, at most {METRICS_MAX} are allowed"
+        told = f"Invalid value for metrics: too many names ({len(metrics)}, limit {METRICS_MAX})"
         raise KafkaError(ErrorCode.INVALID_CONFIG, told)
     return Subscription(interval_ms, tuple(dict.fromkeys(metrics)), dict(_pattern(text) for text in patterns if text))
 

@@ -27,13 +27,19 @@ class Setting:
 
 
 SETTINGS = (
+    Setting("external", "address of a running broker to use; tests of kafka_broker are skipped", "ADDRESS"),
     Setting(
-        "external", "use the broker that runs at HOST:PORT[,HOST:PORT...]; tests of kafka_broker are skipped", "ADDRESS"
+        "reset",
+        "when to reset kafka_broker: before each 'test' or 'module' that uses it, or 'never' (default: never)",
+        "WHEN",
     ),
-    Setting("reset", "empty kafka_broker before each 'test' or 'module' that uses it, or 'never' (default)", "WHEN"),
-    Setting("nodes", "how many broker ids kafka_broker plays, each on a port of its own (default: 1)", "N"),
-    Setting("profile", "'dev' (quick reactions, the default) or 'kafka' (Apache Kafka's defaults)", "NAME"),
-    Setting("emulate", "the release of Apache Kafka whose API versions are offered", "RELEASE"),
-    Setting("tls", "kafka_broker speaks TLS; kafka_broker.tls has what clients take"),
-    Setting("option", "a broker option of kafka_broker; may be given more than once", "NAME=VALUE", is_list=True),
+    Setting("nodes", "number of broker IDs that kafka_broker simulates, each on its own port (default: 1)", "N"),
+    Setting(
+        "profile",
+        "broker defaults: 'dev' for short delays, or 'kafka' for those of Apache Kafka (default: dev)",
+        "NAME",
+    ),
+    Setting("emulate", "Apache Kafka release whose API versions are offered", "RELEASE"),
+    Setting("tls", "serve TLS; kafka_broker.tls contains the client settings"),
+    Setting("option", "broker option of kafka_broker; repeatable", "NAME=VALUE", is_list=True),
 )

@@ -19,9 +19,8 @@ from ...protocol.errors import KafkaError
 from ..client.kafka import ConfigValue, Kafka
 from ..client.security import PLAIN, Security
 from ..embedded.broker import Broker
-from .broker_log import BrokerLog
+from .reports import BrokerLog, tails
 from .settings import read, reset
-from .tails import tails
 
 T = TypeVar("T")
 TopicWanted: TypeAlias = tuple[int, Mapping[str, ConfigValue] | None]
@@ -73,7 +72,7 @@ class KafkaRun:
     def broker(self, options: Mapping[str, Any], *, is_shared: bool = False) -> Iterator[Broker]:
         """A broker that runs while the block does."""
         if self.settings.external:
-            pytest.skip(f"needs a broker in this process; --kafka-external names {self.settings.external}")
+            pytest.skip(f"requires a broker in this process, but --kafka-external is {self.settings.external}")
         with Broker(**self.settings.broker_arguments(options)) as broker:
             self._brokers[broker] = broker.bootstrap
             if is_shared:
@@ -88,7 +87,7 @@ class KafkaRun:
     def external(self) -> Iterator[Kafka]:
         """A client of the broker that runs elsewhere."""
         if not self.settings.external:
-            pytest.skip("needs --kafka-external HOST:PORT")
+            pytest.skip("requires --kafka-external HOST:PORT")
         with Kafka(self.settings.external) as kafka:
             yield kafka
 
@@ -127,7 +126,7 @@ class KafkaRun:
             try:
                 report.sections += [(title, text) for title, text in self._sections() if text]
             except Exception as error:  # noqa: BLE001 - the failure that is reported is what counts
-                report.sections.append(("Kafka", f"cannot be looked at: {type(error).__name__}: {error}"))
+                report.sections.append(("Kafka", f"cannot be read: {type(error).__name__}: {error}"))
         return report
 
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:

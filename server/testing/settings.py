@@ -45,7 +45,7 @@ def read(config: pytest.Config, environment: Mapping[str, str] = os.environ) -> 
     pairs = [pair.partition("=") for pair in given["option"] or ()]
     for name, equals, value in pairs:
         if not name or not equals:
-            raise pytest.UsageError(f"kafka_option: {name + equals + value!r} is not NAME=VALUE")
+            raise pytest.UsageError(f"kafka_option: invalid option {name + equals + value!r}; expected NAME=VALUE")
     return Settings(
         external=given["external"] or None,
         reset=reset(given["reset"] or "never"),
@@ -62,7 +62,7 @@ def reset(when: str) -> str:
     if when not in RESETS:
         close = get_close_matches(str(when), RESETS, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise pytest.UsageError(f"kafka_reset: {when!r} is none of {', '.join(RESETS)}{hint}")
+        raise pytest.UsageError(f"kafka_reset: invalid value {when!r}; must be one of: {', '.join(RESETS)}{hint}")
     return when
 
 
@@ -79,7 +79,7 @@ def _switch(name: str, text: str | None) -> bool | None:
         return None
     found = SWITCHES.get(text.strip().lower())
     if found is None:
-        raise pytest.UsageError(f"{name}: {text!r} is none of {', '.join(SWITCHES)}")
+        raise pytest.UsageError(f"{name}: invalid value {text!r}; must be one of: {', '.join(SWITCHES)}")
     return found
 
 
@@ -87,5 +87,5 @@ def _number(name: str, text: str | None) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise pytest.UsageError(f"{name}: {text!r} is no number from 1")
+        raise pytest.UsageError(f"{name}: invalid value {text!r}; must be a positive integer")
     return int(text)

@@ -21,8 +21,7 @@ from ..coordination.deadlines import Deadline
 from ..coordination.jobs import Job, Steps
 from ..coordination.records import Producer
 from ..coordination.shard import ShardState
-from ..coordination.store import RecordStore, WhenFlushed, at_once
-from ..coordination.tombstones import Tombstones
+from ..coordination.store import RecordStore, Tombstones, WhenFlushed, at_once
 from ..partitions.internal_topics import TRANSACTIONS_TOPIC
 from .decisions import check_not_prepared, check_producer, decide
 from .endings import Endings, WriteMarker
@@ -120,7 +119,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transaction.two.phase.commit.enable is false"
             )
         if keep_prepared:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "a prepared transaction cannot be kept")
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "keeping a prepared transaction is not supported")
         if two_phase:
             timeout_ms = NO_TIMEOUT_MS
         elif not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
@@ -144,7 +143,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             self._endings.fence(shard, metadata, now_ms)
             # Apache Kafka's clients count on asking twice, though the first time may have been enough.
             raise KafkaError(
-                ErrorCode.CONCURRENT_TRANSACTIONS, f"the open transaction of {transactional_id} is aborted"
+                ErrorCode.CONCURRENT_TRANSACTIONS, f"the open transaction of {transactional_id} is being aborted"
             )
         expected_epoch = None if expected is None else expected.producer_epoch
         if metadata.is_epoch_exhausted and expected_epoch in (None, metadata.producer_epoch):
@@ -269,7 +268,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         shard.check_active()
         metadata = shard.transactions.get(transactional_id)
         if metadata is None:
-            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"no transactional id {transactional_id}")
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"transactional ID {transactional_id} not found")
         return described(metadata)
 
     # Inside
@@ -296,7 +295,7 @@ def _known(shard: TransactionShard, transactional_id: str) -> TransactionMetadat
     metadata = shard.transactions.get(transactional_id)
     if metadata is None:
         raise KafkaError(
-            ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"no producer id belongs to transactional id {transactional_id}"
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional ID {transactional_id} has no producer ID"
         )
     return metadata
 
@@ -304,7 +303,7 @@ def _known(shard: TransactionShard, transactional_id: str) -> TransactionMetadat
 def check_id(transactional_id: str) -> None:
     """Raise INVALID_REQUEST for an empty transactional id."""
     if not transactional_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional ID is empty")
 
 
 def _check_expected(metadata: TransactionMetadata, expected: Producer) -> None:
@@ -315,7 +314,7 @@ def _check_expected(metadata: TransactionMetadata, expected: Producer) -> None:
         return
     raise KafkaError(
         ErrorCode.PRODUCER_FENCED,
-        f"{metadata.transactional_id} has producer id {metadata.producer_id}, not {expected.producer_id}",
+        f"{metadata.transactional_id} has producer ID {metadata.producer_id}, not {expected.producer_id}",
     )
 
 
@@ -339,5 +338,5 @@ def expire(shard: TransactionShard, store: RecordStore, expiration_ms: int, now_
         yield
     if tombstones.refusal is not None:
         log.warning(
-            "%d transactional ids cannot be forgotten yet: %s", tombstones.refused_count, tombstones.refusal.message
+            "%d transactional IDs cannot be expired yet: %s", tombstones.refused_count, tombstones.refusal.message
         )

@@ -66,7 +66,8 @@ def decide(metadata: TransactionMetadata, producer: Producer, commit: bool, clie
     if row not in table:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,
-            f"{metadata.transactional_id} is in {metadata.state.title}: nothing to {'commit' if commit else 'abort'}",
+            f"{metadata.transactional_id} is in state {metadata.state.title}: nothing to"
+            f" {'commit' if commit else 'abort'}",
         )
     return table[row]
 
@@ -85,7 +86,7 @@ def check_producer(metadata: TransactionMetadata, producer: Producer) -> None:
     if producer.producer_id != metadata.producer_id:
         raise KafkaError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-            f"{metadata.transactional_id} has producer id {metadata.producer_id}, not {producer.producer_id}",
+            f"{metadata.transactional_id} has producer ID {metadata.producer_id}, not {producer.producer_id}",
         )
     if producer.producer_epoch != metadata.producer_epoch:
         raise KafkaError(
@@ -99,6 +100,6 @@ def check_not_prepared(metadata: TransactionMetadata) -> None:
     if metadata.is_prepared:
         raise KafkaError(
             ErrorCode.CONCURRENT_TRANSACTIONS,
-            f"{metadata.transactional_id} is in {metadata.state.title}: {len(metadata.partitions)} partitions have no"
-            " marker yet",
+            f"{metadata.transactional_id} is in state {metadata.state.title}: markers of {len(metadata.partitions)}"
+            " partitions are missing",
         )

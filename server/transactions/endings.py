@@ -34,7 +34,7 @@ from .shard import TransactionShard
 
 log = logging.getLogger("ottla.transactions")
 
-UNEXPECTED = "%s is decided and could not be closed now"
+UNEXPECTED = "cannot complete the transaction of %s now"
 
 # A transaction may have written to thousands.
 PARTITIONS_IN_MESSAGE = 5
@@ -159,13 +159,13 @@ class Endings:
         def take_up(transactional_id: str) -> Job:
             metadata = shard.transactions.get(transactional_id)
             if metadata is not None and metadata.is_prepared and transactional_id not in shard.waiting:
-                log.info("writing the markers of %s, which was decided before", transactional_id)
+                log.info("%s: writing the markers of a transaction that was decided before", transactional_id)
                 self._finish_decided(shard, transactional_id, now_ms)
             elif metadata is not None and metadata.state is TransactionState.ONGOING:
                 self.watch(shard, metadata, now_ms)
             yield
 
-        failing = f"transactions in {TRANSACTIONS_TOPIC}-{shard.partition} are not taken up"
+        failing = f"cannot resume transactions in {TRANSACTIONS_TOPIC}-{shard.partition}"
         yield from for_each(tuple(shard.open), take_up, failing)
 
     def _finish_decided(
@@ -258,7 +258,7 @@ class Endings:
                 self._persist(shard, metadata.completed(now_ms), now_ms)
                 return
             except KafkaError as error:
-                log.debug("%s cannot be closed yet: %s", transactional_id, error)
+                log.debug("%s: cannot complete the transaction yet: %s", transactional_id, error)
         self._retry_later()
 
     def _is_served(self, shard: TransactionShard) -> bool:
@@ -279,11 +279,11 @@ class Endings:
         except KafkaError as error:
             if error.code in NEEDS_NO_MARKER:
                 return True
-            log.debug("%s does not take the marker of %s: %s", topic_partition, metadata.transactional_id, error)
+            log.debug("%s: cannot write the marker of %s: %s", topic_partition, metadata.transactional_id, error)
             return False
         except Exception:
             # Whatever it is, the other partitions get theirs.
-            log.exception("the marker of %s in %s failed", metadata.transactional_id, topic_partition)
+            log.exception("cannot write the marker of %s to %s", metadata.transactional_id, topic_partition)
             return False
         return True
 
@@ -293,7 +293,11 @@ class Endings:
         metadata = shard.transactions[transactional_id]
         if metadata.is_prepared:
             partitions = [str(one) for one in sorted(metadata.partitions)[:PARTITIONS_IN_MESSAGE]]
-            log.warning("%s is decided, its markers wait for %s", transactional_id, ", ".join(partitions) or "the log")
+            log.warning(
+                "%s: transaction decided, its markers are waiting for %s",
+                transactional_id,
+                ", ".join(partitions) or "the log",
+            )
 
     def _try_again(self, now_ms: int) -> None:
         self._jobs.start(self._finish_all(now_ms))
@@ -339,9 +343,9 @@ class Endings:
         try:
             self.fence(shard, metadata, now_ms)
         except KafkaError as error:
-            log.warning("%s timed out and cannot be aborted yet: %s", metadata.transactional_id, error)
+            log.warning("%s timed out, but cannot be aborted yet: %s", metadata.transactional_id, error)
         except Exception:
-            log.exception("%s timed out and cannot be aborted yet", metadata.transactional_id)
+            log.exception("%s timed out, but cannot be aborted yet", metadata.transactional_id)
         else:
             log.info("%s timed out after %d ms", metadata.transactional_id, metadata.timeout_ms)
 

@@ -65,7 +65,7 @@ class Markers:
             if state is None or state.current_txn_first_offset is not None:
                 raise
             log.warning(
-                "%s has no transaction of producer %d open, and no marker: %s", topic_partition, producer_id, error
+                "%s: producer %d has no open transaction, marker skipped: %s", topic_partition, producer_id, error
             )
 
     def write(
@@ -94,7 +94,7 @@ class Markers:
                 TRANSACTION_COORDINATOR_FENCED: another coordinator, or a later epoch of the producer, was faster.
         """
         if topic_partition.topic in TAKE_NO_TRANSACTIONS:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition} takes no transactions")
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition} does not support transactions")
         marker = build_marker(
             producer_id=producer_id,
             producer_epoch=producer_epoch,

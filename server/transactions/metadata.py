@@ -132,8 +132,8 @@ class TransactionMetadata:
         else:
             raise KafkaError(
                 ErrorCode.PRODUCER_FENCED,
-                f"epoch {expected_epoch} of producer {self.producer_id} is not {self.producer_epoch}, nor the one before"
-                f" it, {self.last_producer_epoch}",
+                f"epoch {expected_epoch} of producer {self.producer_id} is neither {self.producer_epoch} nor the"
+                f" previous one, {self.last_producer_epoch}",
             )
         return self._emptied(timeout_ms, now_ms, producer_epoch=epochs[0], last_producer_epoch=epochs[1])
 
@@ -210,5 +210,12 @@ class TransactionMetadata:
 
     def _moved(self, state: TransactionState, **changes: Any) -> TransactionMetadata:
         if self.state not in FOLLOWS[state]:
-            raise RuntimeError(f"{state.title} after {self.state.title}")
+            raise RuntimeError(f"invalid state transition from {self.state.title} to {state.title}")
         return replace(self, state=state, previous_producer_id=self.producer_id, **changes)
+
+
+def code_for(error: KafkaError, version: int, *, knows_fenced_since: int) -> ErrorCode:
+    """The error's code in this version of a request: INVALID_PRODUCER_EPOCH stood for PRODUCER_FENCED (KIP-588)."""
+    if error.code is ErrorCode.PRODUCER_FENCED and version < knows_fenced_since:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error.code

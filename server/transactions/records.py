@@ -16,7 +16,7 @@ from ...protocol.errors import ProtocolError
 from ...protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ...protocol.wire import codec
 from ...storage.disk.paths import TopicPartition
-from ..coordination.blobs import read_message, read_number, write_blob
+from ..coordination.records import read_message, read_number, write_blob
 from .metadata import FOLLOWS, TransactionMetadata, TransactionState
 
 _KEY_TYPE = 0
@@ -72,7 +72,7 @@ def read_record(key: bytes | None, value: bytes | None) -> TransactionRecord | N
         ProtocolError: Key or value are not of their format.
     """
     if key is None:
-        raise ProtocolError("a record without a key")
+        raise ProtocolError("record without a key")
     if read_number(key) != _KEY_TYPE:
         return None
     transactional_id = read_message(_KEY, key).transactional_id
@@ -86,7 +86,7 @@ def read_record(key: bytes | None, value: bytes | None) -> TransactionRecord | N
 
 def _metadata(transactional_id: str, value: TransactionLogValue) -> TransactionMetadata:
     if value.transaction_status not in FOLLOWS:
-        raise ProtocolError(f"{value.transaction_status} is no state of a transaction that is written down")
+        raise ProtocolError(f"invalid persisted transaction state {value.transaction_status}")
     return TransactionMetadata(
         transactional_id=transactional_id,
         producer_id=value.producer_id,

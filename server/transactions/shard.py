@@ -57,7 +57,9 @@ class TransactionShard(Shard):
     def _replay_batch(self, batch: RecordBatch) -> None:
         if batch.is_control:
             # No transaction writes here, but versions before this one let a client put a marker into this topic.
-            log.warning("%s-%d: passed over the marker at %d", self.topic, self.partition, batch.base_offset)
+            log.warning(
+                "%s-%d: ignored an unexpected marker at offset %d", self.topic, self.partition, batch.base_offset
+            )
             return
         for record in self._records_of(batch):
             self._apply_or_pass(record, self._apply)
@@ -65,7 +67,7 @@ class TransactionShard(Shard):
     def _apply(self, record: Record) -> None:
         found = read_record(record.key, record.value)
         if found is None:
-            log.warning("%s-%d: unknown type of record at %d", self.topic, self.partition, record.offset)
+            log.warning("%s-%d: unknown record type at offset %d", self.topic, self.partition, record.offset)
         elif found.metadata is None:
             self.remove(found.transactional_id)
         else:

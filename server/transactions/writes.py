@@ -66,7 +66,7 @@ class TransactionalWrites:
         """
         if topic_partition in self._nowhere:
             raise EarlyRefusalError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} was not there when the request came"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} did not exist when the request was received"
             )
         while self._verification is not None:
             try:

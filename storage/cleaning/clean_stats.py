@@ -1,4 +1,4 @@
-"""What a pass did, and what one would do: the figures, for those who show them and never run one."""
+"""Figures of a clean pass, done or only tried. They import nothing of the cleaner, so showing them loads none of it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..filter.removed import Removal, RemovedRecords
 
 @dataclass(slots=True)
 class CleanStats:
-    """What a pass did."""
+    """Figures of one clean pass."""
 
     map_bytes_read: int = 0
     map_record_count: int = 0
-    """Records of the dirty part that the map knows."""
+    """Records of the dirty part that are in the map."""
     map_entry_count: int = 0
     map_utilization: float = 0.0
     bytes_read: int = 0
@@ -24,23 +24,23 @@ class CleanStats:
     segments_after: int = 0
     removed: RemovedRecords = field(default_factory=RemovedRecords)
     seconds: float = 0.0
-    """How long the pass took. A pass knows no clock: whoever calls it fills in the three times."""
+    """Duration of the pass. A pass has no clock: its caller fills in the three times."""
     map_seconds: float = 0.0
-    """Of which for the map; see `on_map_built`."""
+    """Part of `seconds` until the map was built; see `on_map_built`."""
     throttled_seconds: float = 0.0
-    """Of which `checkpoint` waited to hold the rate."""
+    """Part of `seconds` in which `checkpoint` waited for the throttler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPreview:
-    """Neighbouring segments that would become one, or have."""
+    """Neighbouring segments that a pass merges into one."""
 
     base_offset: int
     end_offset: int
-    """Where what follows begins."""
+    """Base offset of the segment after the group."""
     source_base_offsets: tuple[int, ...]
     source_bytes: tuple[int, ...]
-    """Of each, as it is now."""
+    """Present size of each source segment."""
     bytes_before: int
     bytes_after: int
     records_before: int
@@ -49,18 +49,18 @@ class GroupPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryPass:
-    """What a pass would do. Offsets as in `dirtiness`; bytes are those of batches."""
+    """Result of a dry run. Offsets are those of `dirtiness`; sizes count record batches only."""
 
     first_dirty_offset: int
     upper_offset: int
     end_offset: int
-    """The first dirty offset after it: `upper_offset`, or less where the map has no room for all keys."""
+    """First dirty offset after the pass: `upper_offset`, or lower if the map has no room for all keys."""
     stats: CleanStats
-    """Counted as by the pass; no time was taken."""
+    """Counts as of a real pass; the times are 0."""
     groups: tuple[GroupPreview, ...]
     removals: tuple[Removal, ...]
-    """The first of the records that would go, in order of their offsets."""
+    """The first records that would be removed, in the order of offsets."""
     are_all_listed: bool
-    """Whether no other record would go."""
+    """Whether `removals` is complete."""
     segments_to_split: int = 0
-    """Segments, written by others, whose offsets do not fit one: a pass splits these alone, and the next one cleans."""
+    """Segments from another writer with too many offsets for one segment: a pass only splits them, and the next pass cleans."""

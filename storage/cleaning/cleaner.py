@@ -1,7 +1,7 @@
 """One clean pass over one log: learn the newest record of every key, then copy what is still worth keeping.
 
 Called by the server for a log that the cleaner manager chose, in a worker thread: a pass reads sealed segments and
-writes `.cleaned` ones, which nobody else touches, and hands both to `swap`. It knows no scheduling, throttling or
+writes `.cleaned` ones, which no other thread touches, and hands both to `swap`. It knows no scheduling, throttling or
 states; `checkpoint` is where those reach into it.
 
     [0 ...] [310 ...] [550 ...] [700 ...]  upper offset
@@ -10,7 +10,7 @@ states; `checkpoint` is where those reach into it.
      0.log.cleaned                700.log.cleaned          each swapped in before the next begins
 
 A pass that is stopped anywhere, by abort, crash or power loss, leaves each segment old or new, and a log that means the
-same; the next pass begins anew from the old checkpoint.
+same; the next pass starts again from the old checkpoint.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,16 +40,18 @@ from .progress import GroupAt, PassProgress, Phase
 __all__ = ["IO_BUFFER_BYTES_MIN", "CleanPass", "CleanStats", "Cleaner", "CleaningAbortedError"]
 
 IO_BUFFER_BYTES_MIN = 2 << 20
-"""What a thread should have at least, whatever `log.cleaner.io.buffer.size` says: reads and writes of 1 MiB cost least,
-and the kernel wants that much to do between two looks at the rest of the broker."""
+"""Smallest I/O buffer of a thread, even if `log.cleaner.io.buffer.size` is less. Reads and writes of 1 MiB cost least, and
+one call of the kernel, which holds no GIL, should have that much to do."""
 
 Swap = Callable[[Sequence[LogSegment], Sequence[LogSegment]], None]
 Checkpoint = Callable[[int], None]
 
 
 class CleaningAbortedError(Exception):
-    """The pass was given up: its `checkpoint` wants that, as somebody else needs the log or the broker stops, or segments
-    had to be split first. The next pass begins anew."""
+    """The pass was given up: `checkpoint` asked for it, or segments had to be split first. The next pass starts again.
+
+    `checkpoint` asks for it when another operation needs the log, or the broker stops.
+    """
 
 
 class Cleaner:
@@ -90,7 +92,7 @@ class Cleaner:
         on_map_built: Callable[[], None] = lambda: None,
         progress: PassProgress | None = None,
     ) -> tuple[int, CleanStats]:
-        """Clean the log up to the end of its cleanable part, or as far as the map reaches.
+        """Clean the log up to the end of its cleanable part, or to the last offset in the map.
 
         Args:
             now_ms: The time of the pass, for delete horizons.
@@ -100,7 +102,7 @@ class Cleaner:
             checkpoint: Called before every chunk with the bytes read or written since the last call. May wait, or
                 raise CleaningAbortedError.
             on_map_built: Called once, between the two halves of the pass.
-            progress: A new one, for those who watch.
+            progress: A new object, which other threads may read during the pass.
 
         Returns:
             The next first dirty offset, and what was done.
@@ -186,7 +188,7 @@ class CleanPass:
     def run(self) -> tuple[int, CleanStats]:
         last_records = self._to_clean.last_records
         if last_records is None:
-            raise ValueError("a pass wants `LogToClean.for_worker()`")
+            raise ValueError("a clean pass requires `LogToClean.for_worker()`")
         self._prepare()
         dirty = self._build_map()
         self._on_map_built()
@@ -235,7 +237,7 @@ class CleanPass:
         for segment in found:
             self._swap(split_segment(segment, self._now_ms), [segment])
         if found:
-            raise CleaningAbortedError(f"offsets of {len(found)} segments did not fit them; they were split")
+            raise CleaningAbortedError(f"split {len(found)} segments because their offsets are out of range")
 
     def _build_map(self) -> DirtyMap:
         start, upper = self._to_clean.first_dirty_offset, self._to_clean.upper_offset
@@ -259,7 +261,7 @@ class CleanPass:
         return dirty
 
     def _rewrite(self, number: int, group: Sequence[LogSegment], rules: BatchFilter) -> None:
-        """`_clean_group`, for those who watch, too."""
+        """Clean a group, and record the progress before and after it."""
         removed, records_read = asdict(rules.removed), rules.records_read
         source_bytes = tuple(segment.size_bytes for segment in group)
         size_bytes, base_offset = sum(source_bytes), group[0].base_offset

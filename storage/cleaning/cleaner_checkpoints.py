@@ -1,7 +1,7 @@
 """`cleaner-offset-checkpoint`, one file a data directory: up to where each of its logs is clean.
 
-Losing one is safe, the next pass cleans everything again; so a file that cannot be understood is noted and begun anew,
-where Apache Kafka takes the data directory offline. A disk that fails does that here too.
+Losing the file is safe: the next pass cleans everything again. So a file that cannot be parsed is reported and replaced,
+where Apache Kafka takes the data directory offline. A failing disk takes it offline here, as it does there.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class CleanerCheckpoints:
         self._note = note
         self._guard = threading.Lock()  # one reads and replaces a file at a time
         self._damaged: set[str] = set()
-        """Data directories with a file that nobody understands, which was told."""
+        """Data directories whose file cannot be parsed, and for which that was reported."""
         self._dropped: set[tuple[str, TopicPartition]] = set()
         """Entries that no longer hold, and that the disk would not let go: a new partition of the name is all dirty."""
         self._parsed: dict[str, tuple[str, Mapping[TopicPartition, int]]] = {}
         """The file's last text and what it said: choosing a log asks often, and ten thousand entries take 20 ms."""
 
     def of(self, logs: Iterable[Log]) -> tuple[dict[TopicPartition, int], set[str]]:
-        """What stands for these logs, read anew, and the directories that could not be read.
+        """Read the entries of these logs from the disk, and return the directories that could not be read.
 
-        A log's entry is that of its own directory: another one may remember a partition of that name from before.
+        A log's entry is the one in its own directory: another directory may have an old entry of that name.
         """
         asked = [(data_dir_of(log), log) for log in logs]
         entries: dict[str, Mapping[TopicPartition, int]] = {}
@@ -103,12 +103,12 @@ class CleanerCheckpoints:
         return log is not None and data_dir_of(log) == data_dir
 
     def _write(self, data_dir: str, offsets: Mapping[TopicPartition, int]) -> None:
-        self._parsed[data_dir] = self._file(data_dir).write(offsets), offsets  # nobody has to parse it
+        self._parsed[data_dir] = self._file(data_dir).write(offsets), offsets  # so no later read parses it
         self._dropped = {each for each in self._dropped if each[0] != data_dir}
         self._damaged.discard(data_dir)
 
     def _read(self, data_dir: str) -> dict[TopicPartition, int]:
-        """What counts of the file."""
+        """Read the entries that are still valid."""
         return {tp: at for tp, at in self._read_all(data_dir).items() if (data_dir, tp) not in self._dropped}
 
     def _read_all(self, data_dir: str) -> Mapping[TopicPartition, int]:
@@ -122,8 +122,8 @@ class CleanerCheckpoints:
         except CorruptCheckpointError as error:
             self._parsed[data_dir] = text, {}
             if data_dir not in self._damaged:
-                self._damaged.add(data_dir)  # the next write makes it anew
-                self._note(f"{error}; begun anew, so all of its logs are cleaned from their start")
+                self._damaged.add(data_dir)  # the next write replaces the file
+                self._note(f"{error}; created again, so all logs in this directory are cleaned from their start")
             return {}
 
     def _file(self, data_dir: str) -> OffsetCheckpoint:

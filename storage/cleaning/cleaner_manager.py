@@ -18,7 +18,7 @@ from ..logs.log import Log
 from ..produce.producer_state import LastRecord
 from ..steps import Steps, to_the_end
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
-from .cleaning_states import CleaningStates, HeldError
+from .cleaning_states import CleaningStates
 from .dirtiness import LogToClean, first_dirty_offset, measure_forced_in_pieces, measure_in_pieces
 
 if TYPE_CHECKING:
@@ -47,18 +47,18 @@ class CleanerManager(CleaningStates):
         """
         Args:
             logs: The broker's open logs, as they are at any time; each lies directly below its data directory.
-            note: Is told, one line each, what was found broken and what was done about it.
+            note: Called with one line for each thing that was found broken and what was done about it.
         """
         super().__init__()
         self.uncleanable: dict[TopicPartition, UncleanableMark] = {}
         """Partitions that are left alone; see `mark_uncleanable`."""
         self._put_off: set[TopicPartition] = set()
         self._corrections: dict[TopicPartition, tuple[Log, int]] = {}
-        """What `write_corrections` is to write."""
+        """Corrected checkpoints that `write_corrections` has yet to write."""
         self.max_dirty_ratio = 0.0
-        """Of the candidates at the last selection."""
+        """Largest dirty ratio of the candidates at the last selection."""
         self.max_lag_overdue_ms = 0
-        """The largest at the last selection."""
+        """Largest delay beyond `max.compaction.lag.ms` at the last selection."""
         self._logs = logs
         self._note = note
         self._checkpoints = CleanerCheckpoints(files, logs, note)
@@ -75,32 +75,33 @@ class CleanerManager(CleaningStates):
             try:
                 self._checkpoints.drop_strays(data_dir)
             except OSError as error:
-                self._note(f"the cleaner's checkpoint of {data_dir} cannot be corrected: {error}")
+                self._note(f"cannot correct the cleaner checkpoint of {data_dir}: {error}")
         checkpoints, unread = self._checkpoints.of(self._logs.values())
         for log in self._logs.values():
             checkpoint = checkpoints.get(log.topic_partition, 0)
             if data_dir_of(log) in unread:
-                log.give_up("the cleaner's checkpoint cannot be read")
+                log.give_up("cannot read the cleaner checkpoint")
             elif checkpoint > log.log_end_offset and not self._correct(log, checkpoint, log.log_start_offset):
-                log.give_up(f"the cleaner's checkpoint {checkpoint}, above the log end, cannot be corrected")
+                log.give_up(f"cannot correct the cleaner checkpoint {checkpoint}, which is above the log end")
 
     # Choosing
 
     def unsurveyed(self) -> list[Log]:
-        """Logs that `filthiest` would read from the disk to measure: whoever must not wait for it has them `survey` before."""
+        """List the logs that `filthiest` would have to read from the disk. Callers that must not wait `survey` them first."""
         return [
             log
             for log in self._logs.values()
-            if not log.is_surveyed and log.config.is_compact and self._is_available(log)
+            if not log.is_surveyed and log.config.is_compact and self.is_available(log)
         ]
 
     def filthiest(self, now_ms: int) -> Generator[None, None, LogToClean | None]:
-        """The log with the largest dirty ratio of those that are due, now in progress; None if none is due.
+        """Choose the log with the largest dirty ratio of those that are due, and mark it in progress; None if none is due.
 
-        In pieces: others may do anything to the logs meanwhile, and choose one too. The chosen one is measured again, and in
-        the piece that takes it is as it was measured. A checkpoint that cannot be right is left to `write_corrections`,
-        whether or not its log is chosen. A log that was `put_off` is not chosen before a call that finds no other one due;
-        one that cannot be measured becomes uncleanable, which is told. Nothing here waits for the disk to write.
+        A generator: between two steps the logs may change, and another thread may choose one. So the chosen log is measured
+        again, and taken in a step in which it is as measured. A checkpoint that cannot be right is left to
+        `write_corrections`, whether or not its log is chosen. A log that was `put_off` is not chosen before a call that finds
+        no other log due. A log that cannot be measured becomes uncleanable, and `note` is called. Nothing here waits for the
+        disk to write.
         """
         logs = [log for log in self._logs.values() if log.config.is_compact]
         max_dirty_ratio, max_lag_overdue_ms = 0.0, 0
@@ -132,22 +133,15 @@ class CleanerManager(CleaningStates):
         return None
 
     def take(self, log: Log, now_ms: int, *, is_forced: bool) -> Generator[None, None, LogToClean | None]:
-        """One log that somebody names, now in progress, with what there is to clean; None if it is not due.
+        """Take this log for a pass, as `filthiest` would if it were the only log; None if it is not due, or not `is_available`.
 
         Args:
-            is_forced: Take it whether or not it is due, with the young segments that `min.compaction.lag.ms` protects. What is
-                taken may have nothing dirty: then a pass lets go what has reached its delete horizon.
-
-        Otherwise as `filthiest`, were it the only log.
-
-        Raises:
-            HeldError: Somebody has it, or it is marked, offline or gone.
+            is_forced: Take it whether or not it is due, with the young segments that `min.compaction.lag.ms` protects. The log
+                may have nothing dirty: a pass then removes what has reached its delete horizon.
         """
         while True:
             measured = yield from self._measured([log], [0], now_ms, is_forced=is_forced)
-            if not self._is_available(log):
-                raise HeldError(f"{log.topic_partition} is {self.state_name(log.topic_partition)}")
-            if not measured:
+            if not measured or not self.is_available(log):
                 return None
             ((_, found),) = measured
             if not (is_forced or found.is_due):
@@ -167,15 +161,15 @@ class CleanerManager(CleaningStates):
                     yield
                 last_records |= piece
         except BaseException:
-            self.leave(tp)  # who is told of the choice gives the partition back, and nobody is
+            self.leave(tp)  # the caller gives a chosen partition back, but it did not get this one
             raise
         return chosen.for_worker(last_records)
 
     def _measured(
         self, logs: Sequence[Log], asked: Iterable[int], now_ms: int, *, is_forced: bool = False
     ) -> Steps[list[tuple[int, LogToClean]]]:
-        """Of those of `logs` that are still there, free, compacted and not empty. In one piece, but for long logs."""
-        free = {at: log for at in asked if (log := logs[at]).config.is_compact and self._is_available(log)}
+        """Measure those of `logs` that are still open, free, compacted and not empty. Only long logs take several steps."""
+        free = {at: log for at in asked if (log := logs[at]).config.is_compact and self.is_available(log)}
         checkpoints, unread = self._checkpoints.of(free.values())
         found = []
         for at, log in free.items():
@@ -190,7 +184,8 @@ class CleanerManager(CleaningStates):
     def _is_choosable(self, found: LogToClean) -> bool:
         return found.is_due and found.log.topic_partition not in self._put_off
 
-    def _is_available(self, log: Log) -> bool:
+    def is_available(self, log: Log) -> bool:
+        """Whether a pass over the log may begin: nobody has it, and it is neither marked, nor offline, nor gone."""
         tp = log.topic_partition
         is_free = not self.is_held(tp) and tp not in self.uncleanable and log.failure is None
         return is_free and self._logs.get(tp) is log
@@ -201,7 +196,7 @@ class CleanerManager(CleaningStates):
         checkpoints, unread = self._checkpoints.of([log])
         dirty_from, _ = first_dirty_offset(log, checkpoints.get(log.topic_partition))
         return (
-            self._is_available(log)
+            self.is_available(log)
             and log.config.is_compact
             and not unread
             and dirty_from == found.first_dirty_offset
@@ -219,17 +214,17 @@ class CleanerManager(CleaningStates):
             self._note(log.fail(error).message)
             return None
         except MemoryError:
-            self._note(f"{tp} cannot be measured for cleaning now: there is no memory")
+            self._note(f"{tp} cannot be measured for cleaning now: out of memory")
             return None
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - every error is reported
             # It must not keep all other logs from being cleaned (KAFKA-8725).
-            if not self._is_available(log):
-                return None  # it was deleted meanwhile, say
+            if not self.is_available(log):
+                return None  # it was deleted during the measurement, for instance
             reason = str(error) or type(error).__name__
             self.mark_uncleanable(tp, reason)
             self._note(f"{tp} cannot be measured for cleaning: {reason}")
             return None
-        if is_wrong and self._is_available(log) and self._corrections.get(tp) != (log, dirty_from):
+        if is_wrong and self.is_available(log) and self._corrections.get(tp) != (log, dirty_from):
             self._note_wrong(log, checkpoint, dirty_from)
             self._corrections[tp] = log, dirty_from
         return found
@@ -247,10 +242,10 @@ class CleanerManager(CleaningStates):
                 self._write_correction(log, dirty_from)
 
     def _note_wrong(self, log: Log, checkpoint: int | None, dirty_from: int) -> None:
-        # Below the log start it is everyday's business where retention deletes.
+        # Where retention deletes, a checkpoint below the log start is normal.
         if not (log.config.is_delete and dirty_from > (checkpoint or 0)):
             self._note(
-                f"{log.topic_partition} is cleaned from offset {dirty_from}: its checkpoint {checkpoint} cannot be right"
+                f"{log.topic_partition} is cleaned from offset {dirty_from}: its checkpoint {checkpoint} is invalid"
             )
 
     def _correct(self, log: Log, checkpoint: int | None, dirty_from: int) -> bool:
@@ -274,12 +269,14 @@ class CleanerManager(CleaningStates):
         self._put_off.add(tp)
 
     def first_dirty_offset(self, log: Log) -> int:
-        """Where the dirty part of a log begins, as its checkpoint has it now."""
+        """Return where the dirty part of a log begins, by its present checkpoint."""
         return next(self.first_dirty_offsets([log]))
 
     def first_dirty_offsets(self, logs: Sequence[Log]) -> Iterator[int]:
-        """The same of each of these logs, in their order. The checkpoints of `CHECKPOINTS_AT_ONCE` logs are read together, when the first
-        of them is asked for."""
+        """Yield where the dirty part of each of these logs begins, in their order.
+
+        The checkpoints of `CHECKPOINTS_AT_ONCE` logs are read together, when the first of them is asked for.
+        """
         for at, log in enumerate(logs):
             if at % CHECKPOINTS_AT_ONCE == 0:
                 checkpoints, _ = self._checkpoints.of(logs[at : at + CHECKPOINTS_AT_ONCE])
@@ -299,14 +296,14 @@ class CleanerManager(CleaningStates):
         held_until_ms: Callable[[TopicPartition], int | None] = lambda _: None,
         aborted_at_ms: Callable[[int], int | None] = lambda _: None,
     ) -> Iterator[Steps[Eligibility]]:
-        """What the next round would find about these logs, in their order. Chooses and marks nothing.
+        """Yield an assessment of each of these logs, in their order, as the next round would find it. Changes nothing.
 
-        Each log is looked at when its turn comes, in pieces, as `assess_in_pieces` has it.
+        Each log is looked at in steps, and only when the iterator reaches it; see `assess_in_pieces`.
 
         Args:
             cleaner_off: Why no cleaner works at all, None if one does.
-            held_until_ms: When a partition that is held is given back at the latest, in ms since 1970, if that is known.
-            with_ways, aborted_at_ms: As `assess_in_pieces` wants them.
+            held_until_ms: When a held partition is released at the latest, in ms since 1970, if that is known.
+            with_ways, aborted_at_ms: Passed on to `assess_in_pieces`.
         """
         from .eligibility import assess_in_pieces  # No start shall wait for it.
 
@@ -329,14 +326,14 @@ class CleanerManager(CleaningStates):
             )
 
     def begin_retention(self, log: Log, *, compacted: bool) -> bool:
-        """Whether retention may have this log now, which is in progress then: until `done_deleting`.
+        """Mark this log in progress for retention, until `done_deleting`; return False if it is not free.
 
-        Logs with compaction and those without are looked at by different jobs; `compacted` says by which of them.
+        One job looks at compacted logs, another at all others; `compacted` says which of them asks.
         """
         tp = log.topic_partition
         if log.config.is_compact != compacted or self.is_held(tp) or self._logs.get(tp) is not log:
             return False
-        if compacted and not self._is_available(log):
+        if compacted and not self.is_available(log):
             return False
         self.begin(tp)
         return True
@@ -346,8 +343,8 @@ class CleanerManager(CleaningStates):
     def save_end_offset(self, cleaned: LogToClean, end_offset: int) -> None:
         """Write the checkpoint after a pass: everything below `end_offset` is clean. Waits for the disk.
 
-        May run in any thread, before `done_cleaning` in the owner's. If somebody has asked for the log meanwhile the
-        pass counts for nothing, and nothing is written.
+        May run in any thread, before `done_cleaning` in the owner's. If another operation has asked for the log since the
+        pass began, the pass counts for nothing, and nothing is written.
 
         Args:
             end_offset: What the pass returned. After an error of the disk, or when the broker stops, the pass's
@@ -365,22 +362,22 @@ class CleanerManager(CleaningStates):
         """A pass is over, however it ended: free the partition, or hand it to those who asked for it.
 
         Raises:
-            StateError: The partition is not being cleaned.
+            RuntimeError: The partition is not being cleaned.
         """
         self.leave(cleaned.log.topic_partition)
 
     def done_deleting(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Retention is through with these. StateError if one was not in progress."""
+        """Retention is through with these. RuntimeError if one was not in progress."""
         for tp in topic_partitions:
             self.leave(tp)
 
     # Partitions that come and go
 
     def mark_uncleanable(self, tp: TopicPartition, reason: str) -> None:
-        """Leave this partition alone: what is wrong with it would be wrong in every pass (KIP-346).
+        """Exclude this partition from passes, as each would fail in the same way (KIP-346).
 
-        Until `retry`, which a change of the topic's configuration is worth, or until its log begins elsewhere or
-        is deleted, or the broker starts anew; Apache Kafka knows only the last two (KAFKA-19895).
+        The mark ends with `retry` (any change of the topic's configuration), a new log start offset, deletion or a restart of
+        the broker. In Apache Kafka only the last two end it (KAFKA-19895).
         """
         if (log := self._logs.get(tp)) is not None:
             self.uncleanable[tp] = UncleanableMark(reason, log.log_start_offset)
@@ -390,8 +387,10 @@ class CleanerManager(CleaningStates):
         self.uncleanable.pop(tp, None)
 
     def review_marks(self) -> None:
-        """Drop the marks of partitions that are gone, or that begin elsewhere now. Once a round, before retention:
-        damaged segments below the log start are deleted by that, and not read by a pass any more."""
+        """Drop the marks of partitions that were deleted or whose log start offset has changed.
+
+        Called once a round, before retention: retention deletes damaged segments below the log start, so no pass reads them.
+        """
         for tp, mark in list(self.uncleanable.items()):
             log = self._logs.get(tp)
             if log is None or log.log_start_offset != mark.log_start_offset:
@@ -423,7 +422,7 @@ class CleanerManager(CleaningStates):
         self._checkpoints.drop(data_dir, tps)
 
     def cleaned_elsewhere(self, log: Log, end_offset: int) -> None:
-        """Somebody else has cleaned a paused log up to `end_offset`. Waits for the disk; may run in any thread.
+        """Record that another process has cleaned a paused log up to `end_offset`. Waits for the disk; may run in any thread.
 
         Raises:
             OSError: The checkpoint cannot be read or written.
@@ -432,26 +431,34 @@ class CleanerManager(CleaningStates):
             self._checkpoints.set(log, end_offset)
 
     def about_to_move(self, log: Log, data_dir: str) -> int | None:
-        """A paused log is to go on in another data directory: what `moved` is to be told. Waits for the disk, as that does.
+        """Prepare the move of a paused log to another data directory. Waits for the disk.
+
+        Drops an old entry of that name in the other directory.
+
+        Returns:
+            The log's checkpoint, for `moved`.
 
         Raises:
-            OSError: The checkpoint there cannot be read or written, which may know a log of this name from before.
+            OSError: The checkpoint file there cannot be read or written.
         """
         self._checkpoints.drop(data_dir, [log.topic_partition])
         return self._checkpoints.of([log])[0].get(log.topic_partition)
 
     def moved(self, log: Log, from_dir: str, clean_up_to: int | None) -> None:
-        """It does: its checkpoint follows. What a disk refuses is told, and the log is cleaned from its start."""
+        """Move the checkpoint of a log that has moved. Waits for the disk.
+
+        If the disk refuses, `note` is called, and the log will be cleaned from its start.
+        """
         try:
             if clean_up_to is not None:
                 self._checkpoints.set(log, clean_up_to)
             self._checkpoints.drop(from_dir, [log.topic_partition])
         except OSError as error:
-            self._note(f"the cleaner's checkpoint of {log.topic_partition} could not move with it: {error}")
+            self._note(f"cannot move the cleaner checkpoint of {log.topic_partition}: {error}")
 
 
 def _pieces(logs: Sequence[Log]) -> Iterator[range]:
-    """All indexes of `logs`, in ranges of so many as may be measured at once."""
+    """Divide the indexes of `logs` into ranges that one step can measure."""
     begin = segments = 0
     for at, log in enumerate(logs):
         segments += len(log.segments)

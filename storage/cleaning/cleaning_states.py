@@ -1,16 +1,16 @@
-"""Who may touch a partition: the cleaner, retention, or somebody who wants both kept away. On the broker's own thread.
+"""Which operation has a partition: a clean pass, retention, or one that keeps both away. On the broker's own thread.
 
-A partition without a state is free; one with a state is picked by nobody.
+A partition without a state is free. The cleaner and retention leave one with a state alone.
 
     none          --picked for a pass or for deletion-->  in progress
     in progress   --done-->                               none
     in progress   --abort and pause-->                    aborting     the pass ends at its next checkpoint
-    aborting      --done-->                               paused once  and those who wait are told
+    aborting      --done-->                               paused once  and the waiting callers are notified
     none          --abort and pause-->                    paused once
     paused n      --abort and pause-->                    paused n+1
     paused n      --resume-->                             paused n-1, or none after the last one
 
-Anything else is a mistake of the caller (StateError). Truncation, deletion of a partition, a policy that drops
+Anything else is a mistake of the caller (RuntimeError). Deletion of a partition, a policy that drops
 `compact`, and the retention job on logs without it pause first and resume after.
 Source: Apache Kafka's LogCleanerManager.
 """
@@ -20,14 +20,6 @@ from collections.abc import Callable, Iterable
 from ..disk.paths import TopicPartition
 
 NOT_HELD = "not held"
-
-
-class StateError(Exception):
-    """A step that the partition's state does not allow: a mistake in the broker."""
-
-
-class HeldError(Exception):
-    """Somebody else has the partition."""
 
 
 class _InProgress:
@@ -57,10 +49,10 @@ class CleaningStates:
     def __init__(self) -> None:
         self._states: dict[TopicPartition, _State] = {}
         self.on_freed: Callable[[TopicPartition], None] = lambda _: None
-        """Called for a partition that nobody has any more."""
+        """Called for a partition that has become free."""
 
     def is_held(self, tp: TopicPartition) -> bool:
-        """Whether somebody has this partition."""
+        """Whether a pass, a deletion or a pause has this partition."""
         return tp in self._states
 
     def begin(self, tp: TopicPartition) -> None:
@@ -68,7 +60,7 @@ class CleaningStates:
         self._states[tp] = _InProgress()
 
     def leave(self, tp: TopicPartition) -> None:
-        """The pass or deletion is over, however it ended. StateError if there was none."""
+        """The pass or deletion is over, however it ended. RuntimeError if there was none."""
         state = self._states.get(tp)
         if isinstance(state, _InProgress):
             del self._states[tp]
@@ -77,7 +69,7 @@ class CleaningStates:
             self._states[tp] = _Paused()
             state.on_paused()
         else:
-            raise StateError(f"{tp} is {_name(state)}, so no cleaning of it can end")
+            raise RuntimeError(f"{tp} is {_name(state)}, so its cleaning cannot end")  # noqa: TRY004 - a state, no type
 
     def is_aborting(self, tp: TopicPartition) -> bool:
         """Whether the pass over this partition is to stop; its checkpoints ask. Safe from any thread."""
@@ -101,7 +93,7 @@ class CleaningStates:
             True if the partition is paused now, False if `on_paused` will be called.
 
         Raises:
-            StateError: Somebody else is waiting for the same.
+            RuntimeError: Another caller is waiting for the same.
         """
         state = self._states.get(tp)
         if state is None:
@@ -112,15 +104,15 @@ class CleaningStates:
             self._states[tp] = _AbortingPass(on_paused)
             return False
         else:
-            raise StateError(f"{tp} is being aborted already")
+            raise RuntimeError(f"{tp} is already being aborted")
         return True
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Take one pause back from each. StateError if one was not paused."""
+        """Take one pause back from each. RuntimeError if one was not paused."""
         for tp in topic_partitions:
             state = self._states.get(tp)
             if not isinstance(state, _Paused):
-                raise StateError(f"{tp} is {_name(state)}, so it cannot be resumed")
+                raise RuntimeError(f"{tp} is {_name(state)}: cannot be resumed")  # noqa: TRY004 - a state, no type
             state.times -= 1
             if state.times == 0:
                 del self._states[tp]

@@ -10,11 +10,12 @@ comes out is then as of the first one.
 Source: Apache Kafka's LogCleanerManager; KIP-58 (min lag), KIP-354 (max lag).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from ...protocol.records import RecordBatch
 from ..logs.log import Log
 from ..logs.segments import SegmentList
 from ..produce.producer_state import LastRecord
@@ -27,7 +28,7 @@ SEGMENTS_AT_ONCE = 1_024
 
 
 class Measurable(Protocol):
-    """What measuring asks of a log: the server's own, or one that was only opened for reading."""
+    """The part of a log's interface that measuring needs: a log of the server, or one opened for reading only."""
 
     @property
     def config(self) -> LogConfig: ...
@@ -42,7 +43,7 @@ class Measurable(Protocol):
 
 
 def pieces(segments: Sequence[LogSegment]) -> Iterator[Sequence[LogSegment]]:
-    """All of them, so many at a time."""
+    """Divide segments into runs of `SEGMENTS_AT_ONCE`."""
     for at in range(0, len(segments), SEGMENTS_AT_ONCE):
         yield segments[at : at + SEGMENTS_AT_ONCE]
 
@@ -64,7 +65,7 @@ class Dirtiness:
     upper_offset: int
     """Base offset of a segment: the first that the pass must not touch."""
     segments: list[LogSegment]
-    """Those below `upper_offset`; none is appended to any more. Whoever has run a pass over them empties this."""
+    """The segments below `upper_offset`; none grows any more. A pass empties this list at its end."""
     clean_bytes: int
     cleanable_bytes: int
     """The segment that holds the first dirty offset counts in both."""
@@ -92,18 +93,18 @@ class LogToClean(Dirtiness):
 
     log: Log
     last_records: dict[int, LastRecord] | None = None
-    """Where the log's producers were; see `for_worker`. Whoever has run a pass empties this, too."""
+    """Last record of each producer; see `for_worker`. A pass empties this at its end."""
 
     @property
     def is_due(self) -> bool:
         return self.is_due_under(self.log.config)
 
     def for_worker(self, last_records: dict[int, LastRecord] | None = None) -> "LogToClean":
-        """The same with all that a pass must know of the log's changing state, so that it can run beside appends.
+        """Return a copy with everything that a pass needs of the log's changing state, so that it can run during appends.
 
         Args:
-            last_records: What the producers said one after the other, each since the measuring; None asks them now. Who has
-                written since has a last record that the pass does not reach.
+            last_records: Last record of each producer, read after the measurement; None reads them now. The last record of a
+                producer that has written since is above what the pass reaches.
         """
         if last_records is None:
             last_records = self.log.producers.last_records()
@@ -125,7 +126,7 @@ def first_dirty_offset(log: Measurable, checkpoint: int | None) -> tuple[int, bo
 
 
 class BoundBy(StrEnum):
-    """What may end the part of a log that can be cleaned now."""
+    """Reasons why the cleanable part of a log ends where it does."""
 
     ACTIVE_SEGMENT = "active_segment"
     OPEN_TRANSACTION = "open_transaction"
@@ -143,10 +144,10 @@ class Bound(NamedTuple):
 
 
 def find_bound_in_pieces(log: Measurable, dirty_from: int, now_ms: int, *, young_too: bool = False) -> Steps[Bound]:
-    """The end of what may be cleaned: undecided transactions, the active segment and young segments stay as they are.
+    """Find the end of what may be cleaned: undecided transactions, the active segment and young segments stay as they are.
 
-    `min.compaction.lag.ms` works on whole segments, by their largest timestamp; the first young one ends the range. Who
-    cleans because somebody said so, and not because it is time, takes the young ones too.
+    `min.compaction.lag.ms` works on whole segments, by their largest timestamp; the first young one ends the range. A forced
+    pass (`young_too`) takes the young ones as well.
     """
     found = Bound(log.segments.active.base_offset, BoundBy.ACTIVE_SEGMENT)
     if log.last_stable_offset < found.offset:
@@ -189,13 +190,13 @@ def measure_in_pieces(log: Log, dirty_from: int, now_ms: int, bound: Bound | Non
 
 
 def measure_forced_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[LogToClean]:
-    """What a pass that somebody forces is to clean: young segments too, but neither the active one nor what is undecided."""
+    """Measure a log for a forced pass: young segments count, the active one and undecided transactions do not."""
     bound = yield from find_bound_in_pieces(log, dirty_from, now_ms, young_too=True)
     return (yield from measure_in_pieces(log, dirty_from, now_ms, bound))
 
 
 def dirtiness_of(log: Measurable, dirty_from: int, now_ms: int) -> Dirtiness:
-    """What `measure` finds, of any log."""
+    """Measure any log, not only one of the server."""
     return to_the_end(dirtiness_in_pieces(log, dirty_from, now_ms))
 
 
@@ -244,3 +245,29 @@ def _oldest_ms(segments: Sequence[LogSegment]) -> Steps[int | None]:
         if found_ms is not None and (oldest_ms is None or found_ms < oldest_ms):
             oldest_ms = found_ms
     return oldest_ms
+
+
+def is_any_reached(segments: Sequence[LogSegment], now_ms: int, checkpoint: Callable[[], None] = lambda: None) -> bool:
+    """Whether one of these segments has a tombstone or a marker whose delete horizon has been reached. In any thread.
+
+    The cleaner's rounds do not check this, as in Apache Kafka: a tombstone is removed by the first pass after its horizon, and
+    only dirty records cause one. A forced pass checks it, so that no log is copied for nothing.
+
+    Args:
+        segments: Sealed segments, which must not be replaced or deleted during the call.
+        checkpoint: Called before every segment; may raise to stop.
+
+    Raises:
+        CorruptRecordError: The bytes after some batch are not a batch, or its records cannot be read.
+        OSError: The disk refused.
+    """
+    for segment in segments:
+        checkpoint()
+        for position, header in segment.headers():
+            horizon_ms = header.delete_horizon_ms
+            if horizon_ms is not None and horizon_ms <= now_ms:
+                batch = RecordBatch(memoryview(segment.log_file.read_at(position, header.size_bytes)))
+                # The other records of a batch keep its horizon after its tombstones have been removed.
+                if batch.is_control or any(record.value is None for record in batch.records()):
+                    return True
+    return False

@@ -57,22 +57,22 @@ _MAY_CHANGE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eligibility:
-    """One log as the cleaner sees it. Offsets as in `dirtiness`; sizes in bytes; times in ms since the epoch."""
+    """State of one log from the view of the cleaner. Offsets as in `dirtiness`; sizes in bytes; times in ms since the epoch."""
 
     cleanup_policy: tuple[str, ...]
     state: str
     """`not held`, `in progress` (a pass or a deletion), `being aborted`, `paused`, `paused N times`."""
     uncleanable: str | None
-    """Why it is left alone after a failed pass; None if it is not."""
+    """Why it is marked uncleanable after a failed pass; None if it is not marked."""
     log_start_offset: int
     first_dirty_offset: int
     first_uncleanable_offset: int
     bound_by: BoundBy
-    """Why the part that may be cleaned ends there."""
+    """Why the cleanable part ends there."""
     bound_producer_id: int | None
-    """Whose transaction is open, where that is the bound."""
+    """Producer of the open transaction, if that is the bound."""
     upper_offset: int
-    """Where a pass would end: the bound, down to the base of its segment."""
+    """Where a pass would end: the bound, rounded down to the base of its segment."""
     log_end_offset: int
     clean_bytes: int
     cleanable_bytes: int
@@ -80,30 +80,30 @@ class Eligibility:
     dirty_ratio: float
     min_cleanable_dirty_ratio: float
     max_lag_overdue_ms: int
-    """How much longer than `max.compaction.lag.ms` the oldest dirty record has waited; 0: not that long."""
+    """How long the oldest dirty record has been waiting beyond `max.compaction.lag.ms`; 0: not overdue."""
     eligible: bool
-    """Whether the next round of the cleaner may take it; of several eligible logs the dirtiest comes first."""
+    """Whether the next round of the cleaner may clean it; of several eligible logs the dirtiest is cleaned first."""
     waits_for: Waits | None
-    """What is missing; None if it is eligible."""
+    """What it is waiting for; None if it is eligible."""
     explanation: str
-    """The same in a sentence."""
+    """The same as a sentence."""
     eligible_at_ms: int | None
-    """From when on it will be eligible if nothing but time passes. None if it is now, or if time alone does not do it:
-    that takes more data, a roll, the end of a transaction or another configuration."""
+    """Time from which it will be eligible without further changes. None if it is eligible now, or if it also needs more data, a
+    roll, the end of a transaction or another configuration."""
     rolls_from_ms: int | None
-    """The next record with this timestamp or a later one ends the active segment; None: no timestamp does, or it is empty."""
+    """The next record with this timestamp or a later one rolls the active segment; None: no timestamp does, or it is empty."""
     rolls_by_clock: bool
-    """The active segment has no timestamps: `rolls_from_ms` is of the broker's clock, any record does from then on."""
+    """The active segment has no timestamps: from `rolls_from_ms` of the broker's clock, any record rolls it."""
     rolls_after_bytes: int | None
-    """What a batch may have that still fits into the active segment; -1: none does; None: it is empty."""
+    """Size of the largest batch that still fits into the active segment; -1: none does; None: it is empty."""
     open_transactions: tuple[OpenTransaction, ...]
-    """The oldest ones, `TRANSACTIONS_SHOWN` at most."""
+    """The oldest open transactions, at most `TRANSACTIONS_SHOWN`."""
     ways: tuple[Way, ...]
-    """What makes it eligible, the least first; nothing if it is, or nothing does, or nobody asked."""
+    """Ways to make it eligible, the smallest change first; empty if it is eligible, nothing helps, or they were not requested."""
     forced_bytes: int
-    """What a forced pass would have to clean, which ends the active segment and takes young ones; 0 where it is not asked."""
+    """Dirty bytes for a forced pass, which rolls the active segment and includes young segments; 0 if not requested."""
     is_put_off: bool
-    """A pass failed for want of room or memory: it is tried again when no other log is due."""
+    """A pass failed for lack of disk space or memory; it is retried when no other log is due."""
 
 
 def assess_in_pieces(
@@ -152,14 +152,14 @@ def assess_in_pieces(
     config = log.config
     producer_id = log.producers.first_unstable_producer_id if bound.by is BoundBy.OPEN_TRANSACTION else None
     obstacles: tuple[tuple[Waits, str | None], ...] = (
-        (Waits.NOT_COMPACTED, None if config.is_compact else "cleanup.policy has no compact"),
+        (Waits.NOT_COMPACTED, None if config.is_compact else "cleanup.policy does not include compact"),
         (Waits.CLEANER_OFF, cleaner_off),
         (Waits.OFFLINE, log.failure and f"the log is offline: {log.failure}"),
         (
             Waits.UNCLEANABLE,
             uncleanable
-            and f"a pass failed ({uncleanable}); it is tried again when the topic's configuration or the log start changes,"
-            " or the broker starts anew",
+            and f"a pass failed ({uncleanable}); it is retried when the topic's configuration or the log start changes,"
+            " or when the broker restarts",
         ),
         (Waits.HELD, held and f"the partition is {held}"),
     )
@@ -202,7 +202,7 @@ def assess_in_pieces(
         max_lag_overdue_ms=found.max_lag_overdue_ms,
         eligible=waits_for is None,
         waits_for=waits_for,
-        explanation=explanation or "the cleaner takes it, after logs that are dirtier",
+        explanation=explanation or "the cleaner will clean it, after dirtier logs",
         eligible_at_ms=eligible_at_ms,
         rolls_from_ms=rolls and rolls.from_ms,
         rolls_by_clock=rolls is not None and rolls.goes_by_clock,
@@ -223,10 +223,10 @@ def _what_is_missing(found: LogToClean, bound: Bound, producer_id: int | None) -
     if found.first_dirty_offset >= log.log_end_offset:
         return Waits.ALL_CLEAN, "nothing is dirty"
     sentences = {
-        BoundBy.ACTIVE_SEGMENT: "all that is dirty lies in the active segment, which is cleaned after it has rolled",
-        BoundBy.OPEN_TRANSACTION: f"producer {producer_id} has a transaction open since offset"
+        BoundBy.ACTIVE_SEGMENT: "all dirty records are in the active segment, which is cleaned only after it has rolled",
+        BoundBy.OPEN_TRANSACTION: f"producer {producer_id} has an open transaction since offset"
         f" {log.producers.first_unstable_offset}",
-        BoundBy.MIN_COMPACTION_LAG: f"the segment at offset {bound.offset} has records younger than"
+        BoundBy.MIN_COMPACTION_LAG: f"the segment at offset {bound.offset} contains records younger than"
         f" min.compaction.lag.ms={log.config.min_compaction_lag_ms}",
     }
     return Waits(bound.by), sentences[bound.by]

@@ -63,35 +63,35 @@ class KeyRecord:
 
     offset: int
     timestamp_ms: int
-    """As its producer, or the broker, has set it; -1: it has none."""
+    """Set by the producer or the broker; -1: none."""
     value_bytes: int | None
-    """None: a tombstone."""
+    """None for a tombstone."""
     segment_base_offset: int
     is_in_clean_part: bool
-    """Whether a pass has covered it, as far as the checkpoint tells."""
+    """Whether a pass has covered it, according to the checkpoint."""
     producer_id: int | None
     transaction: Fate
     superseded_by: int | None
-    """Offset of the next newer record of the key that counts: not aborted, and not in an open transaction."""
+    """Offset of the next newer record of the key that is not aborted and not in an open transaction."""
     goes: Goes | None
-    """Why the next pass takes it out; None: it stays."""
+    """Why the next pass removes it; None: it is kept."""
     stays: Stays | None
     delete_horizon_ms: int | None
-    """Of a tombstone: from when on a pass takes it out, in ms since 1970; None: no pass has seen it yet, or it is none."""
+    """For a tombstone, time from which a pass removes it, in ms since 1970; None: not seen by a pass yet, or not a tombstone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyHistory:
-    """What a log holds of a key, and what a pass now would take out of that."""
+    """The records of a key in a log, and which of them a pass would remove now."""
 
     key: bytes
     records: tuple[KeyRecord, ...]
-    """In order; of many the newest."""
+    """In the order of offsets; if there are too many, only the newest."""
     record_count: int
-    """How many there are."""
+    """Total number of records of the key."""
     first_dirty_offset: int
     upper_offset: int
-    """A pass touches what lies below."""
+    """Where a pass would end, exclusive."""
     bound_by: BoundBy
     log_start_offset: int
     log_end_offset: int

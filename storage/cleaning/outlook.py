@@ -42,11 +42,11 @@ class Move(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """Moves that together make a log eligible; none of them can be left out."""
+    """A set of moves that together make a log eligible; all of them are required."""
 
     moves: tuple[Move, ...]
     eligible_at_ms: int | None
-    """From when on, in ms since 1970; None: at once."""
+    """Time from which it is eligible, in ms since 1970; None: at once."""
 
     @property
     def since_ms(self) -> int:
@@ -54,12 +54,12 @@ class Way:
         return self.eligible_at_ms or 0
 
     min_cleanable_dirty_ratio: float | None = None
-    """What to set it to, where that is a move."""
+    """New value of the option, if a move changes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """One without a marker."""
+    """A transaction without a marker."""
 
     producer_id: int
     first_offset: int

@@ -1,4 +1,4 @@
-"""How far a pass is. The pass alone writes, in its thread; anybody may look, and sees each field whole."""
+"""Progress of a clean pass. Only the pass writes it, in its thread; other threads may read it, and see each field whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # Loaded with the cleaner.
 
 
 class Phase(StrEnum):
-    """What a pass is at."""
+    """Phases of a clean pass, in order."""
 
     PREPARING = "preparing"
     """Syncing what is not on the disk yet."""
@@ -40,14 +40,14 @@ class PassProgress:
 
     phase: Phase = Phase.PREPARING
     map_bytes: int = 0
-    """Of the segments that the map is built from."""
+    """Size of the segments that the map is built from."""
     map_bytes_read: int = 0
     map_offset: int = -1
     """Keys below it are in the map."""
     group_count: int = 0
     group: GroupAt | None = None
     bytes_to_read: int = 0
-    """Of all groups."""
+    """Size of all groups."""
     bytes_read: int = 0
     bytes_written: int = 0
     done: list[GroupPreview] = field(default_factory=list)

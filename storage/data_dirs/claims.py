@@ -1,6 +1,6 @@
-"""Writing whose data directories these are.
+"""Claim of data directories: writes their identities and the catalog.
 
-Each step leaves what `inspection.check` takes, so a start that is cut off here needs nobody's hand.
+Each step leaves directories that `inspection.check` accepts, so a start that is interrupted here needs no manual repair.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .data_dir import DataDir
 
 
 def cluster_of(data_dirs: Sequence[DataDir]) -> str | None:
-    """The cluster that the directories belong to; None if all are new."""
+    """Return the ID of the cluster that the directories belong to; None if all are new."""
     return next((each.identity.cluster_id for each in data_dirs if each.identity), None)
 
 
@@ -27,15 +27,15 @@ def claim(
     node_id: int,
     rng: random.Random,
 ) -> None:
-    """Write in each data directory whose it is, and where the catalog lies. Nothing is written that stands there.
+    """Write into each data directory its identity and which directory has the catalog. Writes only what is missing.
 
     Args:
-        home: The directory of the catalog, one of them.
+        home: The directory of the catalog, one of `data_dirs`.
         write_catalog: Writes the catalog, with this list of all directories: directory.id to path.
-        rng: Draws the ids of new ones.
+        rng: Random numbers for the IDs of new directories.
 
     Raises:
-        DataDirectoryError: The disk refused, or they belong to another cluster.
+        DataDirectoryError: The disk refused, or the directories belong to another cluster.
     """
     if cluster_of(data_dirs) not in (None, cluster_id):
         raise DataDirectoryError(
@@ -45,10 +45,10 @@ def claim(
     ids = {each: identity.directory_id for each, identity in named.items() if identity.directory_id is not None}
     try:
         if home.identity is not None:
-            # The list must name nobody who does not know his own id.
+            # The list must not name a directory that has not stored its own ID.
             for each, identity in named.items():
                 each.claim(identity)
-        # A directory of the catalog without an identity tells of a first start that was cut off: it gets one last.
+        # A catalog directory without an identity shows that a first start was interrupted. So it gets its identity last.
         text = {each: each.path.encode(errors="backslashreplace").decode() for each in data_dirs}
         write_catalog({uuid_text(ids[each]): text[each] for each in data_dirs})
         for each in sorted(data_dirs, key=lambda each: each is home):
@@ -66,7 +66,7 @@ def _identity(data_dir: DataDir, cluster_id: str, node_id: int, rng: random.Rand
 
 
 def _new_id(rng: random.Random) -> bytes:
-    # Ids whose text starts with a dash are trouble on command lines; Kafka draws again, too.
+    # IDs whose text starts with a dash cause trouble on command lines; Kafka draws again also.
     while (drawn := rng.randbytes(16))[0] >> 2 == 62:
         pass
     return drawn

@@ -1,4 +1,4 @@
-"""What a clean stop says of a data directory: that all of it is whole, and what its files were like.
+"""Mark of a clean stop in a data directory: it means that all files are complete, and has their sizes and CRCs.
 
     .kafka_cleanshutdown    {"version": 0, "brokerEpoch": -1, "logs": {"orders-0": {
                                 "start": 17,                                      log start offset
@@ -9,10 +9,10 @@
                                 "00000000000000004711.snapshot": [102, 991823],
                                 "leader-epoch-checkpoint": [8, 310449]}, ...}}
 
-What it is for that a start looks at the files of each log stands in `logs.stopped_log`.
+`logs.stopped_log` explains why a start checks the files of each log.
 
-That the mark is there is what counts, as in Apache Kafka, which reads the epoch alone and passes over the rest; one that
-it has written says nothing of files. Who changes a log while no broker runs takes it out of the mark first (`forget`).
+The existence of the mark is what counts, as in Apache Kafka. Kafka reads only the epoch and ignores the rest; a mark that
+Kafka has written lists no files. A tool that changes a log while no broker runs first removes the log from the mark (`forget`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOGS = "logs"
 
 
 class CleanStop(NamedTuple):
-    """A mark that was found. False if there was none."""
+    """A mark as found by a start. False if the mark was missing."""
 
     is_clean: bool
     logs: Mapping[str, Any] = NOTHING_SAID
@@ -41,21 +41,21 @@ class CleanStop(NamedTuple):
         return self.is_clean
 
     def log(self, directory_name: str) -> StoppedLog:
-        """What it says of one."""
+        """Return the part of the mark for one log."""
         said = self.logs.get(directory_name)
         return StoppedLog(said if isinstance(said, dict) else {})
 
 
 def write(files: Files, data_dir: str, logs: Iterable[LogReader]) -> None:
-    """Say that all logs of this directory were closed properly. The last write of a clean stop.
+    """Write the mark: all logs of this directory were closed properly. The last write of a clean stop.
 
     Args:
-        logs: Those in it, closed.
+        logs: The logs in the directory, closed.
     """
     said = {
         str(log.topic_partition): StoppedLog.of(log.files, log.directory, log.log_start_offset).said for log in logs
     }
-    # The epoch is a number that KRaft controllers compare; -1 is "unknown", as without one.
+    # The epoch is a number that KRaft controllers compare; -1 means "unknown", as without a controller.
     _write(files, data_dir, {"version": 0, "brokerEpoch": -1, _LOGS: said})
 
 
@@ -65,10 +65,9 @@ def _write(files: Files, data_dir: str, content: Mapping[str, Any]) -> None:
 
 
 def take(files: Files, data_dir: str) -> CleanStop:
-    """Whether the last stop was clean; from now on, until the next `write`, it is not.
+    """Read and remove the mark: whether the last stop was clean. The next stop is not, unless it calls `write`.
 
-    The removal of the mark is on disk on return: one that came back after a power loss would make the next start skip
-    recovery.
+    The removal is on disk on return: if the mark came back after a power loss, the next start would skip recovery.
     """
     path = paths.join(data_dir, paths.CLEAN_SHUTDOWN_FILE)
     if not files.exists(path):
@@ -80,7 +79,10 @@ def take(files: Files, data_dir: str) -> CleanStop:
 
 
 def forget(files: Files, data_dir: str, directory_name: str) -> None:
-    """Whoever changes this log now does so on purpose: the next start is not to wonder. Under the directory's lock."""
+    """Remove a log from the mark before a tool changes its files, so that the next start accepts them.
+
+    The caller holds the directory's lock.
+    """
     path = paths.join(data_dir, paths.CLEAN_SHUTDOWN_FILE)
     if files.exists(path):
         content = _read(files, path)
@@ -90,7 +92,7 @@ def forget(files: Files, data_dir: str, directory_name: str) -> None:
 
 
 def _read(files: Files, path: str) -> dict[str, Any]:
-    """What a mark holds; nothing if that makes no sense, or it is another user's."""
+    """Return the content of a mark; empty if it is invalid or cannot be read, e.g. as another user owns it."""
     with suppress(OSError, ValueError, RecursionError):
         content = json.loads(read_text(files, path))
         if isinstance(content, dict):

@@ -1,7 +1,7 @@
 """One entry of `log.dirs`: its lock, its identity, its checkpoints and the mark of a clean stop.
 
-The LogManager has one for each. File names stand in `paths`, formats in `checkpoints`; here is what they mean for a
-start and a stop.
+The LogManager has one for each. `paths` has the file names, `checkpoints` the formats; this module uses them at a start and
+a stop.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from . import clean_stop
 from .clean_stop import CleanStop
 
 OWNERS_ALONE = 0o700
-"""Permission bits of a data directory, and of a snapshot of one, that is made here. One that is there keeps its own."""
+"""Permission bits of a new data directory, and of a new snapshot. An existing one keeps its own."""
 
 
 class DataDir:
     """A data directory, locked from construction to `release`."""
 
     def __init__(self, files: Files, path: str, failure: str | None = None) -> None:
-        """Takes the lock and reads whose directory it is. Makes the directory and the lock file, nothing else.
+        """Take the lock and read the identity. Makes the directory and the lock file, nothing else.
 
         Args:
-            failure: Why it cannot be used, if that is so: then nothing is done, and it is offline.
+            failure: Why the directory cannot be used, if so: it is offline then, and nothing else is done.
 
         Raises:
-            DataDirectoryError: Held by another broker, not to be had, in the midst of an exchange, or its `meta.properties` is
-                broken.
+            DataDirectoryError: Another broker has the lock, the directory cannot be used, an exchange is unfinished, or
+                `meta.properties` is invalid.
         """
         self.path = path
         self.health = Health()
-        """Shared by the logs in it."""
+        """Health of the directory, shared by its logs."""
         self.guests: dict[TopicPartition, Log] = {}
-        """Partitions on their way here or from here: this directory, too, has to tell where they start (`relocation`)."""
+        """Partitions moving to or from here: this directory's checkpoint also has their log start offsets (`relocation`)."""
         self.not_served: dict[TopicPartition, int] = {}
-        """Log start offsets of partitions here that are not served until the next start, which is to know them."""
+        """Log start offsets of partitions here that this run does not serve; kept in the checkpoint for the next start."""
         self._files = files
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._may_name: dict[str, AbstractSet[TopicPartition]] = {}
-        """Whom each checkpoint file may name: as read at the start or written last, and by writes that failed since."""
+        """Partitions that each checkpoint file may name: as read at the start or last written, or in a write that failed."""
         self._writing = threading.Lock()
         self._lock: Lock | None = None
         self.identity: MetaProperties | None = None
@@ -69,8 +69,8 @@ class DataDir:
         try:
             if any(files.exists(paths.join(path, name)) for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN)):
                 raise DataDirectoryError(
-                    f"data directory {path}: a reset or restore of it was interrupted, which the next start of the broker"
-                    " ends: start it once, with all of its directories"
+                    f"data directory {path}: a reset or restore was interrupted; start the broker once with all of its"
+                    " data directories to complete it"
                 )
             self.identity = read_meta_properties(files, path)
         except OSError as error:
@@ -81,17 +81,17 @@ class DataDir:
             raise
 
     def claim(self, identity: MetaProperties) -> None:
-        """Write whose directory this is, unless it says so."""
+        """Write the identity, unless the directory has it already."""
         if self.identity != identity:
             write_meta_properties(self._files, self.path, identity)
             self.identity = identity
 
     def take_clean_stop(self) -> CleanStop:
-        """Whether the last stop was clean; from now on, until `mark_clean`, the next start has to recover."""
+        """Take the mark of a clean stop: whether the last stop was clean. Without `mark_clean` the next start recovers."""
         return clean_stop.take(self._files, self.path)
 
     def mark_clean(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """The last write of a stop: everything in here is whole and on disk.
+        """Mark the stop as clean, its last write: everything in the directory is complete and on disk.
 
         Args:
             logs: All logs of the broker; those in this directory are closed.
@@ -100,25 +100,25 @@ class DataDir:
         clean_stop.write(self._files, self.path, mine)
 
     def release(self) -> None:
-        """Let another broker have the directory."""
+        """Release the lock, so that another broker can use the directory."""
         if self._lock is not None:
             self._lock.release()
 
     def read_offsets(self, name: str, note: Callable[[str], None]) -> dict[TopicPartition, int]:
-        """What the checkpoint file `name` says. A broken one says nothing, as in Apache Kafka: more is scanned then."""
+        """Read the checkpoint file `name`. An invalid one counts as empty, as in Apache Kafka: more is scanned then."""
         try:
             found = self._checkpoint(name).read()
         except CorruptCheckpointError as error:
-            note(f"{error}; it is taken to be empty")
+            note(f"{error}; ignoring the checkpoint")
             return {}
         self._may_name[name] = found.keys()
         return found
 
     def forget(self, topic_partition: TopicPartition, logs: Mapping[TopicPartition, Log]) -> None:
-        """See to it that no checkpoint vouches for an earlier log of this name, before one is made anew.
+        """Remove the checkpoint entries of an earlier log of this name, before a new one is made.
 
-        A directory that was put aside, or a deletion whose checkpoint the disk refused, leaves such entries. Below an old log
-        start a new log would be taken for deleted, whole.
+        Such entries remain when a directory was put aside, or when the disk refused the checkpoint after a deletion. A start
+        would treat all records of a new log below an old log start offset as deleted.
 
         Args:
             logs: All logs of the broker, without this one.
@@ -135,18 +135,18 @@ class DataDir:
                 write(logs)
 
     def checkpoint_recovery_points(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """Write below which offsets the next start need not look, were it to come after a crash.
+        """Write the offsets below which a start after a crash need not scan.
 
         Args:
-            logs: All logs of the broker, as they are at any time; those in this directory count.
+            logs: All open logs of the broker; only those in this directory count.
         """
         self._write(paths.RECOVERY_POINT_CHECKPOINT, logs, lambda log: log.recovery_checkpoint)
 
     def checkpoint_log_starts(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """Write the log start offsets that no segment's name tells. `logs` as above.
+        """Write the log start offsets that are not the base offset of the first segment. `logs` as above.
 
-        An entry goes once it is on disk that the segments below are gone: a power loss would bring them back, and what
-        DeleteRecords has taken with them. Apache Kafka drops it at once.
+        An entry is removed once the deletion of the segments below it is on disk. Otherwise a power loss would bring back
+        these segments, with records that DeleteRecords removed. Apache Kafka removes the entry at once.
         """
         self._write(
             paths.LOG_START_CHECKPOINT,
@@ -156,11 +156,11 @@ class DataDir:
         )
 
     def _sync_names_of(self, log: Log) -> None:
-        with suppress(FileNotFoundError):  # the owner is deleting the partition, whose entry may go in any case
+        with suppress(FileNotFoundError):  # the owner is deleting the partition: its entry may be removed anyway
             self._files.sync_dir(log.directory)
 
     def checkpoint_high_watermarks(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """Write how far consumers may read; only Apache Kafka asks, should it open the directory. `logs` as above."""
+        """Write the high watermarks, which only Apache Kafka reads if it opens the directory. `logs` as above."""
         self._write(paths.REPLICATION_CHECKPOINT, logs, lambda log: log.high_watermark)
 
     def _write(
@@ -171,8 +171,8 @@ class DataDir:
         *,
         before_drop: Callable[[Log], None] = lambda _: None,
     ) -> None:
-        # A worker thread may write a checkpoint while the owner deletes a partition and writes it, too. Whoever comes
-        # second must know of the deletion: a new partition of the name would inherit the old one's offset.
+        # A worker thread may write a checkpoint while the owner deletes a partition and writes the same file. The later of
+        # them must see the deletion, or a new partition of the name would get the old one's offset.
         with self._writing:
             offsets = {
                 log.topic_partition: offset
@@ -182,7 +182,7 @@ class DataDir:
             if name == paths.LOG_START_CHECKPOINT:
                 offsets = self.not_served | offsets
                 for topic_partition, guest in tuple(self.guests.items()):
-                    # One whose move has not come to its end may be deleted, and its name be another log's.
+                    # A partition may have been deleted during its move, and another log may have its name.
                     if logs.get(topic_partition) is guest and (offset := offset_of(guest)) is not None:
                         offsets[topic_partition] = offset
             if self._written.get(name) != offsets:
@@ -205,7 +205,7 @@ class DataDir:
 
 @contextmanager
 def holding(files: Files, data_dirs: Iterable[str]) -> Iterator[None]:
-    """Hold the locks of these directories, which are there, while no `DataDir` does.
+    """Hold the locks of these existing directories, while no `DataDir` has them.
 
     Raises:
         DataDirectoryError: Another broker has one, or the disk refused.
@@ -221,7 +221,7 @@ def holding(files: Files, data_dirs: Iterable[str]) -> Iterator[None]:
 
 
 def _make_dir_durably(files: Files, path: str) -> None:
-    """Make a directory and its missing parents; a power loss does not take them, and all that is in them, away."""
+    """Make a directory and its missing parents, so that their names survive a power loss."""
     if not files.exists(path):
         above = paths.parent(path)
         if above != path:

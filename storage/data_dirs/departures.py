@@ -1,4 +1,4 @@
-"""Partitions that were deleted, on their way out: their directories are renamed at once, and removed later."""
+"""Deletion of partitions: their directories are renamed at once, and removed later."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from .log_table import LogTable
 
 @dataclass(frozen=True, slots=True)
 class DueRemoval:
-    """A file or directory of something deleted, whose time has come."""
+    """A deleted file or directory whose delay has expired."""
 
     path: str
     _remove: Callable[[str], None]
     _put_off: Callable[[int, str], None]
 
     def __call__(self) -> None:
-        """Remove it, in any thread. OSError if the disk refuses; a part of it may be gone then."""
+        """Remove the file or directory, in any thread. OSError: the disk refused; a part may have been removed."""
         self._remove(self.path)
 
     def put_off(self, due_ms: int) -> None:
-        """Make it due again at `due_ms` of elapsed time; in the owner's thread."""
+        """Make the removal due again at `due_ms` of elapsed time; in the owner's thread."""
         self._put_off(due_ms, self.path)
 
 
 class Departure:
-    """Directories of deleted partitions on their way out. Made by `LogManager.begin_delete`."""
+    """Deletion of some partitions' directories. Made by `LogManager.begin_delete`."""
 
     def __init__(
         self, logs: Sequence[Log], data_dirs: Iterable[DataDir], unique_id: str, files: Files, staying: LogTable
     ) -> None:
         """
         Args:
-            data_dirs: All of the broker.
-            unique_id: For the names of the directories.
+            data_dirs: All data directories of the broker.
+            unique_id: Part of the new names of the directories.
             staying: All open logs of the broker; `logs` are not among them.
         """
         self.logs = logs
         self.put_aside: list[tuple[Log, str]] = []
-        """Those that are out of the way, with the paths that they have now."""
+        """Logs whose directories have been renamed, with the new paths."""
         self._data_dirs = {each.path: each for each in data_dirs}
         self._unique_id = unique_id
         self._files = files
         self._staying = staying
 
     def let_go(self) -> list[Log]:
-        """The logs, which are the caller's to drop: the last step. Each closes its files with its last name."""
+        """Release the logs to the caller, as the last step. The files of a log close when the caller drops it."""
         logs, self.logs = list(self.logs), ()
         self.put_aside.clear()
         return logs
 
     def carry_out(self) -> None:
-        """Rename the directories, and take the partitions out of the checkpoints; on disk on return.
+        """Rename the directories, and remove the partitions from the checkpoints; on disk on return.
 
         Raises:
-            OSError: The disk refused something, the first of it; all else is done.
+            OSError: The first error of the disk; everything else is done.
         """
         refused: list[OSError] = []
         for log in self.logs:
@@ -82,7 +82,7 @@ class Departure:
 
 @contextmanager
 def collected(refused: list[OSError]) -> Iterator[None]:
-    """For one of several things that are to be done whatever becomes of the others."""
+    """Collect an OSError of one of several steps that must all be tried."""
     try:
         yield
     except OSError as error:

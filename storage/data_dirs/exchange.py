@@ -1,17 +1,17 @@
-"""Another content for all data directories of a broker, or none of it, whatever happens meanwhile.
+"""Atomic exchange of the content of all data directories of a broker, whatever happens during it.
 
     ottla-0.<id>-delete/    in each directory: the new content, being filled (empty for a reset); a start removes it
-    .ottla-next/            in the first directory: from this rename on the exchange is decided, and whoever opens the
-        exchange            directories next ends it. The file names <id>, so that all directories go together; then, in
+    .ottla-next/            in the first directory: with this rename the exchange is decided, and the next process that
+        exchange            opens the directories finishes it. The file has <id>, which links all directories; then, in
                             each of them, the first one last:
       1  all of the old content into one directory that a start removes, and the other directories' .ottla-next/ in place
-      2  .ottla-next/ becomes .ottla-next-in/: what lies beside it is new from now on
+      2  .ottla-next/ becomes .ottla-next-in/: from now on everything next to it is new
       3  all of it moves out of .ottla-next-in/, which becomes one that a start removes
 
-Only what is a broker's goes: its own files, and directories that hold logs. What was put aside for somebody to look at, and
-what is none of ours, stays. Apache Kafka refuses a directory with an exchange that has not ended.
+Only the broker's content is exchanged: its own files, and directories that contain logs. Directories that were put aside for
+the user to examine, and other files, stay. Apache Kafka refuses a directory with an unfinished exchange.
 
-Each directory's lock is to be held by who calls.
+The caller holds the lock of each directory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAME = "ottla"
 
 
 def own_entries(files: Files, data_dir: str) -> list[str]:
-    """Names of what is a broker's in this directory, its lock aside. OSError: The disk refused."""
+    """List the names of the broker's entries in this directory, except its lock. OSError: The disk refused."""
     found = []
     for name in files.list(data_dir):
         path = paths.join(data_dir, name)
@@ -43,10 +43,10 @@ def own_entries(files: Files, data_dir: str) -> list[str]:
 
 
 class Exchange:
-    """One exchange, to be filled and then carried out, or dropped.
+    """One exchange. The caller fills the directories in `staged`, and then calls `carry_out` or `drop`.
 
     Args:
-        rng: Draws its id.
+        rng: Random numbers for the ID.
     """
 
     def __init__(self, files: Files, data_dirs: Sequence[str], rng: random.Random) -> None:
@@ -55,28 +55,28 @@ class Exchange:
         self._id = rng.randbytes(16).hex()
         self._is_decided = False
         self.staged = [_staged(each, self._id) for each in self._data_dirs]
-        """A directory for the new content of each data directory; who fills one makes and syncs what is in it."""
+        """A directory for the new content of each data directory; the caller writes and syncs its content."""
 
     def make(self) -> None:
-        """Make the directories in `staged`. OSError: The disk refused; `drop` is still to be called."""
+        """Make the directories in `staged`. OSError: The disk refused; the caller must still call `drop`."""
         for each in self.staged:
             self._files.make_dir(each)
 
     def drop(self) -> None:
-        """Remove what was staged, unless the exchange is decided; what remains of it goes with the next start."""
+        """Remove the staged content, unless the exchange is decided; the next start removes the rest."""
         for each in () if self._is_decided else self.staged:
             with suppress(OSError):
                 self._files.remove_dir(each)
 
     def carry_out(self) -> None:
-        """Put all that was staged in place of all that is there.
+        """Replace the whole content by the staged content.
 
         Raises:
-            OSError: The disk refused. Before the decision nothing has changed; after it, the next call of `finish` goes on.
+            OSError: The disk refused. Before the decision nothing has changed; after it, the next call of `finish` continues.
         """
         files, first = self._files, self._data_dirs[0]
         for each in self._data_dirs:
-            own_entries(files, each)  # what refuses this now would keep the exchange from ending
+            own_entries(files, each)  # an error here now would later keep the exchange from finishing
             files.sync_dir(each)
         write_atomically(files, paths.join(self.staged[0], paths.EXCHANGE_FILE), self._id)
         files.rename(self.staged[0], paths.join(first, paths.NEXT_CONTENT))
@@ -86,15 +86,15 @@ class Exchange:
 
 
 def is_unfinished(files: Files, data_dirs: Sequence[str]) -> bool:
-    """Whether an exchange of these directories was decided and has not ended. OSError: The disk refused."""
+    """Whether an exchange of these directories was decided and is not finished. OSError: The disk refused."""
     return _leader(files, data_dirs) is not None
 
 
 def finish(files: Files, data_dirs: Sequence[str]) -> None:
-    """End an exchange that was decided, if there is one.
+    """Finish an exchange that was decided, if any.
 
     Raises:
-        OSError: The disk refused; it may be called again.
+        OSError: The disk refused; the call may be repeated.
     """
     leader = _leader(files, data_dirs)
     if leader is None:
@@ -131,7 +131,7 @@ def _finish_one(files: Files, data_dir: str, exchange_id: str) -> None:
 
 
 def _leader(files: Files, data_dirs: Sequence[str]) -> str | None:
-    """The directory whose exchange file speaks for all."""
+    """Find the directory with the exchange file, which counts for all."""
     for each in data_dirs:
         for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN):
             if files.exists(paths.join(paths.join(each, name), paths.EXCHANGE_FILE)):
@@ -144,7 +144,7 @@ def _id_of(files: Files, leader: str) -> str:
         text = read_text(files, paths.join(paths.join(leader, name), paths.EXCHANGE_FILE))
         if text:
             return text
-    raise AssertionError("a leader has one")
+    raise AssertionError("unreachable: a leader has an exchange file")
 
 
 def _staged(data_dir: str, exchange_id: str) -> str:

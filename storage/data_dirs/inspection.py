@@ -1,13 +1,13 @@
-"""The data directories of one broker, looked at before anything in them changes: whose they are, and whether all are here.
+"""Inspection of a broker's data directories, before anything in them changes: their owner, and whether all are present.
 
     meta.properties     in each: cluster.id, node.id and directory.id as Apache Kafka has them, and `ottla.catalog`: the
-                        directory.id of the one that holds the catalog
+                        directory.id of the one that contains the catalog
     ottla.json          in one of them: the catalog; it lists all of them by directory.id
 
-So the catalog misses a directory that is not mounted, and the others miss the catalog. A directory without
-meta.properties is nobody's: it is taken in when all others are here, and refused where it may be the mount point of one
-that is not, as Apache Kafka refuses it. Whoever adds a directory just names it; whoever gives one up takes its line out of
-the catalog.
+So if a directory is not mounted, the catalog shows that it is missing, and if that of the catalog is not mounted, the others
+show it. A directory without meta.properties has no owner. It is accepted when all others are present, and refused if it may be
+the mount point of a missing one, as in Apache Kafka. To add a directory, the user names it; to give one up, the user removes
+its line from the catalog.
 """
 
 from __future__ import annotations
@@ -26,33 +26,34 @@ from ..topics.catalog import Catalog
 _NOT_FROM_STRANGERS = frozenset({*paths.OWN_FILES, paths.LOCK_FILE, paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN})
 
 NAMED_MAX = 3
-"""So many missing partitions a message names."""
+"""Largest number of missing partitions that a message names."""
 
 
 class FoundDirectory(NamedTuple):
-    """A data directory as it lies there."""
+    """A data directory as found."""
 
     path: str
     identity: MetaProperties | None
-    """None in one that is nobody's, or not there."""
+    """Identity from `meta.properties`; None if the directory has no owner, or does not exist."""
     catalog: Catalog | None
     partitions: tuple[tuple[TopicPartition, str], ...]
-    """Folders with the name of a partition, by their paths; Apache Kafka's metadata log is none."""
+    """Folders with the name of a partition, with their paths; Apache Kafka's metadata log does not count."""
     has_metadata_log: bool
     strays: tuple[tuple[TopicPartition, str], ...] = ()
-    """Likewise those that were put aside (`…-stray`). A long name of a topic is cut."""
+    """Folders of partitions that were put aside (`…-stray`), with their paths. A long topic name is cut off."""
 
 
 def unique(data_dirs: Iterable[str]) -> list[str]:
-    """Each directory once: a slash at the end does not count."""
+    """Return each directory once; a slash at the end does not count."""
     return list(dict.fromkeys(path.rstrip("/") or "/" for path in data_dirs))
 
 
 def look(files: Files, data_dirs: Iterable[str]) -> list[FoundDirectory]:
-    """What is in these directories. Nothing is changed, no lock taken.
+    """Read the content of these directories. Changes nothing and takes no lock.
 
     Raises:
-        DataDirectoryError: One cannot be read, its `meta.properties` is broken, or its catalog is damaged or of a newer version.
+        DataDirectoryError: A directory cannot be read, or its `meta.properties` is invalid, or its catalog is damaged or of a
+            newer version.
     """
     found = []
     for path in unique(data_dirs):
@@ -91,7 +92,7 @@ def _look(files: Files, path: str) -> FoundDirectory:
 
 
 def holds_log(files: Files, directory: str) -> bool:
-    """Whether a folder with the name of a partition is one: it has a segment, or a topic's id."""
+    """Whether a folder with the name of a partition contains a log: it has a segment, or a topic ID."""
     for name in files.list(directory):
         segment = paths.parse_segment_name(name)
         if name == paths.PARTITION_METADATA or (isinstance(segment, SegmentFile) and segment.kind == paths.LOG):
@@ -100,27 +101,25 @@ def holds_log(files: Files, directory: str) -> bool:
 
 
 def home_of(found: Sequence[FoundDirectory]) -> FoundDirectory:
-    """The directory that holds the catalog, or shall."""
+    """Return the directory that contains the catalog, or will contain it."""
     return next((each for each in found if each.catalog is not None), found[0])
 
 
 def check(files: Files, found: Sequence[FoundDirectory], node_id: int, failed: Collection[str] = ()) -> None:
-    """Refuse directories that are not one broker's, or not all of its.
+    """Refuse directories that do not all belong to one broker, or are not all of its directories.
 
     Args:
-        failed: Paths of those that are known to be missing.
+        failed: Paths of directories that are known to be missing.
 
     Raises:
-        DataDirectoryError: One line that says which, and what to do.
+        DataDirectoryError: One line with the directory and what to do.
         OSError: The disk refused.
     """
     check_owners([(each.path, each.identity) for each in found], node_id)
     homes = [(each, each.catalog) for each in found if each.catalog is not None]
     if len(homes) > 1:
         first, second = (each.path for each, _ in homes[:2])
-        raise DataDirectoryError(
-            f"{paths.CATALOG_FILE} is in {first} as well as in {second}: take away the one that is wrong"
-        )
+        raise DataDirectoryError(f"{paths.CATALOG_FILE} is in both {first} and {second}: remove the wrong one")
     if homes:
         _check_with_catalog(files, found, *homes[0], failed)
     else:
@@ -128,16 +127,18 @@ def check(files: Files, found: Sequence[FoundDirectory], node_id: int, failed: C
 
 
 def check_owners(identities: Sequence[tuple[str, MetaProperties | None]], node_id: int) -> None:
-    """Refuse directories of another node, of two clusters, or one that is there twice.
+    """Refuse directories of another node, of two clusters, or with the same ID.
 
     Raises:
-        DataDirectoryError: One line that says which.
+        DataDirectoryError: One line with the directory.
     """
     owned = [(path, identity) for path, identity in identities if identity is not None]
     ids: dict[bytes, str] = {}
     for path, identity in owned:
         if identity.node_id != node_id:
-            raise DataDirectoryError(f"data directory {path} belongs to node {identity.node_id}, node.id is {node_id}")
+            raise DataDirectoryError(
+                f"data directory {path} belongs to node {identity.node_id}, but node.id is {node_id}"
+            )
         first_path, first = owned[0]
         if identity.cluster_id != first.cluster_id:
             raise DataDirectoryError(
@@ -148,7 +149,8 @@ def check_owners(identities: Sequence[tuple[str, MetaProperties | None]], node_i
             if other != path:
                 raise DataDirectoryError(
                     f"data directories {other} and {path} have the same directory.id"
-                    f" {uuid_text(identity.directory_id)}: one is a copy of the other, or both are the same"
+                    f" {uuid_text(identity.directory_id)}: one is a copy of the other, or both paths lead to the same"
+                    " directory"
                 )
 
 
@@ -159,7 +161,7 @@ def _check_with_catalog(
     for each in found:
         if each.identity is not None and each.identity.cluster_id != catalog.cluster_id:
             raise DataDirectoryError(
-                f"data directory {each.path} belongs to cluster {each.identity.cluster_id}, {paths.CATALOG_FILE} is of"
+                f"data directory {each.path} belongs to cluster {each.identity.cluster_id}, but {paths.CATALOG_FILE} to"
                 f" cluster {catalog.cluster_id}"
             )
     present = {uuid_text(each.identity.directory_id) for each in found if each.identity and each.identity.directory_id}
@@ -167,21 +169,21 @@ def _check_with_catalog(
         entry for entry in (catalog.directories or {}).items() if entry[0] not in present and entry[1] not in failed
     ]
     if home.identity is None:
-        # It gets one when all others have theirs: the first start was cut off before that. Those without one may be any.
+        # The home gets its identity last, so the first start was interrupted. Directories without one may be any of the list.
         if len(missing) <= sum(each.identity is None for each in found):
             return
         missing = [entry for entry in missing if entry[1] != home.path]
     if unknown := [path for path in failed if path not in (catalog.directories or {}).values()]:
-        raise DataDirectoryError(f"data directory {unknown[0]}: its disk has failed, and nobody knows what is in it")
+        raise DataDirectoryError(f"data directory {unknown[0]}: its disk has failed, and its content is unknown")
     if missing:
         _name_all(files, [each.path for each in found], home.path, missing)
         which = ", ".join(f"{path} (directory.id {text})" for text, path in missing)
         raise DataDirectoryError(
-            f"{paths.CATALOG_FILE} lists a data directory that is not among log.dirs: {which}: is it mounted? To give up"
-            f' what is in it, take it out of "directories" in {paths.join(home.path, paths.CATALOG_FILE)}'
+            f"{paths.CATALOG_FILE} lists a data directory that is not in log.dirs: {which}: is it mounted? To abandon"
+            f' its data, remove it from "directories" in {paths.join(home.path, paths.CATALOG_FILE)}'
         )
     if catalog.directories is None:
-        # Nothing says how many directories there were. But a topic's partitions were somewhere.
+        # The number of directories is not known. But the partitions of a topic must have been somewhere.
         here = {topic_partition for each in found for topic_partition, _ in each.partitions}
         lost = [
             str(wanted)
@@ -191,21 +193,22 @@ def _check_with_catalog(
         ]
         if lost:
             raise DataDirectoryError(
-                f"{paths.join(home.path, paths.CATALOG_FILE)} does not list the data directories yet, and none of log.dirs"
-                f" has {_some(lost)}: is one not mounted, or not named? To give up what was in it, put the line"
-                ' "directories": {}, into that file'
+                f"{paths.join(home.path, paths.CATALOG_FILE)} does not list the data directories yet, and none of"
+                f" log.dirs contains {_some(lost)}: is a directory not mounted, or missing from log.dirs? To abandon"
+                ' its data, add the line "directories": {}, to that file'
             )
 
 
 def _name_all(files: Files, named: Sequence[str], home: str, missing: Iterable[tuple[str, str]]) -> None:
     """Refuse a start that names only some of the directories, with the value of `log.dirs` that names all.
 
-    Returns if one of the others is not beside the catalog's. A path from the catalog is no help: of a copy it leads to the original.
+    Returns if one of the others is not next to the catalog's directory. The paths in the catalog are not used: in a copy of
+    the directories they lead to the originals.
 
     Args:
-        named: Paths of those that the start names.
-        home: The path of the one with the catalog.
-        missing: The directory.id and the path of the others, as the catalog has them.
+        named: Paths of the directories that the start names.
+        home: Path of the directory with the catalog.
+        missing: The directory.id and the path of the others, from the catalog.
 
     Raises:
         DataDirectoryError: One line.
@@ -216,13 +219,13 @@ def _name_all(files: Files, named: Sequence[str], home: str, missing: Iterable[t
         every = list(dict.fromkeys([home, *sorted([*named, *(path for _, path in beside)])]))
         unnamed = [path for path in every if path not in named]
         raise DataDirectoryError(
-            f"data directory {named[0]} is one of {len(every)}, and log.dirs does not name {', '.join(unnamed)}; start with"
-            f" log.dirs={','.join(every)}"
+            f"data directory {named[0]} is one of {len(every)}, but log.dirs does not contain {', '.join(unnamed)};"
+            f" start with log.dirs={','.join(every)}"
         )
 
 
 def _id_of(files: Files, path: str) -> str | None:
-    """The directory.id of what is there; None if it is no data directory, or cannot be read."""
+    """Return the directory.id of a directory; None if it is not a data directory, or cannot be read."""
     with suppress(OSError, CorruptCheckpointError):
         identity = read_meta_properties(files, path)
         if identity is not None and identity.directory_id is not None:
@@ -231,23 +234,24 @@ def _id_of(files: Files, path: str) -> str | None:
 
 
 def check_assigned(found: Sequence[FoundDirectory], assigned: Mapping[TopicPartition, bytes]) -> None:
-    """Refuse where Apache Kafka's controller says that logs are in a directory that is not here.
+    """Refuse a start if Apache Kafka's controller has logs in a directory that is missing.
 
     Args:
-        assigned: The directory.id of the directory that each log of this broker is in.
+        assigned: For each log of this broker, the directory.id of its directory.
 
     Raises:
-        DataDirectoryError: One line that says which.
+        DataDirectoryError: One line with the directory.id.
     """
     present = {each.identity.directory_id for each in found if each.identity is not None}
     here = {topic_partition for each in found for topic_partition, _ in each.partitions}
     missing = {tp: where for tp, where in assigned.items() if where not in present and tp not in here}
-    if None not in present and missing:  # Directories without an id may be any.
+    if None not in present and missing:  # A directory without an ID may be the missing one.
         where = next(iter(missing.values()))
         raise DataDirectoryError(
-            f"no data directory has directory.id {uuid_text(where)}, in which Apache Kafka has"
-            f" {_some([str(tp) for tp, its in missing.items() if its == where])}: is it mounted, and among log.dirs? To give"
-            f" up what is in it, name an empty one with that directory.id in its {paths.META_PROPERTIES}"
+            f"data directory with directory.id {uuid_text(where)} not found, which contains"
+            f" {_some([str(tp) for tp, its in missing.items() if its == where])} according to Apache Kafka: is it"
+            " mounted, and in log.dirs? To abandon its data, use an empty directory with that directory.id in its"
+            f" {paths.META_PROPERTIES}"
         )
 
 
@@ -262,16 +266,16 @@ def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> Non
     for path, identity in owned:
         if identity.catalog_id is not None:
             if identity.catalog_id in {other.directory_id for _, other in owned}:
-                raise DataDirectoryError(f"data directory {path} has lost its {paths.CATALOG_FILE}; {_ADVICE}")
+                raise DataDirectoryError(f"data directory {path}: {paths.CATALOG_FILE} not found. {_ADVICE}")
             _name_home(files, [each.path for each in found], path, uuid_text(identity.catalog_id))
             raise DataDirectoryError(
-                f"data directory {path} needs the {paths.CATALOG_FILE} of the one with directory.id"
-                f" {uuid_text(identity.catalog_id)}: is that mounted, and among log.dirs? {_ADVICE}"
+                f"data directory {path} requires the {paths.CATALOG_FILE} in the directory with directory.id"
+                f" {uuid_text(identity.catalog_id)}: is it mounted, and in log.dirs? {_ADVICE}"
             )
     metadata_logs = [each for each in found if each.has_metadata_log]
     if len(metadata_logs) > 1:
         raise DataDirectoryError(
-            f"Apache Kafka's metadata log is in {metadata_logs[0].path} as well as in {metadata_logs[1].path}"
+            f"Apache Kafka's metadata log is in both {metadata_logs[0].path} and {metadata_logs[1].path}"
         )
     if not metadata_logs and not any(holds_log(files, directory) for each in found for _, directory in each.partitions):
         return
@@ -279,23 +283,23 @@ def _check_without_catalog(files: Files, found: Sequence[FoundDirectory]) -> Non
     first_path, first = owned[0]
     if nobodys is not None:
         raise DataDirectoryError(
-            f"data directory {nobodys.path} has no {paths.META_PROPERTIES}, {first_path} belongs to cluster"
-            f" {first.cluster_id}: is it mounted? To add an empty one, start without it once"
+            f"data directory {nobodys.path} has no {paths.META_PROPERTIES}, but {first_path} belongs to cluster"
+            f" {first.cluster_id}: is it mounted? To add an empty directory, start once without it"
         )
     if not metadata_logs:
         raise DataDirectoryError(
-            f"data directory {first_path} has neither {paths.CATALOG_FILE} nor Apache Kafka's metadata log, which say how"
-            f" topics are configured: is another directory missing from log.dirs? {_ADVICE}"
+            f"data directory {first_path} has neither {paths.CATALOG_FILE} nor Apache Kafka's metadata log, which"
+            f" contain the topic configs: is another directory missing from log.dirs? {_ADVICE}"
         )
 
 
 def _name_home(files: Files, named: Sequence[str], path: str, catalog_id: str) -> None:
-    """Refuse `DATA-node-ID` without `DATA`, which has its catalog; return if `path` is none, or `DATA` is not there.
+    """Refuse `DATA-node-ID` without `DATA`, which has its catalog. Returns for other paths, or if `DATA` does not exist.
 
-    An earlier Ottla gave each node a process and such a data directory of its own, where it was asked to (`--workers`).
+    With `--workers` an earlier Ottla gave each node its own process and such a data directory.
 
     Raises:
-        DataDirectoryError: One line, as of `_name_all`.
+        DataDirectoryError: One line, as for `_name_all`.
     """
     home, _, node_id = path.rpartition("-node-")
     if not (home and node_id.isdecimal()) or _id_of(files, home) != catalog_id:
@@ -308,6 +312,5 @@ def _name_home(files: Files, named: Sequence[str], path: str, catalog_id: str) -
 
 
 _ADVICE = (
-    "To have topics made of the partition directories alone, with default configs, take away every"
-    f" {paths.META_PROPERTIES}"
+    f"To create topics from the partition directories alone, with default configs, remove every {paths.META_PROPERTIES}"
 )

@@ -1,4 +1,4 @@
-"""The logs of a data directory at a start: opened, recovered where they were not closed, checkpointed where that cut something."""
+"""Loading of a data directory's logs at a start: opened, recovered if not closed, and checkpointed if recovery cut one."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from .opener import LogOpener
 from .partition_dirs import topic_id_in
 
 ConfigFor: TypeAlias = Callable[[TopicPartition], LogConfig | None]
-"""The configuration of a partition; None where its directory is to be left alone."""
+"""Returns the configuration of a partition; None if its directory must be left alone."""
 
 
 @dataclass(slots=True)
 class Loading:
-    """One start, directory after directory."""
+    """Loads all data directories at one start, one after the other."""
 
     opener: LogOpener
     logs: LogTable
-    """Those that were opened are entered here."""
+    """The table of open logs, which gets the loaded ones."""
     config_for: ConfigFor
     now_ms: int
     elapsed_ms: int
     topic_id_of: Callable[[str], bytes] | None = None
-    """By the name of a topic, the id that its directories carry, for who has seen to that; without it each is asked."""
+    """Returns the ID of a topic by name, if the caller has checked that all its directories have it. None: read each one."""
     was_clean: bool = True
-    """Whether the last stop of all directories so far was."""
+    """Whether the last stop of all directories so far was clean."""
     _copies: dict[TopicPartition, tuple[str, bytes | None]] = field(default_factory=dict)
-    """Of moves that were interrupted: in which data directory, and the topic id they carry."""
+    """Copies of interrupted moves: the data directory and the topic ID of each."""
     removable: list[str] = field(default_factory=list)
-    """Directories of what was deleted, or was the copy of a move that was interrupted."""
+    """Directories of deleted partitions, and copies of interrupted moves."""
 
     def load(self, data_dir: DataDir) -> None:
         """Open every log of a directory.
 
         Raises:
-            DataDirectoryError: One of its partitions is in another directory, too.
-            OSError, KafkaError: One cannot be read.
+            DataDirectoryError: A partition is in another directory also.
+            OSError, KafkaError: A log cannot be read.
         """
         files, note, logs = self.opener.files, self.opener.note, self.logs
         stop = data_dir.take_clean_stop()
@@ -63,12 +63,12 @@ class Loading:
             if found.topic == paths.CLUSTER_METADATA_TOPIC:
                 continue
             if found in logs:
-                raise DataDirectoryError(f"{found} is in {logs[found].data_dir} as well as in {data_dir.path}")
+                raise DataDirectoryError(f"{found} is in both {logs[found].data_dir} and {data_dir.path}")
             config = self.config_for(found)
             if config is None:
                 if found in log_starts:
                     data_dir.not_served[found] = log_starts[found]
-                note(f"{directory} holds no log of a topic and is left alone")
+                note(f"ignoring {directory}: not a log of a topic")
                 continue
             log = self.opener.open(
                 data_dir,
@@ -82,7 +82,7 @@ class Loading:
                 else self.topic_id_of(found.topic),
             )
             if log.needs_flush:
-                # What a process wrote that died before its sync is about to be read, and to be built upon.
+                # A process may have died before it synced these records. Consumers will read them, so they are synced now.
                 log.flush(self.elapsed_ms)
             loaded.append(log)
         logs.add(loaded)
@@ -92,8 +92,8 @@ class Loading:
             for log in loaded
             if not log.is_left_alone
         ):
-            # Where recovery has cut something off, the old checkpoint vouches for more than there is. Left like that, it
-            # would do so for what is appended next.
+            # If recovery has cut a log, the old checkpoint is beyond its end, and would later be wrong about the records
+            # appended next.
             data_dir.checkpoint_recovery_points(logs)
             data_dir.checkpoint_log_starts(logs)
 
@@ -105,12 +105,12 @@ class Loading:
         if found.role == "delete" or (found.role == "future" and is_known):
             self.removable.append(directory)
         else:
-            self.opener.note(f"{directory} holds no log of this broker ({found.role}) and is left alone")
+            self.opener.note(f"ignoring {directory}: not a log of this broker ({found.role})")
 
     def interrupted_moves(self) -> dict[TopicPartition, str]:
-        """Partitions that were on their way to another data directory, and where. After all directories.
+        """Return partitions whose move to another data directory was interrupted, and the target. Call it after all loads.
 
-        The copy of a topic that was deleted meanwhile, and made anew, says nothing about the new one.
+        If a topic was deleted and created again, a copy of the old one does not count.
         """
         return {
             where: data_dir

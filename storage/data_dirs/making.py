@@ -1,7 +1,7 @@
-"""New partitions: where each goes, and that all of them are made whole, or nothing is left of them.
+"""Creation of partitions: the choice of a data directory for each. Either all of them are made, or nothing is left.
 
-`promise` is for any number of empty ones: they are open at once, and on disk when somebody calls `make`, or appends. Should the
-process die before, the catalog has them, and the next start promises them again.
+`promise` is for any number of empty partitions: they are open at once, and on disk after `Log.make` or an append. If the
+process dies before, the catalog has them, and the next start promises them again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .opener import LogOpener
 from .partition_dirs import put_aside
 
 Fill: TypeAlias = Callable[[LogPlace, LogConfig], int]
-"""Writes the segments of a new partition into its directory, before its log is opened; returns where the log is to start."""
+"""Writes the segments of a new partition into its directory, before its log is opened; returns the log start offset."""
 
 
 class NewLogs(NamedTuple):
-    """Partitions that one topic gets."""
+    """New partitions of one topic."""
 
     partitions: Sequence[TopicPartition]
     topic_id: bytes
@@ -39,22 +39,22 @@ class NewLogs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What is at hand for new partitions."""
+    """Makes new partitions in the working data directories."""
 
     opener: LogOpener
     working: Sequence[DataDir]
     cordoned: Collection[str]
     logs: LogTable
-    """All of the broker: new ones are entered on return."""
+    """All logs of the broker; new ones are added on return."""
     now_ms: int
     elapsed_ms: int
     unmade: dict[Log, None]
-    """Logs that were promised; of those that are made since some."""
+    """Logs that were promised; some of them may be on disk since."""
     left: set[str]
-    """Directories that a making which failed could not remove: without a descriptor none can be listed. The next one removes them."""
+    """Directories that a failed call could not remove, e.g. without a free descriptor. The next call removes them."""
 
     def promise(self, wanted: Sequence[NewLogs]) -> list[Log]:
-        """As `LogManager.promise`, which has the errors."""
+        """Open new logs that are not on disk yet. Errors as for `LogManager.promise`."""
         partitions = [each for new in wanted for each in new.partitions]
         self.opener.files.check_descriptors(sum(not log.is_made for log in tuple(self.unmade)) + len(partitions))
         places = iter(self._places(partitions))
@@ -68,7 +68,7 @@ class Making:
         return promised
 
     def make(self, new: NewLogs, fill: Fill | None) -> list[Log]:
-        """As `LogManager.create`, which has the errors."""
+        """Create new logs on disk. Errors as for `LogManager.create`."""
         topic_partitions, logs = new.partitions, self.logs
         places = self._places(topic_partitions)
         made = list[Log]()
@@ -92,19 +92,19 @@ class Making:
         return made
 
     def _places(self, topic_partitions: Sequence[TopicPartition]) -> list[tuple[DataDir, TopicPartition]]:
-        """In which data directory each goes, where its name is free on return."""
+        """Choose the data directory of each partition, and make sure that its name is free."""
         logs = self.logs
         if taken := [each for each in topic_partitions if each in logs]:
-            raise FileExistsError(f"partition {taken[0]} has a log")
+            raise FileExistsError(f"partition {taken[0]} already has a log")
         if not self.working:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory works")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory is available")
         open_ones = [each for each in self.working if each.path not in self.cordoned]
         if not open_ones:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every data directory that works is cordoned")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all available data directories are cordoned")
         if self.left:
             self.left.difference_update(
                 log.directory for log in logs.values()
-            )  # A move may have brought a log there since.
+            )  # A move may have put a log into one of them since.
             for directory in tuple(self.left):
                 self._remove(directory)
         counts = Counter[str]()
@@ -120,7 +120,7 @@ class Making:
         return places
 
     def _discard(self, made: Iterable[Log], places: Iterable[tuple[DataDir, TopicPartition]]) -> None:
-        """Remove what was made, whichever step failed. All files are closed first: to remove a directory takes descriptors."""
+        """Remove what was made, whichever step failed. All files are closed first: removing a directory needs descriptors."""
         for log in made:
             with suppress(OSError):
                 log.release_files()
@@ -143,7 +143,7 @@ class Making:
                 self.left.discard(present)
             if files.exists(present):
                 aside = put_aside(files, topic_partition, present, self.opener.rng)
-                self.opener.note(f"{present} is in the way of a new partition; it is kept as {aside}")
+                self.opener.note(f"{present} blocks a new partition; renamed to {aside}")
 
     def _make(self, place: tuple[DataDir, TopicPartition], new: NewLogs, fill: Fill | None) -> Log:
         files, (data_dir, topic_partition) = self.opener.files, place
@@ -153,7 +153,7 @@ class Making:
         stop = LastStop(is_clean=True)
         if fill is not None:
             filled = LogPlace(files, directory, topic_partition, new.topic_id, data_dir.health)
-            # Read as after a crash, so that indexes and producers are those of the batches, whoever wrote them.
+            # Read as after a crash, so that indexes and producer states are rebuilt from the batches.
             stop = LastStop(log_start_offset=fill(filled, new.config))
         log = self.opener.open(
             data_dir, topic_partition, new.config, self.now_ms, self.elapsed_ms, stop, topic_id=new.topic_id

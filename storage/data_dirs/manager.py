@@ -1,16 +1,17 @@
-"""All logs of the broker, in one data directory or several.
+"""Manager of all logs of the broker, in one data directory or several.
 
-Owned by the broker. It opens what is there, makes and deletes partitions, keeps the checkpoints, and closes all so that
-the next start needs no recovery. Which log is cleaned when is the CleanerManager's business, over the same `logs`.
+Owned by the broker. It opens the existing logs, creates and deletes partitions, writes the checkpoints, and closes all so that
+the next start needs no recovery. The CleanerManager, which uses the same `logs`, decides what is cleaned when.
 
     manager = LogManager(files, ["/data"], ...)     locks, reads identities; nothing is written yet
     manager.load(now_ms, elapsed_ms, ...)           loads every <topic>-<partition>
-    manager.claim(home, cluster_id, write_catalog)         writes whose directories they are
+    manager.claim(home, cluster_id, write_catalog)         writes the identities of the directories
     manager.create(...)  .promise(...)  .begin_delete(...)  .logs[...]
     manager.close(now_ms)                           flushes, checkpoints, marks as cleanly stopped, unlocks
 
-Everything runs on the thread that owns the logs. Of what waits for the disk, `load` and `close` may be called in a worker
-thread while nobody else does anything here, `create`, `promise`, the checkpoints, and what a `Departure` does beside anything.
+Everything runs on the thread that owns the logs, except some calls that wait for the disk. `load` and `close` may run in a
+worker thread while no other thread uses the manager. `create`, `promise`, the checkpoints and the work of a `Departure` may run
+in a worker thread at any time.
 """
 
 from __future__ import annotations
@@ -32,19 +33,18 @@ from ..logs.recovery import offline_log
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ..topics.config import LogConfig
 from .claims import claim
-from .closing import close_dir
 from .data_dir import DataDir
 from .departures import Departure, DueRemoval, collected
 from .inspection import check_owners, unique
 from .loading import ConfigFor, Loading
-from .log_table import LogTable
+from .log_table import LogTable, close_dir
 from .making import Fill, Making, NewLogs
 from .opener import LogOpener
 from .relocation import Relocation
 
 
 class LogManager:
-    """See the module's text."""
+    """Manages all logs of the broker."""
 
     def __init__(
         self,
@@ -57,17 +57,17 @@ class LogManager:
         rng: random.Random | None = None,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Lock the data directories and look whose they are. Nothing is written but directories and lock files.
+        """Lock the data directories and read their identities. Writes nothing but directories and lock files.
 
         Args:
-            data_dirs: Their paths; missing ones are made. A slash at the end does not count.
-            failed: Those of them that cannot be used, and why: they are offline, and so is what `add_offline` is told of.
-            node_id: This broker's (the first, of several in one process).
+            data_dirs: Paths of the data directories; missing ones are made. A slash at the end does not count.
+            failed: Directories that cannot be used, with the reasons: they are offline, and so are the logs of `add_offline`.
+            node_id: This broker's node ID (the first of several in one process).
             producer_expiration_ms: `producer.id.expiration.ms`.
-            note: Is told, one line each, what was found broken and what was done about it.
+            note: Called with one line for each thing that was found broken and what was done about it.
 
         Raises:
-            DataDirectoryError: One of them cannot be used, belongs to another node, or two belong to different
+            DataDirectoryError: A directory cannot be used, belongs to another node, or two belong to different
                 clusters. None is locked then.
         """
         self.logs = LogTable()
@@ -75,7 +75,7 @@ class LogManager:
         self.was_clean = False
         """Whether all directories were stopped cleanly before the last `load`."""
         self.interrupted_moves: dict[TopicPartition, str] = {}
-        """Partitions that were on their way to another data directory at the last stop, and where; from `load` on."""
+        """Partitions whose move to another data directory was interrupted by the last stop, and the target; set by `load`."""
         self.cordoned: frozenset[str] = frozenset()
         """Data directories that get no new partitions (KIP-1066)."""
         self._files = files
@@ -85,7 +85,7 @@ class LogManager:
         self._opener = LogOpener(files, self._rng, note, producer_expiration_ms)
         self._unmade: dict[Log, None] = {}
         self._left: set[str] = set()
-        """See `Making`."""
+        """Directories that could not be removed; see `Making`."""
         self._is_loaded = False
         self._pending_dir_deletions: list[tuple[int, str]] = []
         self._dirs: list[DataDir] = []
@@ -104,20 +104,20 @@ class LogManager:
 
     @property
     def failures(self) -> dict[str, str]:
-        """The data directories that are out of use until the next start, and why."""
+        """Data directories that are offline until the next start, with the reasons."""
         return {each.path: each.health.failure for each in self._dirs if each.health.failure is not None}
 
     def watch(self, on_failure: Callable[[], None]) -> None:
-        """Have `on_failure` called when a data directory fails: in the thread that met it, perhaps more than once."""
+        """Call `on_failure` when a data directory fails: in the thread that got the error, perhaps more than once."""
         for each in self._dirs:
             each.health.on_failure = on_failure
 
     def is_offline(self, data_dir: str) -> bool:
-        """Whether a disk error has taken this directory, and all logs in it, out of use until the next start."""
+        """Whether a disk error has taken this directory, and all its logs, offline until the next start."""
         return self._dir(data_dir).health.failure is not None
 
     def data_dir_of(self, topic_partition: TopicPartition) -> str:
-        """The data directory of an open log. KeyError if there is none."""
+        """Return the data directory of an open log. KeyError if the log is not open."""
         return paths.parent(self.logs[topic_partition].directory)
 
     def _dir(self, path: str) -> DataDir:
@@ -136,11 +136,11 @@ class LogManager:
         """Open every log of the data directories, recovering those that were not closed.
 
         Args:
-            config_for: Gives the configuration of a partition; None where its directory is to be left alone.
-            topic_id_of: Gives the id of a topic, where it is known that all its directories carry it; they are asked without.
+            config_for: Returns the configuration of a partition; None if its directory must be left alone.
+            topic_id_of: Returns the ID of a topic, if all its directories are known to have it. Without it each one is read.
 
         Raises:
-            DataDirectoryError: A partition in two of them, or one that cannot be read.
+            DataDirectoryError: A partition is in two directories, or cannot be read.
         """
         loading = Loading(self._opener, self.logs, config_for, now_ms, elapsed_ms, topic_id_of)
         for each in self._working_dirs():
@@ -157,11 +157,11 @@ class LogManager:
         self._is_loaded = True
 
     def claim(self, home: str, cluster_id: str, write_catalog: Callable[[Mapping[str, str]], None]) -> None:
-        """Write in each data directory that works whose it is, and where the catalog lies. See `claims.claim`."""
+        """Write into each working data directory its identity and which directory has the catalog. See `claims.claim`."""
         claim(self._working_dirs(), self._dir(home), cluster_id, write_catalog, node_id=self._node_id, rng=self._rng)
 
     def take_offline(self, reason: str) -> None:
-        """No log can be used any more until the next start. For any thread."""
+        """Take all logs offline until the next start. In any thread."""
         for each in self._working_dirs():
             each.health.fail(reason)
 
@@ -177,32 +177,33 @@ class LogManager:
         elapsed_ms: int,
         fill: Fill | None = None,
     ) -> list[Log]:
-        """New logs, each in the working data directory that has the fewest then, and is not cordoned. On disk on return.
+        """Create logs, each in the data directory with the fewest logs that works and is not cordoned. On disk on return.
 
-        They are empty, or what `fill` writes; nobody finds them before all are whole. A folder that has the name of one is put aside first, in whichever data directory it is.
+        The logs are empty, or have what `fill` writes. They become visible when all are complete. A folder that has the name of
+        one, in any data directory, is put aside first.
 
         Raises:
             FileExistsError: One of the partitions has a log.
-            OSError: The disk refused; nothing is left, but for what it does not let be removed, which the next call removes.
+            OSError: The disk refused. Nothing is left, except what could not be removed; the next call removes that.
             KafkaError: KAFKA_STORAGE_ERROR: no data directory works, or takes new partitions.
-            Whatever `fill` raises; nothing is left likewise.
+            Whatever `fill` raises; nothing is left then either.
         """
         return self._new(now_ms, elapsed_ms).make(NewLogs(topic_partitions, topic_id, config), fill)
 
     def promise(self, wanted: Sequence[NewLogs], *, now_ms: int, elapsed_ms: int) -> list[Log]:
-        """New empty logs, placed as by `create`. Each is on disk after its first append, or `Log.make`, for any thread.
+        """Open new empty logs, placed as by `create`. Each is on disk after its first append, or `Log.make`. In any thread.
 
         Raises:
-            FileExistsError, OSError, KafkaError: as `create`; also too few descriptors for all that are promised.
+            FileExistsError, OSError, KafkaError: As for `create`; also too few descriptors for all promised logs.
         """
         return self._new(now_ms, elapsed_ms).promise(wanted)
 
     def unmade(self, data_dir: str) -> list[Log]:
-        """Those that are promised in this directory, and not on disk yet."""
+        """List the logs that are promised in this directory, and not on disk yet."""
         for log in [log for log in tuple(self._unmade) if log.is_made]:
             self._unmade.pop(log, None)
         unmade = [log for log in tuple(self._unmade) if log.data_dir == data_dir]
-        has_failed = bool(unmade) and unmade[0].failure is not None  # all of a directory have one health
+        has_failed = bool(unmade) and unmade[0].failure is not None  # all logs of a directory share one health
         return [] if has_failed else unmade
 
     def _new(self, now_ms: int, elapsed_ms: int) -> Making:
@@ -210,7 +211,7 @@ class LogManager:
         return Making(self._opener, working, self.cordoned, self.logs, now_ms, elapsed_ms, unmade, left)
 
     def add_offline(self, topic_partitions: Sequence[TopicPartition], *, topic_id: bytes, config: LogConfig) -> None:
-        """Partitions that can only be in a data directory that has failed before the start: each has a log that is offline."""
+        """Add offline logs for partitions that must be in a data directory that failed before the start."""
         failed = next(each for each in self._dirs if each.health.failure is not None)
         made = []
         for each in topic_partitions:
@@ -220,14 +221,15 @@ class LogManager:
 
     @property
     def has_failed_dirs(self) -> bool:
-        """Whether there is a data directory that does not work."""
+        """Whether a data directory is offline."""
         return len(self._working_dirs()) < len(self._dirs)
 
     def begin_delete(self, topic_partitions: Iterable[TopicPartition]) -> Departure:
-        """Begin to give up these partitions: nobody finds them any more. KeyError: there is no such log.
+        """Begin the deletion of partitions: remove them from `logs`. KeyError: a log was not found.
 
-        Later calls of their logs answer UNKNOWN_TOPIC_OR_PARTITION. The cleaner must have let go of them. The caller runs `carry_out` in any thread, when no flush of these logs is under way, and then, whatever became of
-        that, calls `end_delete`; until then nobody may `create` a partition of one of the names.
+        Later calls of their logs raise UNKNOWN_TOPIC_OR_PARTITION. The cleaner must have released them. The caller runs
+        `carry_out` in any thread, while no flush of these logs is under way. Then it calls `end_delete`, even after an error.
+        Until then no partition with one of the names may be created.
         """
         logs = [self.logs[each] for each in topic_partitions]
         self.logs.remove(log.topic_partition for log in logs)
@@ -238,18 +240,18 @@ class LogManager:
         return Departure(logs, self._dirs, self._rng.randbytes(16).hex(), self._files, self.logs)
 
     def end_delete(self, departure: Departure, elapsed_ms: int) -> None:
-        """Have what `departure` has put aside removed after `file.delete.delay.ms`."""
+        """Schedule the removal of what `departure` has put aside, after `file.delete.delay.ms`."""
         self._pending_dir_deletions += [
             (elapsed_ms + log.config.file_delete_delay_ms, aside) for log, aside in departure.put_aside
         ]
 
     def is_in_two_dirs(self, topic_partition: TopicPartition) -> bool:
-        """Whether the last move of a partition has not come to its end, so that only a start can tell which one counts."""
+        """Whether a partition's last move is unfinished, so that only a start can decide which directory counts."""
         log = self.logs.get(topic_partition)
         return log is not None and any(each.guests.get(topic_partition) is log for each in self._dirs)
 
     def relocation(self, topic_partition: TopicPartition, data_dir: str, now_ms: int) -> Relocation:
-        """A move of a partition to another data directory, not begun yet. KeyError: there is no such log."""
+        """Make a move of a partition to another data directory; it is not begun yet. KeyError: the log was not found."""
         log = self.logs[topic_partition]
         source, target, unique_id = self._dir(log.data_dir), self._dir(data_dir), self._rng.randbytes(16).hex()
         return Relocation(self._files, log, source, target, self.logs, unique_id, now_ms)
@@ -257,14 +259,14 @@ class LogManager:
     # Jobs
 
     def logs_in(self, data_dir: str) -> list[Log]:
-        """The open logs of one data directory."""
+        """List the open logs of one data directory."""
         return [log for log in self.logs.values() if log.data_dir == data_dir]
 
     def due_deletions(self, data_dir: str, elapsed_ms: int) -> Iterator[DueRemoval]:
-        """Removals of deleted segments and partitions in `data_dir` whose delay is over, which are the caller's then.
+        """Yield removals of deleted segments and partitions in `data_dir` whose delay has expired; the caller runs them.
 
-        One after the other: the caller may do anything else before the next. One that is neither made nor put off is left to
-        the next start, which removes whatever is marked as deleted.
+        The caller may do anything else between two. A removal that is neither run nor put off is left to the next start, which
+        removes everything that is marked as deleted.
         """
         due: list[str] = []
         waiting: list[tuple[int, str]] = []
@@ -277,35 +279,35 @@ class LogManager:
         self._pending_dir_deletions = waiting
         for path in due:
             yield DueRemoval(path, self._files.remove_dir, lambda due_ms, path: self.delete_later(path, due_ms))
-        # Every second, and nearly no log has any.
+        # This runs every second, and nearly no log has deleted files.
         for log in [log for log in self.logs.values() if log.deleted_files.waiting]:
             if log.data_dir == data_dir:
                 for path in log.deleted_files.take_due(elapsed_ms):
                     yield DueRemoval(path, self._files.remove, log.deleted_files.put_off)
 
     def delete_later(self, directory: str, due_ms: int) -> None:
-        """Have a directory removed at `due_ms` of elapsed time."""
+        """Schedule the removal of a directory at `due_ms` of elapsed time."""
         self._pending_dir_deletions.append((due_ms, directory))
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
-        """Change `producer.id.expiration.ms`; holds from the next `expire_producers` on."""
+        """Change `producer.id.expiration.ms`; takes effect with the next `expire_producers`."""
         self._opener.producer_expiration_ms = expiration_ms
         for log in self.logs.values():
             log.producers.expiration_ms = expiration_ms
 
     def expire_producers(self, now_ms: int, elapsed_ms: int) -> Iterator[int]:
-        """Forget producers that have been idle for too long: in pieces, each of which says how many."""
+        """Forget producers that have been idle for too long, in steps; yields the number of each step."""
         for log in self.logs.values():
             log.producers.expire_verifications(elapsed_ms)
             yield 0  # most logs have no producers
             yield from log.producers.expire_in_pieces(now_ms)
 
     def checkpoint_recovery_points(self, data_dir: str | None = None) -> None:
-        """Write the recovery points, and the high watermarks beside them, of one directory or all. For any thread.
+        """Write the recovery points and the high watermarks of one directory or all. In any thread.
 
         Raises:
-            OSError: A disk refused, the first that did; see `health` for what becomes of its directory. All other files
-                are written.
+            OSError: The first error of a disk, which may take the directory offline (see `health`). All other files are
+                written.
         """
         asked = self._working_dirs(data_dir)
         self._checkpoint(
@@ -314,15 +316,15 @@ class LogManager:
         )
 
     def checkpoint_log_starts(self, data_dir: str | None = None) -> None:
-        """Write the log start offsets, of one directory or all, as `checkpoint_recovery_points` does."""
+        """Write the log start offsets of one directory or all. Errors as for `checkpoint_recovery_points`."""
         asked = self._working_dirs(data_dir)
         self._checkpoint(*((each, each.checkpoint_log_starts) for each in asked))
 
     def save_log_starts(self, data_dir: str) -> None:
-        """`checkpoint_log_starts` for who must know that it was done.
+        """Write the log start offsets, and raise if that was not done.
 
         Raises:
-            OSError: also if the directory has failed before; checkpoints pass over such a one.
+            OSError: Also if the directory failed before; the other checkpoint methods skip such a directory.
         """
         for each in self._dirs:
             if each.path == data_dir and each.health.failure is not None:
@@ -356,7 +358,7 @@ class LogManager:
         the next start recovers it.
 
         Args:
-            of_each: Closes the logs of a directory.
+            of_each: Applies the close to the logs of a directory, perhaps in several threads.
         """
         try:
             for data_dir in self._working_dirs() if self._is_loaded else ():
@@ -365,7 +367,7 @@ class LogManager:
             self.release()
 
     def release(self) -> None:
-        """Give files and locks back and nothing more: for a start that failed. The next start recovers."""
+        """Close the files and release the locks, and nothing more: for a start that failed. The next start recovers."""
         for log in self.logs.values():
             with suppress(OSError):
                 log.release_files()

@@ -1,4 +1,4 @@
-"""How a log of a data directory is opened: at a start, and when its partition is made."""
+"""Opening of a log in a data directory: at a start, and when its partition is made."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .data_dir import DataDir
 
 
 class LogOpener:
-    """What all logs of a broker are opened with."""
+    """Opens logs with the settings that all logs of a broker share."""
 
     def __init__(
         self, files: Files, rng: random.Random, note: Callable[[str], None], producer_expiration_ms: int
@@ -27,7 +27,7 @@ class LogOpener:
         self.files = files
         self.rng = rng
         self.note = note
-        """Is told, one line each, what was found broken and what was done about it."""
+        """Called with one line for each thing that was found broken and what was done about it."""
         self.producer_expiration_ms = producer_expiration_ms
         """`producer.id.expiration.ms`, for logs that are opened from now on."""
 
@@ -42,9 +42,9 @@ class LogOpener:
         *,
         topic_id: bytes | None,
     ) -> Log:
-        """The log of a partition's directory, which is there. Errors as of `load_log`.
+        """Open the log in a partition's existing directory. Errors as for `load_log`.
 
-        One of an old format is offline alone, and left as it is.
+        A log of an old format is offline, and its files are left unchanged.
         """
         directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
         place = LogPlace(self.files, directory, topic_partition, topic_id, data_dir.health)
@@ -75,7 +75,7 @@ class LogOpener:
         *,
         topic_id: bytes,
     ) -> Log:
-        """An empty log whose directory is yet to be made."""
+        """Return an empty log whose directory does not exist yet."""
         directory = paths.join(data_dir.path, paths.partition_dir_name(*topic_partition))
         log = unmade_log(
             LogPlace(self.files, directory, topic_partition, topic_id, data_dir.health),

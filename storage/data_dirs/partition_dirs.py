@@ -1,15 +1,15 @@
-"""Which partition directories belong to which topic, decided before any of them is opened.
+"""Assignment of partition directories to topics, before any of them is opened.
 
-    its topic's id, or none         its log; the id is written where it is missing
-    another topic's id              put aside, as `<name>.<32 hex digits>-stray`: of a topic that was deleted, or not ours
-    of no topic, holds a log        put aside likewise, as by Apache Kafka
-    of no topic, holds no log       a folder that only looks like a partition: left alone
-    twice, one holds no log         that one is put aside
-    twice, one by a move            the one that the move tells (`relocation`); the other one is a copy, which is removed
+    its topic's ID, or none         its log; the ID is written where it is missing
+    another topic's ID              put aside, as `<name>.<32 hex digits>-stray`: of a deleted topic, or another cluster's
+    of no topic, has a log          put aside in the same way, as by Apache Kafka
+    of no topic, has no log         a folder that only looks like a partition: left alone
+    twice, one has no log           that one is put aside
+    twice, one from a move          the one that the move's files name (`relocation`); the other is a copy, which is removed
     twice otherwise                 refused
-    put aside, of a topic's id      refused while the partition has no other directory: an empty log would stand for its records
+    put aside, of a topic's ID      refused while the partition has no other directory: an empty log would replace its records
 
-What is put aside is never opened and never removed.
+A directory that is put aside is never opened and never removed.
 """
 
 from __future__ import annotations
@@ -31,44 +31,42 @@ from .inspection import FoundDirectory, holds_log
 from .relocation import chosen, marks, other_place
 
 ABSENT_PER_PRESENT_MAX = 100
-"""A topic made of its directories alone gets at most so many empty partitions for each that is there.
+"""Largest number of empty partitions, for each present one, of a topic that is made only from its directories.
 
-As many brokers as a cluster may have, of which one's directories are here; a date is no partition number.
+It allows for a cluster of that many brokers with the directories of one. A date, e.g., is not a partition number.
 """
 
 
 @dataclass(slots=True)
 class Assigned:
-    """What shall become of the partition directories."""
+    """Changes that the assignment makes to partition directories."""
 
     without_id: list[tuple[str, bytes]] = field(default_factory=list)
-    """Directories that get this topic id."""
+    """Directories that get this topic ID."""
     strays: list[tuple[TopicPartition, str]] = field(default_factory=list)
     copies: list[tuple[TopicPartition, str]] = field(default_factory=list)
-    """Directories that a move between data directories has left."""
+    """Copies that a move between data directories has left."""
     undecided: dict[TopicPartition, str] = field(default_factory=dict)
-    """Partitions of which there may be more in a data directory that has failed, which is named: they are not to be served."""
+    """Partitions that must not be served, as a failed data directory, given here, may have more of their records."""
     marks: list[str] = field(default_factory=list)
-    """Files of moves of which nothing is left."""
+    """Marker files of moves that are over."""
 
     def carry_out(self, files: Files, rng: random.Random, note: Callable[[str], None]) -> None:
-        """Rename and write; all of it is on disk on return."""
+        """Make all changes; they are on disk on return."""
         for topic_partition, data_dir in self.undecided.items():
             note(
-                f"{topic_partition} was moving to or from {data_dir}, whose disk has failed, and may be newer there: it is"
-                " offline"
+                f"{topic_partition} was moving to or from {data_dir}, whose disk has failed and may have newer records;"
+                " the partition is offline"
             )
         for topic_partition, directory in self.strays:
             aside = put_aside(files, topic_partition, directory, rng)
-            note(f"{directory} belongs to no topic of the catalog; it is kept as {aside}")
+            note(f"{directory} does not belong to a topic in the catalog; renamed to {aside}")
         for topic_partition, directory in self.copies:
             name = paths.deleted_dir_name(*topic_partition, rng.randbytes(16).hex())
             files.rename(directory, paths.join(paths.parent(directory), name))
             files.sync_dir(paths.parent(directory))
-            note(
-                f"{directory} is what a move to or from another data directory has left of {topic_partition}; it is removed"
-            )
-        for mark in self.marks:  # now that the other directories are out of the way
+            note(f"{directory} is left over from a move of {topic_partition} between data directories; removed")
+        for mark in self.marks:  # after the other directories have been renamed
             files.remove(mark)
         for directory, topic_id in self.without_id:
             write_partition_metadata(files, directory, topic_id)
@@ -83,14 +81,14 @@ def assign(
     failed: Collection[str] = (),
     only_doubles: bool = False,
 ) -> Assigned:
-    """Look at each partition directory. Nothing is changed.
+    """Decide about each partition directory. Changes nothing.
 
     Args:
         failed: Data directories that cannot be read.
-        only_doubles: Read no more than tells whether this raises.
+        only_doubles: Read only partitions with several directories, to see whether this raises.
 
     Raises:
-        DataDirectoryError: Two logs of one partition. Or a disk refused: which one, and whether it has failed.
+        DataDirectoryError: A partition has two logs. Or a disk refused; the error has the directory and whether it failed.
         OSError: One of two disks refused.
     """
     assigned = Assigned()
@@ -131,15 +129,15 @@ def assign(
 
 
 def check_put_aside(files: Files, found: Sequence[FoundDirectory], topics: Mapping[str, TopicEntry]) -> None:
-    """Refuse where all that is left of a partition of our catalog was put aside.
+    """Refuse a start if the only directory of a partition of the catalog was put aside.
 
-    An earlier Ottla did that to a log on its way to another node's process, where the disk refused to open it there.
+    An earlier Ottla did that to a log that moved to another node's process, if the disk refused to open it there.
 
     Args:
         found: All data directories.
 
     Raises:
-        DataDirectoryError: One line. Or a disk refused: which one, and whether it has failed.
+        DataDirectoryError: One line. Or a disk refused; the error has the directory and whether it failed.
     """
     strays = [(each.path, *stray) for each in found for stray in each.strays]
     if not strays:
@@ -155,22 +153,22 @@ def check_put_aside(files: Files, found: Sequence[FoundDirectory], topics: Mappi
                 continue
             if holds_log(files, directory):
                 raise DataDirectoryError(
-                    f"{TopicPartition(entry.name, index)} has no directory but {directory}, which was put aside; rename it to"
-                    f" {paths.partition_dir_name(entry.name, index)} to serve its records, or move it out of {data_dir} to begin"
-                    " without them"
+                    f"{TopicPartition(entry.name, index)}: only the stray directory {directory} was found; rename it to"
+                    f" {paths.partition_dir_name(entry.name, index)} to serve its records, or move it out of {data_dir}"
+                    " to start with an empty partition"
                 )
 
 
 def served_directory(
     files: Files, topic_partition: TopicPartition, directories: Sequence[str], topic_id: bytes | None
 ) -> str:
-    """Of the directories of one partition the one that a start would serve, as `assign` decides. Nothing is changed.
+    """Return the directory of a partition that a start would serve, as `assign` decides. Changes nothing.
 
     Args:
-        topic_id: Of its topic, as the catalog has it; None if nobody knows.
+        topic_id: The topic's ID in the catalog; None if unknown.
 
     Raises:
-        DataDirectoryError: Two logs of it.
+        DataDirectoryError: The partition has two logs.
         OSError: The disk refused.
     """
     candidates = [(each, topic_id_in(files, each, lambda _: None)) for each in directories]
@@ -192,7 +190,7 @@ Candidate: TypeAlias = tuple[str, bytes | None]
 def _only(
     files: Files, topic_partition: TopicPartition, candidates: Sequence[Candidate]
 ) -> tuple[Candidate, Candidate | None]:
-    """The one that is the log, and one that a move has left, if there is one."""
+    """Return the directory that is the log, and the copy that a move has left, or None."""
     if len(candidates) == 1:
         return candidates[0], None
     logs = [each for each in candidates if holds_log(files, each[0])]
@@ -201,23 +199,21 @@ def _only(
         return newer, older
     if len(logs) > 1:
         first, second = (paths.parent(directory) for directory, _ in logs[:2])
-        raise DataDirectoryError(
-            f"{topic_partition} is in {first} as well as in {second}: move the one away that is not to be served"
-        )
+        raise DataDirectoryError(f"{topic_partition} is in both {first} and {second}: move the wrong one elsewhere")
     return (logs[0] if logs else candidates[0]), None
 
 
 def topic_id_in(files: Files, directory: str, note: Callable[[str], None]) -> bytes | None:
-    """The topic id that a partition directory carries; None, with a line, if nobody can read it. OSError otherwise."""
+    """Read the topic ID of a partition directory; None if missing, or invalid, which `note` gets. OSError: the disk refused."""
     try:
         return read_partition_metadata(files, directory)
     except CorruptCheckpointError as error:
-        note(f"{error}; the catalog knows the topic's id")
+        note(f"{error}; using the topic ID from the catalog")
         return None
 
 
 def put_aside(files: Files, topic_partition: TopicPartition, directory: str, rng: random.Random) -> str:
-    """Rename a directory so that nothing appends to it; its new path, on disk on return."""
+    """Rename a directory so that nothing appends to it; returns its new path. On disk on return."""
     aside = paths.join(paths.parent(directory), paths.stray_dir_name(*topic_partition, rng.randbytes(16).hex()))
     files.rename(directory, aside)
     files.sync_dir(paths.parent(directory))
@@ -227,13 +223,13 @@ def put_aside(files: Files, topic_partition: TopicPartition, directory: str, rng
 def topics_of(
     files: Files, found: Sequence[FoundDirectory], note: Callable[[str], None]
 ) -> dict[str, tuple[int, bytes | None]]:
-    """Topics as the partition directories alone tell them: name to number of partitions and id, if one is known.
+    """Derive the topics from the partition directories alone: name -> number of partitions, and ID if known.
 
-    Each has as many partitions as its highest number says; those that are absent will be made empty.
+    The highest partition number gives the number of partitions; the caller makes missing ones empty.
 
     Raises:
-        DataDirectoryError: Directories of one topic carry different ids, so that one of them is another topic's; or the
-            numbers are too far apart to be those of one topic.
+        DataDirectoryError: Directories of one topic have different IDs, so that one of them belongs to another topic; or the
+            partition numbers are too far apart for one topic.
         OSError: The disk refused.
     """
     directories: dict[str, dict[int, str]] = defaultdict(dict)
@@ -241,7 +237,7 @@ def topics_of(
     for each in found:
         for (name, index), directory in each.partitions:
             if not holds_log(files, directory):
-                note(f"{directory} holds no log and is left alone")
+                note(f"ignoring {directory}: not a log")
                 continue
             directories[name][index] = directory
             topic_id = topic_id_in(files, directory, note)
@@ -250,16 +246,16 @@ def topics_of(
             known, known_in = ids.setdefault(name, (topic_id, directory))
             if known != topic_id:
                 raise DataDirectoryError(
-                    f"{known_in} and {directory} are of two topics, as their {paths.PARTITION_METADATA} say: move the one"
-                    " away that is not to be served"
+                    f"{known_in} and {directory} have different topic IDs in {paths.PARTITION_METADATA}: move the wrong"
+                    " one elsewhere"
                 )
     topics = {}
     for name, by_index in directories.items():
         count = max(by_index) + 1
         if count - len(by_index) > ABSENT_PER_PRESENT_MAX * len(by_index):
             raise DataDirectoryError(
-                f"{by_index[count - 1]} would give topic {name} {count} partitions, of which {len(by_index)} are here:"
-                " move it away if it is none"
+                f"{by_index[count - 1]}: topic {name} would have {count} partitions, but only {len(by_index)} were"
+                " found: move it elsewhere if it is not a partition directory"
             )
         topics[name] = (count, ids[name][0] if name in ids else None)
     return topics

@@ -1,24 +1,24 @@
-"""A partition on its way from one data directory to another one, while it is read and appended to (KIP-113).
+"""Move of a partition from one data directory to another, during reads and appends (KIP-113).
 
-    <target>/orders-0.<id>-future/      the copy, made beside the log in pieces (`step`), and synced (`prepare`)
-    <target>/orders-0/                  its name from `finish` on: the log goes on there, in the same turn
+    <target>/orders-0.<id>-future/      the copy, made in pieces while the log is used (`step`), and synced (`prepare`)
+    <target>/orders-0/                  its name from `finish` on: the log uses it from then on, in the same turn
     <source>/orders-0.<id>-delete/      the old directory, renamed by `complete`
 
-Segments that are sealed are copied file by file; the batches of the active one are appended to a segment of its own, so that
-its indexes are made as they go. What has come since the last sync is copied by `finish`, on the thread that owns the log: it
-is little, and nothing can come in between. The caller keeps the cleaner and retention away from `begin` to `complete`.
+Sealed segments are copied file by file. The batches of the active one are appended to a new segment, which makes its indexes.
+`finish` copies what was appended since the last sync, on the thread that owns the log: it is little, and no append can happen
+in between. The caller keeps the cleaner and retention away from `begin` to `complete`.
 
-Nothing there waits for the disk, so a loss of power may leave both directories, with the name of a log, and of the newer one
-not all that `finish` has copied. The file `ottla-moved` in it tells a start:
+`finish` does not wait for the disk. So a power loss may leave both directories with the name of a log, and the newer one may
+lack some of what `finish` has copied. The file `ottla-moved` in the newer one decides at a start:
 
-    from 4711 /d  the one that reaches further is the log: whatever was made durable after `finish` is in the newer one only
-                  if all that was copied is; segments below 4711 are whole in both
+    from 4711 /d  the one with the higher end is the log: records made durable after `finish` are only in the newer one, and
+                  only if all that was copied is there; segments below 4711 are complete in both
     complete      the newer one is the log
 
-The file `ottla-moving` in the older one names the data directory of the newer one. Should a start find the disk of the other one
-failed, nobody knows whether there is more: the log is offline until the disk is back, but for a newer one that is complete.
+The file `ottla-moving` in the older one names the data directory of the newer one. If a start finds that the disk of the other
+one has failed, it cannot know whether that has more records. The log is then offline until the disk is back, except a newer one
 
-Apache Kafka refuses to start with both of them, and has the operator delete one.
+that is complete. Apache Kafka refuses to start with both of them, and the operator must delete one.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _FROM = re.compile(r"from ([0-9]{1,19}) (.+)")
 
 
 class RelocationError(Exception):
-    """The log is not what was copied, or one of its two disks refused; the copy is of no use. One line."""
+    """The log has changed since it was copied, or one of the two disks refused; the copy is useless. One line."""
 
 
 class Relocation:
-    """One. Of its methods `begin`, `step`, `prepare`, `complete` and `discard` wait for the disk, and are for a worker thread.
+    """One move. `begin`, `step`, `prepare`, `complete` and `discard` wait for the disk, and are for a worker thread.
 
     Each raises RelocationError; if a disk has failed, its directory is offline by then.
     """
@@ -59,17 +59,17 @@ class Relocation:
     ) -> None:
         """
         Args:
-            source: Where the log lies.
-            logs: All of the broker.
+            source: The data directory of the log.
+            logs: All logs of the broker.
             unique_id: 32 hex digits, for the names of directories.
         """
         self.log = log
         self.target_dir = target.path
         self.copied_bytes = 0
         self.copied_up_to = log.segments.first.base_offset
-        """Whole segments and batches below this offset are in the copy."""
+        """All segments and batches below this offset are in the copy."""
         self.is_decided = False
-        """Whether the log lies in the target."""
+        """Whether the log is in the target."""
         self._files, self._source, self._target, self._logs, self._now_ms = files, source, target, logs, now_ms
         name = log.topic_partition
         self._old_directory = log.directory
@@ -78,7 +78,7 @@ class Relocation:
         self._aside = paths.join(source.path, paths.deleted_dir_name(*name, unique_id))
         self._discarded = paths.join(target.path, paths.deleted_dir_name(*name, unique_id))
         self._sealed: dict[int, tuple[LogSegment, LogSegment]] = {}
-        """By base offset, the segments that are copied, and their copies."""
+        """Base offset -> (copied segment, its copy)."""
         self._active: tuple[LogSegment, LogSegment] | None = None
         self._safe = 0
         self._marked_from = -1
@@ -91,7 +91,7 @@ class Relocation:
     def begin(self) -> None:
         """Make the directory of the copy."""
         with self._on(self._source):
-            # Of an earlier move that came here: with two of them a start could not tell which log is the one.
+            # The mark of an earlier move to here: with two marks a start could not decide which directory is the log.
             moved = paths.join(self._old_directory, paths.MOVED_FILE)
             if self._files.exists(moved):
                 self._files.remove(moved)
@@ -103,13 +103,13 @@ class Relocation:
             self._files.sync_dir(self.target_dir)
 
     def step(self, allowed_bytes: int) -> int:
-        """Copy about so many bytes, at least something; returns how many. None is left for the moment if that is 0."""
+        """Copy about `allowed_bytes`, at least some bytes; returns their number. 0 if nothing is left at the moment."""
         copied_bytes = self._running.send(allowed_bytes)
         self.copied_bytes += copied_bytes
         return copied_bytes
 
     def prepare(self) -> None:
-        """Have on disk what `finish` relies on."""
+        """Sync everything that `finish` relies on."""
         assert self._active is not None
         old, new = self._active
         with self._on(self._target):
@@ -128,7 +128,7 @@ class Relocation:
                 )
                 self._marked_from = old.base_offset
                 if self._files.exists(self._final):
-                    raise RelocationError(f"{self._final} is in the way: move it away")
+                    raise RelocationError(f"{self._final} already exists: move it elsewhere")
                 self._target.forget(self.log.topic_partition, self._logs)
                 self._target.guests[self.log.topic_partition] = self.log
             safe = self.copied_up_to
@@ -139,11 +139,11 @@ class Relocation:
         self._safe = safe
 
     def finish(self, at_once_bytes: int) -> bool:
-        """Have the log go on in the target; on the thread that owns it, after `prepare`.
+        """Switch the log to the target; on the thread that owns it, after `prepare`.
 
         Returns:
-            False if it has rolled meanwhile, or more than `at_once_bytes` have come: nothing has changed then, and there is
-            more to `step`.
+            False if the log has rolled since, or more than `at_once_bytes` were appended. Nothing has changed then, and the
+            caller continues with `step`.
         """
         log, files = self.log, self._files
         if log.failure is not None:
@@ -169,9 +169,9 @@ class Relocation:
         return True
 
     def complete(self) -> str:
-        """Make it last; returns the old directory by its new name, which is the caller's to remove.
+        """Make the move durable; returns the new path of the old directory, which the caller removes.
 
-        What fails here is put right by the next start: of the two directories it takes the right one.
+        After an error the next start chooses the right one of the two directories.
         """
         assert self._active is not None
         files, name, marker = self._files, self.log.topic_partition, paths.join(self._final, paths.MOVED_FILE)
@@ -187,7 +187,7 @@ class Relocation:
             self._target.guests.pop(name, None)
             self._target.checkpoint_recovery_points(self._logs)
         with self._on(self._source):
-            if files.exists(self._old_directory):  # else an earlier call came so far
+            if files.exists(self._old_directory):  # else an earlier call has done this
                 files.rename(self._old_directory, self._aside)
             files.sync_dir(self._source.path)
             self._source.guests.pop(name, None)
@@ -199,7 +199,7 @@ class Relocation:
         return self._aside
 
     def discard(self) -> str:
-        """Give the copy up, before it is decided; returns its directory by its new name, which is the caller's to remove."""
+        """Give up the copy, before `finish`; returns the new path of its directory, which the caller removes."""
         self.release()
         try:
             with self._on(self._source):
@@ -216,19 +216,19 @@ class Relocation:
         return self._discarded
 
     def release(self) -> None:
-        """Let go of all files; before it is decided those of the copy are closed."""
+        """Release all files; before `finish` those of the copy are closed."""
         pairs = [*self._sealed.values(), *([self._active] if self._active else [])]
         if not self.is_decided:
             for _, copy in pairs:
                 copy.log_file.close()
         self._running.close()
-        self._sealed.clear()  # readers may be at the old segments: each closes its file when the last of them lets go
+        self._sealed.clear()  # a reader may still use an old segment, whose file closes with its last reference
         self._active = None
 
     # Copying
 
     def _steps(self) -> Generator[int, int, None]:
-        """Copies, and says how many bytes that were, each time it is told how many may follow."""
+        """Copy in steps: the caller sends the number of bytes allowed, and receives the number copied."""
         allowed_bytes = yield 0
         while True:
             for each in self.log.segments.non_active():
@@ -237,12 +237,12 @@ class Relocation:
             active = self.log.segments.active
             if self._active is None or self._active[0] is not active:
                 if any(each is active for each in self.log.segments.non_active()):
-                    continue  # it has been rolled in this moment
+                    continue  # it was rolled just now
                 self._active = self._begun(active)
             old, new = self._active
             if new.size_bytes > old.size_bytes:
-                raise RelocationError(f"{self.log.topic_partition} was cut while it was copied")
-            # Whole batches up to where the file ends now.
+                raise RelocationError(f"{self.log.topic_partition} was truncated while it was copied")
+            # Whole batches up to the present end of the file.
             left_bytes = old.size_bytes - new.size_bytes
             copied_bytes = 0
             if left_bytes:
@@ -299,7 +299,7 @@ class Relocation:
         return allowed_bytes
 
     def _begun(self, active: LogSegment) -> tuple[LogSegment, LogSegment]:
-        """The active segment, and an empty one for its batches."""
+        """Return the active segment, and a new empty one for its batches."""
         snapshot = paths.snapshot_path(self._old_directory, active.base_offset)
         with self._on(self._source):
             content = None
@@ -325,10 +325,8 @@ class Relocation:
                 break
         data = old.log_file.read_at(position, end - position)
         if len(data) != end - position:
-            raise OSError(
-                errno.EIO, f"{end - position} bytes wanted at {position}, the file has {len(data)}", repr(old)
-            )
-        # Timestamps count where it is one batch; of several each is looked at.
+            raise OSError(errno.EIO, f"read {len(data)} of {end - position} bytes at position {position}", repr(old))
+        # The timestamp arguments count only for a single batch; of several, `append` reads each header.
         _, batch = next(old.headers(position))
         new.append(
             data, last_offset=last_offset, max_timestamp_ms=batch.max_timestamp, max_timestamp_offset=batch.last_offset
@@ -346,14 +344,14 @@ class Relocation:
 
     @contextmanager
     def _on(self, data_dir: DataDir) -> Iterator[None]:
-        """For what uses one of the disks."""
+        """Guard a use of one of the disks: errors become RelocationError, and are noted in the directory's health."""
         try:
             yield
         except (OSError, *UNREADABLE) as error:
             if isinstance(error, OSError):
                 data_dir.health.note(error)
             raise RelocationError(
-                f"{self.log.topic_partition} cannot be moved from {self._source.path} to {self.target_dir}: {error}"
+                f"cannot move {self.log.topic_partition} from {self._source.path} to {self.target_dir}: {error}"
             ) from error
 
 
@@ -361,7 +359,7 @@ class Relocation:
 
 
 def chosen(files: Files, first: str, second: str) -> str | None:
-    """Which of two directories of one partition a move has left holds the log; None if neither came by a move."""
+    """Decide which of two directories of one partition, left by a move, is the log; None if neither is from a move."""
     moved = [directory for directory in (first, second) if files.exists(paths.join(directory, paths.MOVED_FILE))]
     if len(moved) != 1:
         return None
@@ -371,20 +369,20 @@ def chosen(files: Files, first: str, second: str) -> str | None:
     if text == _COMPLETE:
         return newer
     if not files.exists(paths.join(older, paths.MOVING_FILE)):
-        return older  # the move was given up, though the disk did what it said that it refused
+        return older  # the move was given up, though a rename that raised an error took effect
     found = _FROM.fullmatch(text)
     from_offset = int(found[1]) if found else 0
     return newer if valid_end(files, newer, from_offset) >= valid_end(files, older, from_offset) else older
 
 
 def marks(files: Files, directory: str) -> list[str]:
-    """The files with which a move has marked a directory of a partition."""
+    """List the files with which a move has marked a directory of a partition."""
     named = [paths.join(directory, name) for name in (paths.MOVING_FILE, paths.MOVED_FILE)]
     return [path for path in named if files.exists(path)]
 
 
 def other_place(files: Files, directory: str) -> str | None:
-    """The data directory in which there may be more of a log than in this directory; None if this is all of it."""
+    """Return the data directory that may have more of a log than this directory; None if this one has all of it."""
     if target := read_text(files, paths.join(directory, paths.MOVING_FILE)).strip():
         return target
     found = _FROM.fullmatch(read_text(files, paths.join(directory, paths.MOVED_FILE)).strip())
@@ -392,7 +390,7 @@ def other_place(files: Files, directory: str) -> str | None:
 
 
 def valid_end(files: Files, directory: str, from_offset: int) -> int:
-    """Where a log ends whose segments from the one with base `from_offset` on may be torn: the end of the last whole batch."""
+    """Find the end of a log, after its last valid batch; segments from base `from_offset` on may be damaged."""
     bases = sorted(
         found.base_offset
         for name in files.list(directory)

@@ -1,10 +1,10 @@
-"""A copy of all data directories of a broker, made while none has them open.
+"""Snapshot: a copy of all data directories of a broker, made while no broker has them open.
 
-    DIR/ottla-snapshot.json     written last: the version, whose it is, and each file with its bytes and CRC-32C
-    DIR/0/…  DIR/1/…            what each data directory held that is a broker's, in the order of log.dirs
+    DIR/ottla-snapshot.json     written last: the version, the node, and each file with its size and CRC-32C
+    DIR/0/…  DIR/1/…            the broker's content of each data directory, in the order of log.dirs
 
-It is made beside its place, as `DIR.<32 hex digits>.tmp`, and renamed: there is a whole one, or none. No file is shared with
-the broker, whose appends would reach it.
+It is made next to its place, as `DIR.<32 hex digits>.tmp`, and then renamed, so it is complete or does not exist. It shares no
+file with the broker, whose appends would change it.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ COPY_BYTES = 1 << 20
 
 
 class SnapshotError(Exception):
-    """What was named is no snapshot, is not whole, or is not this broker's. One line; nothing was changed."""
+    """The path is not a snapshot, is incomplete, or belongs to another broker. One line; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a snapshot says of itself."""
+    """Content of a snapshot's manifest."""
 
     path: str
     node_id: int
-    """Of the first node."""
+    """Node ID of the first node."""
     clock_ahead_ms: int
-    """How far the broker's clock had been moved."""
+    """Milliseconds by which the broker's clock had been moved."""
     directories: tuple[Mapping[str, tuple[int, int]], ...] = field(repr=False)
-    """Of each data directory its files, by their path in it: bytes and CRC-32C."""
+    """For each data directory: path of a file in it -> (bytes, CRC-32C)."""
 
     @property
     def file_count(self) -> int:
@@ -59,28 +59,28 @@ def check_place(files: Files, path: str, data_dirs: Sequence[str]) -> None:
     """
     for each in data_dirs:
         if f"{path}/".startswith(f"{each.rstrip('/')}/"):
-            raise SnapshotError(f"a snapshot cannot be in the data directory {each}: {path}")
+            raise SnapshotError(f"a snapshot must not be in the data directory {each}: {path}")
     if files.exists(path) and (not files.is_dir(path) or files.list(path)):
-        raise SnapshotError(f"{path} exists already, and is not an empty directory")
+        raise SnapshotError(f"{path} already exists, and is not an empty directory")
 
 
 def save(
     files: Files, data_dirs: Sequence[str], target_files: Files, path: str, unique_id: str, clock_ahead_ms: int
 ) -> Snapshot:
-    """Copy what is a broker's in closed data directories, whose locks the caller holds, to `path`. On disk on return.
+    """Copy the broker's content of closed data directories, whose locks the caller holds, to `path`. On disk on return.
 
     Args:
-        target_files: To write with.
-        unique_id: 32 hex digits, for the directory in which it is made.
+        target_files: File access for writing.
+        unique_id: 32 hex digits, for the name of the temporary directory.
 
     Raises:
-        SnapshotError: As `check_place`, or a directory is nobody's.
-        OSError: A disk refused; `path` is as it was.
+        SnapshotError: As for `check_place`, or the first directory has no owner.
+        OSError: A disk refused; `path` is unchanged.
     """
     check_place(target_files, path, data_dirs)
     identity = read_meta_properties(files, data_dirs[0])
     if identity is None:
-        raise SnapshotError(f"data directory {data_dirs[0]} has no {paths.META_PROPERTIES}: it was never served")
+        raise SnapshotError(f"data directory {data_dirs[0]} has no {paths.META_PROPERTIES}: no broker has used it")
     temporary = f"{path}.{unique_id}{paths.TEMPORARY}"
     above = paths.parent(path)
     target_files.make_dir(above, mode=OWNERS_ALONE)
@@ -103,21 +103,23 @@ def save(
 
 
 def read(files: Files, path: str) -> Snapshot:
-    """What the snapshot in `path` says, if all of its files are there with their sizes.
+    """Read the manifest of the snapshot in `path`, and check that all files exist with their sizes.
 
     Raises:
-        SnapshotError: It is none, of a newer version, or not whole.
+        SnapshotError: It is not a snapshot, of a newer version, or incomplete.
         OSError: The disk refused.
     """
     manifest = paths.join(path, paths.SNAPSHOT_FILE)
     if not files.exists(manifest):
-        what = "is not there" if not files.exists(path) else f"has no {paths.SNAPSHOT_FILE}"
-        raise SnapshotError(f"{path} is no snapshot: it {what}")
+        what = "directory not found" if not files.exists(path) else f"{paths.SNAPSHOT_FILE} not found"
+        raise SnapshotError(f"{path} is not a snapshot: {what}")
     try:
         said = json.loads(read_text(files, manifest))
         version = said["version"]
         if version != VERSION:
-            raise SnapshotError(f"{path} is a snapshot of version {version}, expected {VERSION}: of a newer Ottla?")
+            raise SnapshotError(
+                f"{path}: unsupported snapshot version {version}, expected {VERSION}; it may be from a newer Ottla"
+            )
         found = Snapshot(
             path,
             int(said["node_id"]),
@@ -135,26 +137,26 @@ def read(files: Files, path: str) -> Snapshot:
         AttributeError,
         RecursionError,
     ) as error:
-        raise SnapshotError(f"{path} is no snapshot: {paths.SNAPSHOT_FILE} is damaged: {error}") from None
+        raise SnapshotError(f"{path} is not a snapshot: invalid {paths.SNAPSHOT_FILE}: {error}") from None
     for index, each in enumerate(found.directories):
         for name, (size_bytes, _) in each.items():
             _check_name(path, name)
             file_path = paths.join(paths.join(path, str(index)), name)
             if not files.exists(file_path):
-                raise SnapshotError(f"the snapshot {path} is not whole: {index}/{name} is missing")
+                raise SnapshotError(f"snapshot {path} is incomplete: {index}/{name} is missing")
             if files.size(file_path) != size_bytes:
                 raise SnapshotError(
-                    f"the snapshot {path} is not whole: {index}/{name} has {files.size(file_path)} bytes, expected"
+                    f"snapshot {path} is incomplete: {index}/{name} has {files.size(file_path)} bytes, expected"
                     f" {size_bytes}"
                 )
     return found
 
 
 def copy_out(files: Files, snapshot: Snapshot, target_files: Files, targets: Sequence[str]) -> None:
-    """Copy what `snapshot` holds into directories that are empty, one for each of its own. On disk on return.
+    """Copy the content of `snapshot` into empty directories, one for each of its own. On disk on return.
 
     Raises:
-        SnapshotError: A file is not what it was when the snapshot was made.
+        SnapshotError: A file has changed since the snapshot was made.
         OSError: A disk refused. What was copied stays.
     """
     for index, (wanted, target) in enumerate(zip(snapshot.directories, targets, strict=True)):
@@ -165,7 +167,7 @@ def copy_out(files: Files, snapshot: Snapshot, target_files: Files, targets: Seq
             directories.add(paths.parent(to_path))
             target_files.make_dir(paths.parent(to_path))
             if _copy(files, paths.join(source, name), target_files, to_path) != stamp:
-                raise SnapshotError(f"the snapshot {snapshot.path} is damaged: {index}/{name} is not what it was")
+                raise SnapshotError(f"snapshot {snapshot.path} is damaged: {index}/{name} was changed")
         for each in sorted(directories, reverse=True):
             target_files.sync_dir(each)
 
@@ -173,7 +175,7 @@ def copy_out(files: Files, snapshot: Snapshot, target_files: Files, targets: Seq
 def _copied(
     files: Files, data_dir: str, names: Sequence[str], target_files: Files, target: str
 ) -> dict[str, tuple[int, int]]:
-    """Copy these entries, a directory with the files in it, to `target`; the stamps of all files."""
+    """Copy these entries to `target`, directories with their files; returns the stamps of all files."""
     target_files.make_dir(target)
     found = {}
     for name in names:
@@ -192,7 +194,7 @@ def _copied(
 
 
 def _copy(files: Files, path: str, target_files: Files, target: str) -> tuple[int, int]:
-    """Copy a file; its bytes and CRC-32C."""
+    """Copy a file; returns its size and CRC-32C."""
     source = files.open(path)
     try:
         copy = target_files.open(target, create=True, truncate=True)
@@ -207,16 +209,16 @@ def _copy(files: Files, path: str, target_files: Files, target: str) -> tuple[in
             copy.close()
     finally:
         source.close()
-    # Retention goes by it where records have no timestamps.
+    # Retention uses it if records have no timestamps.
     target_files.set_mtime_ms(target, files.mtime_ms(path))
     return position, crc
 
 
 def _check_name(path: str, name: str) -> None:
-    """A name leads to a file of a data directory, and nowhere else."""
+    """Refuse a name that does not lead to a file in a data directory."""
     parts = name.split("/")
     if len(parts) > 2 or not all(part and part not in (".", "..") and "\0" not in part for part in parts):
-        raise SnapshotError(f"{path} is no snapshot: it names a file {name!r}")
+        raise SnapshotError(f"{path} is not a snapshot: invalid file name {name!r}")
 
 
 def _text(snapshot: Snapshot) -> str:

@@ -1,15 +1,13 @@
-"""Which errors of the system mean that a disk has failed, and what becomes of its data directory then.
+"""Health of a data directory: which errors of the system mean that its disk has failed.
 
-A failed disk takes its data directory, with all logs in it, out of use until the next start, as in Apache Kafka
-(KIP-112). Every other error refuses the one call that met it: the call leaves things as they were, and may be tried
-again as soon as what was missing is there.
+A failed disk takes its data directory, with all its logs, offline until the next start, as in Apache Kafka (KIP-112). Every
+other error refuses only the one call: that changes nothing, and may be repeated when the cause is gone.
 
-    disk failed   the device or its file system cannot be had any more, or nobody knows what it holds
-    refused       no room, no memory, no descriptors, no rights, a name that is not there, all that nobody thought of
+    disk failed   the device or its file system is no longer usable, or its content is unknown
+    refused       no space, no memory, no descriptors, no permission, a missing name, all unexpected errors
 
 Apache Kafka takes the directory offline for every IOException: a full disk then cannot be read either, and a process
-out of descriptors loses its disks. To refuse is safe for an error that was put into the wrong row, as nothing is
-acknowledged that was refused.
+out of descriptors loses its disks. If an error is in the wrong row, refusing is safe: what was refused is not acknowledged.
 """
 
 from __future__ import annotations
@@ -27,28 +25,28 @@ DISK_FAILED = frozenset(
     number
     for name in (
         "EIO",
-        "EROFS",  # what ext4 and others make of themselves after an error
+        "EROFS",  # ext4 and others become read-only after an error
         "ENXIO",
         "ENODEV",
         "ENOMEDIUM",
-        "EUCLEAN",  # "structure needs cleaning": the file system found itself damaged
+        "EUCLEAN",  # "structure needs cleaning": the file system has found damage
         "EBADMSG",  # a checksum of the file system is wrong
-        "ESTALE",  # of a network file system: what was opened is not there any more
+        "ESTALE",  # from a network file system: an open file no longer exists
         "EREMOTEIO",
-        "ENOTCONN",  # of a file system in user space whose process is gone
+        "ENOTCONN",  # from a file system in user space whose process has ended
         "ESHUTDOWN",
         "ETIMEDOUT",
     )
-    if (number := getattr(errno, name, None)) is not None  # not every system has them all
+    if (number := getattr(errno, name, None)) is not None  # some systems lack some of them
 )
 """Error numbers of the first row."""
 
 
 def is_disk_failure(error: OSError) -> bool:
-    """Whether `error` says that the disk has failed.
+    """Whether `error` means that the disk has failed.
 
-    A failed sync does whatever its number is: what it was to write may be lost for good. So does an error without a
-    number, which is one of ours: a file of the data directory does not hold what it must.
+    A failed sync means that whatever its number is, as the data may be lost. So does an error without a number, which this
+    program raises when a file of the data directory is invalid.
     """
     return error.errno is None or error.errno in DISK_FAILED or isinstance(error, SyncError)
 
@@ -57,28 +55,28 @@ _changes = count(1)
 
 
 class DataDirectoryError(Exception):
-    """A data directory cannot be used. One line, naming the directory, or the file and the place in it, and what is wrong."""
+    """A data directory cannot be used. One line with the directory, or the file and the line in it, and the reason."""
 
     failed_path: str | None = None
-    """The directory, if the system says that its disk has failed: the others may be used without it."""
+    """Path of the directory if its disk has failed: the others may be used without it."""
 
     @classmethod
     def of(cls, path: str, error: Exception) -> Self:
-        """That the system, or what lies there, is against using it."""
+        """Make the error for a directory from an error of the system or an invalid file."""
         made = cls(str(error) if isinstance(error, UntrustedFileError) else f"data directory {path}: {error}")
-        # One that may only be read was rather mounted by mistake than has failed.
+        # A read-only file system has more likely been mounted so by mistake than failed.
         if isinstance(error, OSError) and error.errno in DISK_FAILED - {errno.EROFS}:
             made.failed_path = path
         return made
 
 
 class Health:
-    """Whether logs can be used. One object for all logs of a data directory: the disk that fails one fails them all."""
+    """Whether logs can be used. All logs of a data directory share one object: a failed disk takes all of them offline."""
 
     __slots__ = ("code", "failure", "leaves_alone", "on_failure")
 
     changes: ClassVar[int] = 0
-    """Another number whenever logs have gone offline, anywhere in the process: for who keeps what follows from that."""
+    """A number that changes whenever logs go offline, anywhere in the process, so that caches can be invalidated."""
 
     def __init__(
         self,
@@ -88,15 +86,15 @@ class Health:
         leaves_alone: bool = False,
     ) -> None:
         self.leaves_alone = leaves_alone
-        """Whether nothing is wrong with the files, which only are not for this broker: a clean stop is clean without them."""
+        """Whether the files are valid, but of a format that this broker cannot read. A stop may be clean without them."""
         self.failure = failure
-        """What is wrong; None while all is well. Set once, until the next start."""
+        """Reason of the failure; None while the logs can be used. Set once, until the next start."""
         self.code = code
         self.on_failure: Callable[[], None] | None = None
-        """Called when it fails, in the thread that met the failure; more than once if several do at the same time."""
+        """Called on a failure, in the thread that met it; more than once if several threads meet it at the same time."""
 
     def fail(self, reason: str) -> None:
-        """The directory is out of use from now on. Any thread."""
+        """Take the directory offline. Any thread."""
         if self.failure is None:
             self.failure = reason
             self.note_change()
@@ -105,10 +103,10 @@ class Health:
 
     @staticmethod
     def note_change() -> None:
-        """Logs answer otherwise from now on; to be called when they do. Any thread."""
+        """Change `changes`; called whenever logs have gone offline. Any thread."""
         Health.changes = next(_changes)
 
     def note(self, error: OSError) -> None:
-        """Whatever uses the directory has met `error`. Any thread."""
+        """Record an error of an access to the directory; takes it offline if the disk has failed. Any thread."""
         if self.failure is None and is_disk_failure(error):
             self.fail(str(error))

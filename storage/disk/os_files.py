@@ -19,32 +19,32 @@ from .own_files import PRIVATE_FILE, check_data_dir, check_entry, make_directory
 from .paths import PRIVATE
 
 READ_CHUNK_BYTES = 1 << 30
-"""The most that one system call is asked to read; Linux transfers at most 2 GiB - 4 KiB at once."""
+"""Largest number of bytes that one system call reads; Linux transfers at most 2 GiB - 4 KiB at once."""
 
 LOOK_BYTES = 16 << 10
-"""How far apart the looks are by which a file tells what of it is in memory; in large ranges eight times as far.
+"""Distance of the probes that find out which pages of a file are in memory; eight times as large in large ranges.
 
-The system keeps and drops pages by ranges: what it reads ahead at once is 16 KiB at least, and mostly 128 KiB."""
+The system keeps and drops pages by ranges: its read-ahead is at least 16 KiB, and mostly 128 KiB."""
 
 READ_AHEAD_BYTES = 64 << 10
-"""Of who would wait for a few bytes, such as the header of a batch, is read so much: the next one is near."""
+"""Smallest number of bytes to read from the disk when a few are missing, e.g. a batch header: the next one is near."""
 
 _AHEAD_STEP_BYTES = 1 << 20
-_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)  # Linux alone has it
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)  # only on Linux
 _one_byte = bytearray(1)
 
 _NOT_OF_THIS_FILE_SYSTEM = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY, errno.EINVAL})
 
 
 def sync_by(full_sync: int | None) -> tuple[Callable[[int], None], Callable[[int], None]]:
-    """How to make a file, and a directory, survive a power loss, by descriptor.
+    """Return the functions that sync a file, and a directory, by descriptor.
 
     Args:
-        full_sync: The number of fcntl's F_FULLFSYNC, which macOS alone has: its fsync leaves the bytes in the drive. Where
-            a file system does not know it (SMB, some external drives), fsync is all there is. Java does the same.
+        full_sync: Number of fcntl's F_FULLFSYNC, which only macOS has: its fsync leaves the bytes in the drive's cache. Some
+            file systems (SMB, some external drives) do not support it; then fsync is used, as in Java.
     """
     if full_sync is None:
-        # fdatasync leaves out the modification time, which costs a journal write more.
+        # fdatasync leaves out the modification time, which would cost another write to the journal.
         return getattr(os, "fdatasync", os.fsync), os.fsync
 
     def sync(descriptor: int) -> None:
@@ -62,7 +62,7 @@ _sync_file, _sync_directory = sync_by(getattr(fcntl, "F_FULLFSYNC", None))
 
 
 class OsFile:
-    """A `File` by its descriptor, unbuffered. Closes it when dropped."""
+    """An unbuffered `File` on a descriptor, which is closed when the object is dropped."""
 
     __slots__ = ("_ahead", "_descriptor", "_failed_sync", "_found_bytes", "_size", "_syncing", "_tells")
 
@@ -71,7 +71,7 @@ class OsFile:
         self._tells = _NOWAIT != 0
         self._ahead: _OsWriteAhead | None = None
         self._failed_sync: SyncError | None = None
-        # Of two syncs at a time the system tells one alone that the disk refused.
+        # Of two syncs at the same time, the system reports an error of the disk only to one.
         self._syncing = threading.Lock()
         self._size = self._found_bytes = os.fstat(descriptor).st_size
 
@@ -82,7 +82,7 @@ class OsFile:
         try:
             written = os.pwrite(self._descriptor, data, size)
             if written != len(data):
-                # Only a nearly full disk takes a part; writing on tells us the reason.
+                # Only a nearly full disk writes a part; the next write gets the error.
                 view = memoryview(data)
                 while written < len(data):
                     written += os.pwrite(self._descriptor, view[written:], size + written)
@@ -110,7 +110,7 @@ class OsFile:
         except BaseException:
             self._take_back(size)
             raise
-        self._size = end  # in one step: other threads may be reading to the end
+        self._size = end  # in one step, as other threads may be reading to the end
 
     def drop_ahead(self) -> None:
         ahead, self._ahead = self._ahead, None
@@ -122,8 +122,8 @@ class OsFile:
         try:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
-            # The next append would go to the right place, but a start would find more than there is.
-            raise OSError(errno.EIO, f"a part of a refused write stays in the file: {error.strerror}") from error
+            # The next append would go to the right place, but a start would find bytes that were not appended.
+            raise OSError(errno.EIO, f"cannot remove part of a failed write from the file: {error.strerror}") from error
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         size_bytes = min(size_bytes, self._size - position)
@@ -155,7 +155,7 @@ class OsFile:
         if size_bytes <= 0:
             return b""
         buffer = bytearray(size_bytes)
-        # As in `_read_cached`: every fetch of a few records comes here some times.
+        # The same as `_read_cached`, inlined: every fetch of a few records calls this several times.
         try:
             if os.preadv(self._descriptor, [buffer], position, _NOWAIT) == size_bytes:
                 return buffer
@@ -166,7 +166,7 @@ class OsFile:
         raise WouldWaitError(partial(self.read_ahead, position, max(size_bytes, READ_AHEAD_BYTES)))
 
     def _read_cached(self, buffer: bytearray, position: int) -> int:
-        """Read as much as is in memory without a gap."""
+        """Read the bytes that are in memory, up to the first gap."""
         try:
             return os.preadv(self._descriptor, [buffer], position, _NOWAIT)
         except OSError as error:
@@ -193,7 +193,7 @@ class OsFile:
                 return size_bytes
             if self._tells:
                 return seen_to - position
-        # What this process wrote is likely to be there; what it found may come from anywhere.
+        # Bytes that this process wrote are probably in memory; bytes that were in the file before may not be.
         return size_bytes if position >= self._found_bytes else 0
 
     def read_ahead(self, position: int, size_bytes: int) -> None:
@@ -247,7 +247,7 @@ class OsFile:
 
 
 class _OsWriteAhead:
-    """A `WriteAhead` of an `OsFile`, whose owner may drop it while another thread writes."""
+    """A `WriteAhead` of an `OsFile`. The owner may drop it while another thread writes."""
 
     def __init__(self, file: OsFile, data: memoryview, head_bytes: int, position: int) -> None:
         self.data = data
@@ -279,7 +279,7 @@ class _OsWriteAhead:
 
 
 def open_descriptor(path: str, *, create: bool, truncate: bool) -> int:
-    """As `Files.open`. A file of `paths.PRIVATE` that is made here is its owner's alone; one that is there keeps its mode."""
+    """Open a descriptor for `Files.open`. A new file of `paths.PRIVATE` is its owner's alone; an old one keeps its mode."""
     is_private = path.rpartition("/")[2] in PRIVATE
     return open_file(path, create=create, truncate=truncate, mode=PRIVATE_FILE if is_private else None)
 
@@ -305,7 +305,7 @@ class OsFiles:
     def list(self, directory: str) -> list[str]:
         return sorted(os.listdir(directory))
 
-    # Not os.path's: those say "no" to whatever the system says, and what is there would be made anew, or taken for empty.
+    # Not the functions of os.path: those return False for every error, and existing files would be replaced or taken for empty.
 
     def exists(self, path: str) -> bool:
         return _mode(os.stat, path) is not None
@@ -376,15 +376,18 @@ class OsFiles:
         descriptor = os.open(os.devnull, os.O_RDONLY)
         os.close(descriptor)
         if is_scarce(descriptor + count - 1, KEPT_FOR_SHORT_WORK):
-            raise OSError(errno.EMFILE, "Too many open files: the last ones are kept for what gives others back")
+            raise OSError(
+                errno.EMFILE,
+                "Too many open files: the last file descriptors are reserved for operations that release others",
+            )
 
 
 class ReadOnlyFiles(OsFiles):
-    """Files that may be anybody's, and links: nothing is written to what they open."""
+    """Files opened only for reading, which may be links and belong to any user."""
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
         if create or truncate:
-            raise OSError(errno.EROFS, "opened for reading alone", path)
+            raise OSError(errno.EROFS, "opened read-only", path)
         return self.file_type(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
 
@@ -402,3 +405,25 @@ def _directory(path: str) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+class UnsyncedFile(OsFile):
+    """An `OsFile` that is not synced."""
+
+    __slots__ = ()
+
+    def sync(self) -> None:
+        self.fileno()  # a closed file is refused as ever
+
+
+class UnsyncedFiles(OsFiles):
+    """`Files` for a directory that goes with the process: nothing is made to survive a power loss.
+
+    All else is as with `OsFiles`. What another process, or the next life of a broker in this one, finds is the same: the
+    system has it.
+    """
+
+    file_type = UnsyncedFile
+
+    def sync_dir(self, path: str) -> None:
+        pass

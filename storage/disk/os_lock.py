@@ -1,4 +1,4 @@
-"""Lock files of the operating system, as Apache Kafka takes them."""
+"""Lock files of the operating system, of the same kind as Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .files import DirectoryLockedError
 from .own_files import open_file
 
 # POSIX locks belong to the process: it may take one twice, and loses it when it closes *any* descriptor of that file.
-# So this process keeps its own list, and asks it before it touches the file.
+# So this process has its own list, and checks it before it opens the file.
 _held_lock_paths: set[str] = set()
 _held_lock_guard = threading.Lock()
 
 
 class OsLock:
-    """A held lock file of the kind the JVM takes too (`fcntl`, whole file)."""
+    """A held lock file, of the kind that the JVM uses (`fcntl`, whole file)."""
 
     def __init__(self, path: str) -> None:
         above, name = os.path.split(path)
@@ -48,20 +48,20 @@ class OsLock:
 
 _NAME_BYTES_MAX = 64
 _LINUX_FLOCK = struct.Struct("@hhqqi4x")
-"""`struct flock`: type, whence, start, length, process id; other systems order it otherwise."""
+"""`struct flock`: type, whence, start, length, process ID; other systems have another order."""
 
 
 def _holder(descriptor: int) -> str:
-    """What the system says about the process that holds a lock file, as ` (PID 123, python3)`.
+    """Describe the process that holds a lock file, as ` (PID 123, python3)`; empty if unknown.
 
-    Its arguments are left out: a password may be among them.
+    Its arguments are left out, as they may contain a password.
     """
     if sys.platform != "linux" or struct.calcsize("P") != 8:
         return ""
     try:
         asked = _LINUX_FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         pid = _LINUX_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[4]
-        if pid <= 0:  # given back meanwhile, or held from another container or machine
+        if pid <= 0:  # released since, or held by another container or machine
             return ""
         with open(f"/proc/{pid}/comm", "rb") as file:
             name = file.read(_NAME_BYTES_MAX).decode(errors="replace")

@@ -1,18 +1,18 @@
-"""Opening files and making directories where another user of the machine might have been first: the one place that does.
+"""Safe opening of files and making of directories, where another user of the machine may have made the path first.
 
-The rules, which docs/security.md has for users:
+This module is the only one that does it. The rules, which docs/security.md has for users ("we" is the broker's user):
 
     a symbolic link      is refused where a file or a directory of ours is expected
-    a file               belongs to us, to root, or to the owner of its directory; or to the directory's group, where that
+    a file               belongs to us, to root, or to the owner of its directory; or to the directory's group, if that
                          group may write and others may not (Kubernetes' fsGroup)
-    others may write     refused, unless others may write to the directory as well
+    others may write     refused, unless others may write to the directory also
+    a data directory     belongs to us or root; or the directory above it does, and others may not write there; or it is a
+                         mount point, as only root mounts. Others may write to it if it is a mount point (Kubernetes'
+                         emptyDir has 0777). A subvolume of Btrfs is not a mount point: any user can make one
     a link to one        belongs to us or root, as does each link that it leads to. Links among the directories above are
                          not checked
-    a data directory     belongs to us or root; or the directory above it does, and others may not write there; or it is a
-                         mount point, as root alone mounts. Others may write to it if it is a mount point (Kubernetes'
-                         emptyDir has 0777). A subvolume of Btrfs is no mount point: any user makes those
 
-What is made gets the rights of its directory, but for those of others to write, and less by the process's umask.
+A new file or directory gets the permissions of its directory, without the write bit of others, and less the process's umask.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _ROOT = 0
 OTHERS_MAY_WRITE = stat.S_IWOTH
 _OF_A_DIRECTORY = 0o075
 _OF_A_FILE = 0o064
-"""What group and others get of the rights of the directory above."""
+"""Permission bits that group and others get if the directory above has them."""
 
 MOUNTS = "/proc/self/mountinfo"
-"""What is mounted, a line each, the directory in the fifth field; of Linux alone (proc_pid_mountinfo(5))."""
+"""List of mounts, one per line, with the directory in the fifth field; only on Linux (proc_pid_mountinfo(5))."""
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 _LINKS_MAX = 40
-"""In a chain, as Linux has it (path_resolution(7))."""
-_NO_MODES = "where chmod changes nothing (a drive of Windows in WSL), name a directory in your home directory"
+"""Largest number of symbolic links in a chain, as in Linux (path_resolution(7))."""
+_NO_MODES = "if chmod has no effect (a Windows drive in WSL), use a directory in your home directory"
 
 PRIVATE_DIRECTORY = 0o700
 PRIVATE_FILE = 0o600
 
 
 class UntrustedFileError(OSError):
-    """Another user of the machine may have put a file or directory there, or may write to it. One line that says what to do."""
+    """Another user of the machine may have made a file or directory, or may write to it. One line that says what to do."""
 
     def __init__(self, path: str, problem: str, remedy: str) -> None:
         super().__init__(errno.EPERM, f"{problem}; {remedy}", path)
@@ -58,21 +58,21 @@ def open_file(
     truncate: bool = False,
     mode: int | None = None,
 ) -> int:
-    """The descriptor of a file of ours. A link is not followed; a stranger's file is refused before a byte of it changes.
+    """Open a file of the broker; returns the descriptor. Follows no link, and refuses an untrusted file before it is changed.
 
     Args:
-        flags: Of `os.open`: how to read and write.
-        create: Make it where it is missing.
-        truncate: Drop the bytes of one that is there.
-        mode: Permission bits of one that is made; None: those of its directory.
+        flags: Flags of `os.open` for reading and writing.
+        create: Make the file if it is missing.
+        truncate: Drop the bytes of an existing file.
+        mode: Permission bits of a new file; None: those of its directory.
 
     Raises:
-        UntrustedFileError: As the module says.
+        UntrustedFileError: The rules of this module forbid it.
         OSError: The system refused.
     """
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
     if not flags & os.O_RDWR:
-        flags |= os.O_NONBLOCK  # to open a FIFO waits for its other end, unless it is opened for both
+        flags |= os.O_NONBLOCK  # opening a FIFO for one direction waits for the other end
     while True:
         try:
             descriptor = os.open(path, flags)
@@ -83,7 +83,7 @@ def open_file(
             try:
                 return os.open(path, flags | os.O_CREAT | os.O_EXCL, _mode_in(path) if mode is None else mode)
             except FileExistsError:
-                continue  # made by another thread or process meanwhile; a link among them ends in ELOOP
+                continue  # another thread or process has made it; if it is a link, ELOOP follows
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise linked(path) from None
@@ -91,7 +91,7 @@ def open_file(
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise UntrustedFileError(path, "is no regular file", "move it away")
+            raise UntrustedFileError(path, "is not a regular file", "move it elsewhere")
         if not _is_plainly_ours(found):
             _check_entry(path, found)
         if truncate:
@@ -106,7 +106,7 @@ def read_secrets(path: str) -> tuple[str, str]:
     """Read a file of passwords that the user has named. Links are followed, as Kubernetes mounts secrets by links.
 
     Returns:
-        The text, of UTF-8 with or without a byte order mark; and a warning in one line, "" if only its owner can use the file.
+        (The text, of UTF-8 with or without a byte order mark; a warning in one line, "" if only the owner can use the file.)
 
     Raises:
         UnicodeDecodeError, OSError
@@ -118,20 +118,20 @@ def read_secrets(path: str) -> tuple[str, str]:
     if stat.S_ISCHR(found.st_mode):  # a terminal
         return text, ""
     if not _is_trusted(found):
-        return text, f"{path}: uid {found.st_uid} may change the secrets there; chown {os.geteuid()} {path}"
+        return text, f"{path}: uid {found.st_uid} can change the secrets in this file; chown {os.geteuid()} {path}"
     if not verbs:
         return text, ""
     remedy = f"chmod o-{'r' * ('read' in verbs)}{'w' * ('change' in verbs)} {path}"
-    return text, f"{path}: all users of this machine may {' and '.join(verbs)} the secrets there; {remedy}"
+    return text, f"{path}: all users of this machine can {' and '.join(verbs)} the secrets in this file; {remedy}"
 
 
 def make_file(path: str, mode: int = PRIVATE_FILE) -> int:
-    """The descriptor of a new file, to be written. FileExistsError: Something has the name, be it a link."""
+    """Make a new file for writing; returns the descriptor. FileExistsError: a file, directory or link has this name."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
 
 
 def make_directory(path: str, mode: int | None = None) -> None:
-    """Make a directory and its missing parents. One that is there is fine.
+    """Make a directory and its missing parents. An existing one is allowed.
 
     Args:
         mode: Permission bits of all that are made; None: those of the directory above.
@@ -155,9 +155,9 @@ def _mode_in(path: str, *, of_a_file: bool = True) -> int:
 
 
 def check_data_dir(path: str) -> None:
-    """Refuse a data directory that another user may have put there; a missing one is fine.
+    """Refuse a data directory that another user may have made; a missing one is allowed.
 
-    The path itself may be a link, and so may what that leads to: each of them ours or root's.
+    The path may be a chain of links, each of which belongs to the broker's user or root.
 
     Raises:
         UntrustedFileError, OSError
@@ -167,7 +167,7 @@ def check_data_dir(path: str) -> None:
     while found is not None and stat.S_ISLNK(found.st_mode):
         if not _is_trusted(found):
             raise UntrustedFileError(
-                path, f"is a symbolic link of uid {found.st_uid}", "name the directory that it leads to"
+                path, f"is a symbolic link of uid {found.st_uid}", "use the directory that it leads to"
             )
         links += 1
         if links > _LINKS_MAX:
@@ -180,19 +180,19 @@ def check_data_dir(path: str) -> None:
         return
     if found.st_mode & OTHERS_MAY_WRITE:
         raise _written_by_all(path, found, f"chmod o-w {path}")
-    # `.` and `..` name no directory above them.
+    # The text of `.` and `..` does not contain the directory above.
     if not _is_plainly_ours(os.stat(_above(os.path.realpath(path)))):
         raise UntrustedFileError(
             path,
-            f"belongs to uid {found.st_uid}, and the broker runs as uid {os.geteuid()}",
-            "name a directory of that user's own, or run the broker as its owner",
+            f"belongs to uid {found.st_uid}, but the broker runs as uid {os.geteuid()}",
+            "use a directory of that user, or run the broker as its owner",
         )
 
 
 def is_mounted(path: str) -> bool:
-    """Whether a file system is mounted at a directory; where the system has no list of those, as `os.path.ismount` says.
+    """Whether a file system is mounted at a directory; if the system has no list of mounts, the result of `os.path.ismount`.
 
-    That function alone compares devices, and a subvolume of Btrfs, which any user makes, has one of its own.
+    That function only compares devices, and a subvolume of Btrfs, which any user can make, has its own device number.
     """
     if not os.path.ismount(path):
         return False
@@ -210,7 +210,7 @@ def _byte(found: re.Match[bytes]) -> bytes:
 
 
 def check_entry(path: str) -> None:
-    """Refuse what lies in a data directory, or in a directory of a partition, by the rules; what is missing is fine.
+    """Refuse an untrusted entry of a data directory or of a partition's directory; a missing one is allowed.
 
     Raises:
         UntrustedFileError, OSError
@@ -233,13 +233,13 @@ def _check_entry(path: str, found: os.stat_result) -> None:
     if not (_is_trusted(found) or found.st_uid == above.st_uid or is_of_group):
         raise UntrustedFileError(
             path,
-            f"belongs to uid {found.st_uid}, and the broker runs as uid {os.geteuid()}",
-            f"move it away, or chown {os.geteuid()} it if it is yours",
+            f"belongs to uid {found.st_uid}, but the broker runs as uid {os.geteuid()}",
+            f"move it elsewhere, or chown {os.geteuid()} it if it is yours",
         )
 
 
 def _seen(path: str) -> os.stat_result | None:
-    """The status of a path, of a link itself; None where nothing is."""
+    """Return the status of a path, without following a link; None if it is missing."""
     try:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -249,15 +249,15 @@ def _seen(path: str) -> os.stat_result | None:
 def _written_by_all(path: str, found: os.stat_result, remedy: str) -> UntrustedFileError:
     return UntrustedFileError(
         path,
-        f"all users of this machine may write to it (mode {stat.S_IMODE(found.st_mode):04o})",
+        f"all users of this machine can write to it (mode {stat.S_IMODE(found.st_mode):04o})",
         f"{remedy}, or {_NO_MODES}",
     )
 
 
 def linked(path: str) -> UntrustedFileError:
-    """The refusal of a symbolic link."""
+    """Return the error for a symbolic link."""
     return UntrustedFileError(
-        path, "is a symbolic link, which is not followed", "put what it leads to in its place, or mount it there"
+        path, "is a symbolic link, which is not followed", "replace the link by its target, or mount the target there"
     )
 
 

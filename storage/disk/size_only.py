@@ -1,4 +1,4 @@
-"""Files that are told what they have, and keep nothing but how much it is: for dry runs of what writes segments."""
+"""Files that keep only their size, and drop the bytes: for dry runs of code that writes segments."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from .files import Buffer, WriteAhead
 
 
 class SizeOnlyFile:
-    """A `File` that grows, and cannot be read while it has something. Everything that a new segment does not do to its files is
-    refused."""
+    """A `File` that only grows, and cannot be read unless empty. Operations that a new segment does not use are refused."""
 
     def __init__(self) -> None:
         self._size_bytes = 0
         self.kept: list[bytes] | None = None
-        """A list here is given a copy of each write, until somebody takes it away."""
+        """If this is a list, it gets a copy of each write."""
 
     def append(self, data: Buffer) -> None:
         self._size_bytes += len(data)
@@ -62,7 +61,7 @@ class SizeOnlyFile:
 
 
 class SizeOnlyFiles:
-    """As much of `Files` as a segment that is written and not kept asks for: nothing in it is ever there."""
+    """The part of `Files` that a segment needs which is written but not kept: no file ever exists."""
 
     def __init__(self) -> None:
         self._files: dict[str, SizeOnlyFile] = {}

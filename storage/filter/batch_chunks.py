@@ -1,4 +1,4 @@
-"""Reading a sealed segment for the cleaner: big reads into one buffer, and as much memory as the batches need."""
+"""Reading of a sealed segment for the cleaner: large reads into one buffer, which grows only for larger batches."""
 
 from collections.abc import Iterator
 
@@ -10,20 +10,19 @@ _LENGTH = slice(LENGTH_POSITION, LOG_OVERHEAD_BYTES)
 
 
 class ChunkReader:
-    """The read buffer of one pass. `view` shows it; what it holds is good until the next read."""
+    """The read buffer of one pass. `view` shows its content, which is valid until the next read."""
 
     def __init__(self, chunk_bytes: int) -> None:
-        """`chunk_bytes` are read at a time; a batch that is larger is read whole, and the memory for it given back
-        after the segment."""
+        """Make a buffer of `chunk_bytes`. A larger batch is read whole, and its memory is released after the segment."""
         self._chunk_bytes = max(chunk_bytes, HEADER_BYTES)
         self.view = memoryview(bytearray(self._chunk_bytes))
         self._taken_bytes = 0
 
     def chunks(self, segment: LogSegment, position: int, end: int | None = None) -> Iterator[int]:
-        """Read a segment from `position`, where a batch begins, to `end`, where one ends, or to its own end.
+        """Read a segment from `position`, the start of a batch, to `end`, the end of one, or to the end of the segment.
 
-        Yields the size of each chunk in `view`. It begins with a whole batch; how much of it is whole batches must be
-        told with `taken` before the next one.
+        Yields the size of each chunk in `view`. A chunk begins with a whole batch. The caller must report with `taken` how
+        many of its bytes are whole batches before it asks for the next one.
 
         Raises:
             CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
@@ -37,32 +36,35 @@ class ChunkReader:
             size_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(self.view[:got][_LENGTH], signed=True)
             if not HEADER_BYTES <= size_bytes <= end - position:
                 raise CorruptRecordError(
-                    f"segment {segment.base_offset}: a batch of {size_bytes} bytes at {position}, the end is at {end}"
+                    f"segment {segment.base_offset}: invalid batch size of {size_bytes} bytes at position {position}"
+                    f" (segment end {end})"
                 )
             if size_bytes > len(self.view):
                 self.view = memoryview(bytearray(size_bytes))
                 got = file.read_into(position, self.view)
             if size_bytes > got:
-                raise CorruptRecordError(f"segment {segment.base_offset}: the file ends at {position + got}")
+                raise CorruptRecordError(
+                    f"segment {segment.base_offset}: unexpected end of file at position {position + got}"
+                )
             self._taken_bytes = 0
             yield got
             position += self._taken_bytes
 
     def taken(self, size_bytes: int) -> None:
-        """So many bytes of the chunk were whole batches."""
+        """Report how many bytes of the chunk were whole batches."""
         self._taken_bytes = size_bytes
 
 
 def unreadable(segment: LogSegment, view: memoryview, at: int) -> CorruptRecordError:
-    """What is wrong with the batch at `view[at:]`, of which the kernel would not have it."""
+    """Describe what is wrong with the batch at `view[at:]`, which the kernel has refused."""
     where = f"segment {segment.base_offset}"
     try:
         batch = RecordBatch(view, at)
         where = f"{where}, offset {batch.base_offset}"
         if batch.record_count < 0 or batch.last_offset_delta < 0:
-            return CorruptRecordError(f"{where}: impossible counts: {batch!r}")
+            return CorruptRecordError(f"{where}: invalid counts: {batch!r}")
         for _ in batch.spans():
             pass
     except CorruptRecordError as error:
         return CorruptRecordError(f"{where}: {error.message}")
-    return CorruptRecordError(f"{where}: records that cannot be: {batch!r}")
+    return CorruptRecordError(f"{where}: invalid records: {batch!r}")

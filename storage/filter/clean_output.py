@@ -1,4 +1,4 @@
-"""What a clean pass writes: batches gathered in one buffer, with their CRCs and index entries, one write a chunk."""
+"""Output of a clean pass: batches collected in one buffer, with their CRCs and index entries; one write per chunk."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from ..segment.segment import LogSegment
 from ..segment.segment_indexes import NewEntries
 
 BATCHES_MAX = 4096
-"""Batches between two writes; with very small ones a chunk is written in several goes."""
+"""Largest number of batches between two writes; a chunk of very small batches takes several writes."""
 
 _ROOM_BYTES = 1 << 16
 
 
 class OutputEntries(NamedTuple):
-    """Where the kernel notes what it puts into the output, between two writes; how many there are, it counts itself."""
+    """Arrays in which the kernel notes its output between two writes. The kernel has the number of entries."""
 
     rebuilt: array[int]
     """Start and end of each batch that needs a CRC."""
     offsets: array[int]
     positions: array[int]
-    """Of the entries of the offset index."""
+    """Columns of the offset index entries."""
     timestamps: array[int]
     timestamp_offsets: array[int]
-    """Of the entries of the time index."""
+    """Columns of the time index entries."""
 
     @classmethod
     def empty(cls) -> OutputEntries:
-        """Room for BATCHES_MAX batches."""
+        """Return arrays with room for BATCHES_MAX batches."""
         four, eight = bytes(4 * BATCHES_MAX), bytes(8 * BATCHES_MAX)
         return cls(array("q", eight * 2), array("i", four), array("i", four), array("q", eight), array("i", four))
 
 
 class CleanOutput:
-    """The write buffer of one pass: `view` up to `filled`. The kernel writes into it, and `put` does."""
+    """The write buffer of one pass: `view` up to `filled`. The kernel and `put` write into it."""
 
     def __init__(
         self, kernel: RecordFilter, entries: OutputEntries, chunk_bytes: int, on_written: Callable[[int], None]
     ) -> None:
         """
         Args:
-            kernel: Notes in `entries` what is written.
-            chunk_bytes: What is read at a time; batches may grow a little when they are rewritten.
-            on_written: Told the bytes of each write.
+            kernel: The filter, which notes in `entries` what is written.
+            chunk_bytes: Size of a read; the buffer is a little larger, as batches may grow when they are rewritten.
+            on_written: Called with the bytes of each write.
         """
         self._kernel = kernel
         self._entries = entries
@@ -58,7 +58,7 @@ class CleanOutput:
         self._on_written = on_written
 
     def begin(self, segment: LogSegment) -> None:
-        """Write to this segment, which was just created, from now on."""
+        """Direct the output to this segment, which was just created."""
         self._segment = segment
         if len(self.view) > self._size_bytes:
             self.view = memoryview(bytearray(self._size_bytes))
@@ -91,16 +91,16 @@ class CleanOutput:
         self._kernel.note(last_offset, size_bytes, max_timestamp)
 
     def make_room(self, size_bytes: int) -> None:
-        """Write what is there, and have room for so many bytes more."""
+        """Write the buffer, and make room for `size_bytes` more."""
         self.flush()
         if size_bytes > len(self.view):
             self.view = memoryview(bytearray(size_bytes))
 
     def flush(self) -> None:
-        """Write what is there.
+        """Write the buffer.
 
         Raises:
-            ValueError: A batch lies too far from the segment's base. Nothing is written.
+            ValueError: An offset is too far above the segment's base. Nothing is written.
             OSError: The disk refused.
         """
         if self.filled:
@@ -108,7 +108,7 @@ class CleanOutput:
             self.filled = 0
 
     def write(self, view: memoryview) -> None:
-        """Write the batches that the kernel has noted, which are here; otherwise as `flush`."""
+        """Write `view`, which has the batches that the kernel has noted. Errors as for `flush`."""
         kernel, entries = self._kernel, self._entries
         ends = iter(entries.rebuilt[: kernel.rebuilt_count])
         for start, end in zip(ends, ends, strict=True):

@@ -1,7 +1,7 @@
-"""What happens to each batch in the second half of a clean pass: copied, rewritten, emptied or dropped.
+"""Rules for each batch in the second half of a clean pass: it is copied, rewritten, emptied or dropped.
 
-`BatchFilter` is shown every batch of the cleaned segments, in offset order, and fills the new ones. Four zones by offset,
-of which two batches may lie in two:
+`BatchFilter` gets every batch of the cleaned segments, in offset order, and fills the new ones. There are three zones by
+offset; the batches at the two borders may be in two of them:
 
         0                    first dirty                 latest mapped                 end of the last segment
         |  below             |  mapped                   |  beyond                     |
@@ -10,19 +10,19 @@ of which two batches may lie in two:
 
 Rules, in order (source: Apache Kafka 4.3.1's cleaner; KIP-98, KIP-534, KAFKA-17076):
 
-- data of an aborted transaction and markers past their delete horizon go without a look at their records;
-- a record without a key, or with a newer one of its key, goes;
-- a tombstone goes once the clock has reached the delete horizon of its batch;
+- data of an aborted transaction and markers past their delete horizon are dropped, whatever their records are;
+- a record is dropped if it has no key, or a newer record of its key exists;
+- a tombstone is dropped once the clock has reached the delete horizon of its batch;
 - a batch that keeps a tombstone, or a marker whose data is gone, gets a delete horizon: now + delete.retention.ms, at most
-  the last moment that 64 bits can tell;
-- a batch left without records goes, unless it is the last one of its producer (whose sequence numbers only it
-  remembers) or of the cleaned range (or the log could end earlier after a restart): then its header stays, empty.
+  the largest 64-bit time;
+- a batch left without records is dropped, with two exceptions whose empty header stays: the last batch of its producer
+  (only it has the sequence numbers), and that of the cleaned range (or the log could end earlier after a restart).
 
-A batch that nothing happens to is copied byte for byte. Rewritten ones keep everything that the survivors do not
-change: offsets, producer, leader epoch, codec, and with them the sequence number of every record.
+A batch that loses nothing is copied byte for byte. A rewritten batch keeps its offsets, producer, leader epoch and codec, and
+with them the sequence number of every record.
 
-Nearly all of this is the kernel's (`kernel.RecordFilter`). It stops at what needs codecs, transactions or producers, and
-the rules for these are here.
+`kernel.RecordFilter` does nearly all of this. It stops at batches that need codecs, transactions or producers; the rules for
+these are here.
 """
 
 from array import array
@@ -49,12 +49,15 @@ Rewrite = Callable[[memoryview, int, memoryview, memoryview], tuple[int, int]]
 _PRODUCERS_MAX = 256
 
 SORTED_AT_ONCE = 1 << 14
-"""Numbers that one call sorts, during which no other thread runs; it takes a millisecond or two."""
+"""Largest number of integers that one call sorts, during which no other thread runs: it takes a millisecond or two."""
 
 
 class BatchFilter:
-    """The rules, for one pass. For each new segment `begin`, then for each of its sources `begin_source`, `take` for every
-    chunk in order, and `finish_source`."""
+    """Applies the rules for one pass.
+
+    For each new segment call `begin`; then, for each of its sources, `begin_source`, `take` for every chunk in order, and
+    `finish_source`.
+    """
 
     def __init__(
         self,
@@ -70,12 +73,12 @@ class BatchFilter:
     ) -> None:
         """
         Args:
-            last_records: Where each producer is that the log remembers.
+            last_records: Last record of each producer that the log remembers.
             upper_offset: End of the cleaned range, exclusive.
-            now_ms: The pass's time, the same for all batches.
-            chunk_bytes: What `take` is given at a time.
-            on_written: Told the bytes of each write.
-            transactions: Known from the batches before the first that is taken.
+            now_ms: Time of the pass, the same for all batches.
+            chunk_bytes: Size of the chunks for `take`.
+            on_written: Called with the bytes of each write.
+            transactions: State of the transactions after the batches before the first one taken.
         """
         self._transactions = PassTransactions()
         self._transactions.go_on_from(transactions)
@@ -87,7 +90,7 @@ class BatchFilter:
         self._aborted = self._markers = 0
         self._rewritten = memoryview(bytearray())  # one batch, its records not packed yet
         self._producers = array("q", bytes(8 * _PRODUCERS_MAX))
-        # These batches may be wanted without their records.
+        # These batches may have to stay without their records.
         pinned = [last.last_data_offset for last in last_records.values() if last.last_data_offset is not None]
         pinned.append(upper_offset - 1)
         entries = OutputEntries.empty()
@@ -101,7 +104,7 @@ class BatchFilter:
             bits.slots,
             bits.secret,
             now_ms,
-            min(now_ms + delete_retention_ms, MAX_LONG),  # "for ever", where the sum is more than a header can say
+            min(now_ms + delete_retention_ms, MAX_LONG),  # MAX_LONG: "for ever", if the sum is too large
             array("q", _ascending(pinned)),
             (*entries, self._producers),
         )
@@ -113,7 +116,7 @@ class BatchFilter:
 
     @property
     def removed(self) -> RemovedRecords:
-        """So far, by reason."""
+        """Records removed so far, by reason."""
         kernel, mapped_keyless = self._kernel, self._bits.keyless
         return RemovedRecords(
             superseded=kernel.superseded - mapped_keyless,
@@ -124,18 +127,18 @@ class BatchFilter:
         )
 
     def begin(self, cleaned: LogSegment) -> None:
-        """Write to this segment, which was just created, from now on."""
+        """Direct the output to this segment, which was just created."""
         self._output.begin(cleaned)
         self._txn_index = cleaned.txn_index
 
     def begin_source(self, aborted: Iterable[AbortedTxn]) -> None:
-        """The next chunks are of another source segment, with which these transactions overlap."""
+        """Begin another source segment, with which these aborted transactions overlap."""
         self._transactions.add_aborted(aborted)
         self._kernel.wary_from = self._transactions.wary_from
         self._rewritten = memoryview(bytearray())
 
     def take(self, segment: LogSegment, view: memoryview, size_bytes: int) -> int:
-        """Write what stays of the whole batches of `view[:size_bytes]`; returns how many bytes these are.
+        """Write what stays of the whole batches in `view[:size_bytes]`; returns the size of these batches.
 
         Raises:
             CorruptRecordError: Records cannot be read.
@@ -165,7 +168,7 @@ class BatchFilter:
             elif stop == Stop.GROW:
                 kernel.grow(batch.record_count)
             elif stop == Stop.TRANSACTION and not self._transactions.on_data(batch):
-                kernel.wary_from = max(self._transactions.wary_from, batch.next_offset)  # this one is as good as any
+                kernel.wary_from = max(self._transactions.wary_from, batch.next_offset)  # not aborted: like any other
             else:
                 if stop == Stop.CONTROL:
                     self._take_control(segment, view, at, batch)
@@ -179,16 +182,17 @@ class BatchFilter:
                 at += batch.size_bytes
 
     def finish_source(self, base_offset: int) -> None:
-        """All batches of a source segment were taken; what they became may be kept.
+        """End a source segment, and check that its output may be kept.
 
         Raises:
-            CorruptRecordError: The map knows other records by these numbers, so nothing here can be trusted. Only a
-                transaction index that contradicts itself brings that about.
+            CorruptRecordError: The map has numbered other records, so the output cannot be trusted. Only a transaction index
+                that contradicts itself causes that.
         """
         expected = self._bits.ordinal_ends.get(base_offset, self._kernel.ordinal)
         if self._kernel.ordinal != expected:
             raise CorruptRecordError(
-                f"segment {base_offset}: its records end at number {self._kernel.ordinal}, at {expected} for the map"
+                f"segment {base_offset}: its records end at number {self._kernel.ordinal}, expected {expected} from the"
+                " offset map"
             )
 
     def _take_control(self, segment: LogSegment, view: memoryview, at: int, batch: RecordBatch) -> None:
@@ -208,7 +212,7 @@ class BatchFilter:
             self._output.put(batch.view, batch.last_offset, batch.max_timestamp)
 
     def _open(self, segment: LogSegment, view: memoryview, at: int) -> int:
-        """A compressed batch of which some records may go; returns its bytes."""
+        """Filter a compressed batch some of whose records may be dropped; returns its size."""
         size_bytes, outcome = self._rewrite(segment, view, at, self._kernel.filter_block)
         if outcome == Stop.UNCHANGED:
             batch = RecordBatch(view, at)
@@ -236,7 +240,7 @@ class BatchFilter:
         return HEADER_BYTES + len(block), outcome
 
     def _empty(self, batch: RecordBatch) -> None:
-        """The batch without its records: nothing, or a bare header where somebody needs it."""
+        """Drop the batch, or keep its empty header if the producer state or the end of the log needs it."""
         if not self._is_last_of_producer(batch) and batch.next_offset != self._upper_offset:
             return
         if batch.record_count == 0:
@@ -264,13 +268,13 @@ class BatchFilter:
         if last is None:
             return False
         if last.last_data_offset is not None:
-            # By offset, not by sequence number: a producer may begin its sequence anew (KAFKA-8335).
+            # By offset, not by sequence number: a producer may restart its sequence (KAFKA-8335).
             return batch.last_offset == last.last_data_offset
         return batch.is_control and batch.producer_epoch == last.producer_epoch
 
 
 def _ascending(numbers: list[int]) -> Iterable[int]:
-    """The numbers in order; a partition may have hundreds of thousands of producers."""
+    """Sort the numbers in short calls; a partition may have hundreds of thousands of producers."""
     if len(numbers) <= SORTED_AT_ONCE:
         return sorted(numbers)
     parts = (numbers[begin : begin + SORTED_AT_ONCE] for begin in range(0, len(numbers), SORTED_AT_ONCE))

@@ -1,4 +1,4 @@
-"""The second half of a clean pass for one group of segments: what stays of them goes to one new segment."""
+"""Second half of a clean pass for one group of segments: what stays of them is written to one new segment."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ def copy_group(
     """Fill `cleaned`, which was just created, and seal it; nothing is synced.
 
     Args:
-        group: Neighbours, in order; `rules` has seen all groups before them, or was told what these left behind.
-        aborted_in: The aborted transactions that overlap a segment.
+        group: Neighbouring segments, in order; `rules` has taken all groups before them, or has the transaction state that
+            these left.
+        aborted_in: Returns the aborted transactions that overlap a segment.
         checkpoint: Called before every chunk with the bytes read since; may raise to stop.
 
     Returns:
         The bytes read.
 
     Raises:
-        CorruptRecordError: A batch or record cannot be read; as whatever `checkpoint` raises, this leaves a part of
-            `cleaned`, open.
+        CorruptRecordError: A batch or record cannot be read. After this, and whatever `checkpoint` raises, `cleaned` is
+            incomplete and still open.
         OSError: The disk refused.
     """
     rules.begin(cleaned)

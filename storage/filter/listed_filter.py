@@ -1,8 +1,8 @@
-"""A `BatchFilter` that tells which records it took out, one by one and why, as far as that is wanted.
+"""A `BatchFilter` that also lists the first removed records, each with the reason.
 
-The kernel counts, it does not name. So batches are given to it one at a time, while there are places left, and what came out is
-compared with what went in. Whether a tombstone is superseded or has reached its horizon only a second filter can say, for
-which no horizon has come; both see the same batches.
+The kernel only counts. So it gets one batch at a time until the list is full, and its output is compared with its input. A
+second filter, which gets the same batches and for which no delete horizon has come, tells a superseded tombstone from one that
+has reached its horizon.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ NO_HORIZON_CAME_MS = -1
 
 
 class ListedFilter(BatchFilter):
-    """See the module. Its segments have a `SizeOnlyFile`."""
+    """A filter that lists removed records. Its new segments have a `SizeOnlyFile`."""
 
     def __init__(
         self, bits: DeadBits, *, records_max: int, last_records: Mapping[int, LastRecord], now_ms: int, **options: Any
     ) -> None:
-        """Other arguments: as for `BatchFilter`.
+        """Make a filter; `options` are other arguments of `BatchFilter`.
 
         Args:
-            records_max: So many removals are told, the first ones.
+            records_max: Number of removals to list.
         """
         super().__init__(bits, last_records=last_records, now_ms=now_ms, **options)
         self.listed: list[Removal] = []
@@ -42,7 +42,7 @@ class ListedFilter(BatchFilter):
         self._timeless: BatchFilter | None = BatchFilter(
             bits, last_records=last_records, now_ms=NO_HORIZON_CAME_MS, **options
         )
-        """Goes along until the list is full."""
+        """The second filter; None once the list is full."""
 
     def begin(self, cleaned: LogSegment) -> None:
         super().begin(cleaned)
@@ -99,7 +99,7 @@ class ListedFilter(BatchFilter):
 
 
 def _batch_bytes(view: memoryview, at: int, size_bytes: int) -> int | None:
-    """Of the batch that begins at `at`; None if it is not whole. What cannot be a batch is left to the filter to refuse."""
+    """Return the size of the batch at `at`, None if it is not whole. For an invalid one, all bytes: the filter refuses them."""
     left_bytes = size_bytes - at
     if left_bytes < HEADER_BYTES:
         return None

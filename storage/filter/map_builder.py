@@ -1,4 +1,4 @@
-"""The first half of a clean pass: read the dirty part of a log and learn which record of each key is the newest."""
+"""First half of a clean pass: read the dirty part of a log and learn which record of each key is the newest."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -15,12 +15,12 @@ from .transaction_state import PassTransactions
 
 
 class DirtyMap(NamedTuple):
-    """A map of the dirty part, and what the second half needs to follow it."""
+    """A map of the dirty part, with what the second half needs to use it."""
 
     offsets: OffsetMap
     first_dirty_offset: int
     ordinal_ends: dict[int, int]
-    """As in DeadBits."""
+    """Segment base offset -> number after its last numbered record; see `DeadBits`."""
     bytes_read: int
 
     @property
@@ -29,7 +29,7 @@ class DirtyMap(NamedTuple):
         return self.offsets.latest_offset + 1
 
     def dead_bits(self) -> DeadBits:
-        """What the map has found out; good until its memory is used again."""
+        """Return the bitmaps and the table; valid until the map's memory is used again."""
         offsets, keys = self.offsets, self.offsets.keys
         return DeadBits(
             offsets.dead,
@@ -58,9 +58,9 @@ def build_map(
     """Map the keys of `start_offset` (inclusive) to `end_offset` (exclusive), or as many as fit.
 
     Args:
-        offsets: An empty map of that range. With nothing dirty it stays as it is, so that a pass ends where it began,
-            and still lets go what has reached its horizon.
-        segments: Those that hold the range, in order; `end_offset` is where the last one ends.
+        offsets: An empty map of that range. If nothing is dirty, it stays empty: the pass ends where it began, and only
+            removes what has reached its delete horizon.
+        segments: The segments of the range, in order; `end_offset` is the end of the last one.
         aborted: Transactions that overlap the range; their keys supersede nothing.
         checkpoint: Called before every chunk with the bytes read since; may raise to stop.
 
@@ -84,21 +84,21 @@ def build_map(
         ordinal_ends[segment.base_offset] = offsets.keys.records
         if is_full:
             break
-        # Offsets that no batch has are covered too, or a pass over a hole would end where it began (KAFKA-8764).
+        # Offsets without a batch are covered also, or a pass over a gap would end where it began (KAFKA-8764).
         offsets.keys.latest_offset = segment_end - 1
     return DirtyMap(offsets, start_offset, ordinal_ends, bytes_read)
 
 
 class MapBuilder:
-    """Puts batches into a map, in order. `transactions` is to know the aborted ones."""
+    """Puts batches into a map, in order. `transactions` has the aborted transactions."""
 
     def __init__(
         self, offsets: OffsetMap, start_offset: int, aborted: Iterable[AbortedTxn], reader: ChunkReader
     ) -> None:
         """
         Args:
-            start_offset: Records below it get numbers where their batch reaches it, but are not put.
-            aborted: Transactions that overlap what is to come; their records get no numbers.
+            start_offset: Records below it are not put into the map, but get numbers if their batch reaches it.
+            aborted: Aborted transactions that overlap the coming batches; their records get no numbers.
         """
         self.transactions = PassTransactions()
         self._offsets = offsets
@@ -138,12 +138,12 @@ class MapBuilder:
                 at += self._take_transactional(RecordBatch(view, at))
 
     def _take_transactional(self, batch: RecordBatch) -> int:
-        """A batch that may belong to an aborted transaction; returns the bytes to go on by."""
+        """Take a control batch or one that may be of an aborted transaction; returns the bytes to skip."""
         transactions, keys = self.transactions, self._offsets.keys
         if batch.is_control:
             transactions.on_control(batch)
         elif not transactions.on_data(batch):
-            keys.wary_from = max(transactions.wary_from, batch.next_offset)  # this one is as good as any
+            keys.wary_from = max(transactions.wary_from, batch.next_offset)  # not aborted: the kernel takes it
             return 0
         if batch.last_offset >= self._start_offset:
             keys.latest_offset = batch.last_offset

@@ -1,13 +1,13 @@
-"""The offset map of one clean pass: which records of the dirty part are the newest of their key.
+"""Offset map of one clean pass: which records of the dirty part are the newest of their key.
 
-Filled by `map_builder` in offset order, then asked by `clean_rules`. Here is its memory, `kernel.KeyMap` does the work:
+Filled by `map_builder` in offset order, then read by `clean_rules`. This module has its memory; `kernel.KeyMap` does the work:
 
     table       key -> ordinal of its newest record so far
     dead        one bit a record: 1 = a newer record of its key was seen, or it has no key
     tombstones  one bit a record: 1 = it has no value
 
-Keys stand in the table as 96 bits of a hash under a secret that is drawn for the pass: an entry costs the same whatever
-the keys are, and nobody can make two keys that are taken for one.
+The table has 96 bits of a keyed hash of each key, with a secret drawn for the pass. So an entry costs the same for all keys,
+and a client cannot construct two keys that the map takes for one.
 """
 
 from __future__ import annotations
@@ -20,41 +20,43 @@ from contextlib import suppress
 from ..kernel import KeyMap, clear
 
 BYTES_PER_SLOT = 16
-"""What an entry costs of `log.cleaner.dedupe.buffer.size`."""
+"""Bytes of `log.cleaner.dedupe.buffer.size` per entry."""
 
 SECRET_BYTES = 16
 
-# Probing does not wrap around: the last entries spill over into slots behind the others. Untouched, they cost nothing.
+# Probing does not wrap around: the last entries overflow into slots after the others. Untouched pages cost nothing.
 _SLACK_SLOTS = 1 << 16
 _RECORDS_MAX = 2**32 - 2
-"""An ordinal takes 32 bits of a slot, in which 0 stands for a free one."""
+"""Largest number of records: an ordinal takes 32 bits of a slot, and 0 marks a free slot."""
 
 _BITS_MIN = 1 << 16
 
 _HUGE_FROM_BYTES = 4 << 20
-"""Tables from this size on ask for huge pages: 64 MB come and go in 8 ms instead of 45, and every probe is a little
-faster."""
+"""Tables from this size on ask for huge pages: 64 MB are mapped and released in 8 ms instead of 45, and every probe is a
+little faster."""
 
 _RELEASED_BYTES = 2 << 20
-"""Given back in one go, in a quarter of a millisecond."""
+"""Memory that one call returns to the system, in a quarter of a millisecond."""
 
 
 def entries_max(buffer_bytes: int, load_factor: float) -> int:
-    """How many keys a map of that size takes in one pass.
+    """Return the number of keys that a map of that size takes in one pass.
 
     Raises:
-        ValueError: Fewer than two: no pass would get anywhere.
+        ValueError: Fewer than two: no pass would make progress.
     """
     entries = int(buffer_bytes // BYTES_PER_SLOT * load_factor)
     if entries <= 1:
-        raise ValueError(f"a map of {buffer_bytes} bytes filled to {load_factor} has no room for keys")
+        raise ValueError(
+            f"offset map too small: {buffer_bytes} bytes with load factor {load_factor} cannot hold two keys"
+        )
     return entries
 
 
 class TableMemory:
-    """What the tables of one cleaner thread are made of: one map at a time.
+    """Memory for the tables of one cleaner thread; for one map at a time.
 
-    Kept from pass to pass, because pages that are new to the process can cost as much time as the map itself.
+    Kept from pass to pass, because new pages can cost as much time as the map itself.
     """
 
     def __init__(self) -> None:
@@ -63,11 +65,11 @@ class TableMemory:
 
     @property
     def size_bytes(self) -> int:
-        """What is kept."""
+        """Bytes of memory kept."""
         return self._words.nbytes
 
     def zeros(self, size_bytes: int) -> memoryview:
-        """So much memory in 64-bit words, all 0. What was given before is no longer to be used."""
+        """Return `size_bytes` of memory as 64-bit words, all 0. Views returned before must no longer be used."""
         words = size_bytes // 8
         if words <= len(self._words):
             clear(self._words[:words])
@@ -78,9 +80,9 @@ class TableMemory:
         return self._words[:words]
 
     def release(self) -> None:
-        """Give it back: the next map may be far away. What was given before is all 0 then.
+        """Return the memory to the system, as the next map may come much later. Views returned before are all 0 then.
 
-        Piece by piece, as no other thread runs Python while the system takes pages back.
+        In pieces, as no other thread runs Python while the system takes pages back.
         """
         if self._memory is not None and hasattr(self._memory, "madvise"):
             for start in range(0, len(self._memory), _RELEASED_BYTES):
@@ -90,7 +92,7 @@ class TableMemory:
 
 
 class OffsetMap:
-    """See the module. `keys` does the work and has the counts; the other attributes are the memory that it works on.
+    """Map from keys to their newest records. `keys` does the work and has the counts; the rest is the memory that it uses.
 
     Bitmaps are 64-bit words, the lowest bit first, and one word more than their bits need.
     """
@@ -107,16 +109,16 @@ class OffsetMap:
     ) -> None:
         """
         Args:
-            first_offset: Where the dirty part begins (inclusive), and `end_offset` where it ends (exclusive); records
-                below the first are not put.
-            slots_max: What the memory allows. Fewer are used for a short dirty part.
-            entries_max: Keys at most; a slot for each where `slots_max` allows it, better two.
-            secret: SECRET_BYTES that nobody can know who wrote the keys.
-            memory: For the table; its own if not given.
+            first_offset: Start of the dirty part (inclusive); `end_offset` is its end (exclusive). Records below the first
+                offset are not put into the map.
+            slots_max: Number of slots that the memory allows. A short dirty part uses fewer.
+            entries_max: Largest number of keys; two slots are used for each if `slots_max` allows it.
+            secret: SECRET_BYTES random bytes, unknown to the clients that wrote the keys.
+            memory: Memory for the table; new memory if not given.
         """
         self.entries_max = entries_max
         self.secret = secret
-        # Probes are short in a table that is half empty; more room than that would only cost cache misses.
+        # Probes are short in a half-empty table; more slots would only cost cache misses.
         self.slots = max(1, min(slots_max, 2 * entries_max, 2 * (end_offset - first_offset)))
         self.table = (memory or TableMemory()).zeros(BYTES_PER_SLOT * (self.slots + _SLACK_SLOTS))
         self.dead = self.tombstones = array("Q", bytes(8))
@@ -125,7 +127,7 @@ class OffsetMap:
 
     @property
     def latest_offset(self) -> int:
-        """The last offset whose records the map knows; one below the first if there is none."""
+        """The last offset that the map covers; one below the first if it covers none."""
         return self.keys.latest_offset
 
     @property
@@ -133,7 +135,7 @@ class OffsetMap:
         return self.keys.entries / self.entries_max
 
     def grow(self, count: int) -> None:
-        """Have bits for `count` more records."""
+        """Enlarge the bitmaps for `count` more records."""
         bits = max(_BITS_MIN, 2 * (self.keys.records + count))
         self.dead = _enlarged(self.dead, bits)
         self.tombstones = _enlarged(self.tombstones, bits)
@@ -141,7 +143,7 @@ class OffsetMap:
 
 
 def _zeros(size_bytes: int) -> mmap.mmap:
-    """Memory that costs nothing before it is touched."""
+    """Map zeroed memory, which costs nothing before it is touched."""
     memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if sys.platform == "linux" and size_bytes >= _HUGE_FROM_BYTES:
         with suppress(OSError):  # not every kernel has huge pages

@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class RemovedRecords:
-    """Records that a pass took out, by reason."""
+    """Number of records that a pass removed, by reason."""
 
     superseded: int = 0
-    """A newer record has their key."""
+    """Records with a newer record of the same key."""
     keyless: int = 0
     tombstones: int = 0
-    """At their delete horizon."""
+    """Tombstones at their delete horizon."""
     aborted: int = 0
-    """Of aborted transactions."""
+    """Records of aborted transactions."""
     markers: int = 0
-    """At their delete horizon, too."""
+    """Control records at their delete horizon."""
 
     @property
     def total(self) -> int:
@@ -26,7 +26,7 @@ class RemovedRecords:
 
 
 class Removal(NamedTuple):
-    """A record that goes."""
+    """A record that is removed."""
 
     offset: int
     reason: str

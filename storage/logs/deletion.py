@@ -1,13 +1,14 @@
-"""The oldest segments of a log on their way out: what retention does to the files.
+"""Deletion of a log's oldest segments: what retention does to their files.
 
-Gathered on the thread that owns the log, carried out wherever waiting for the disk does no harm, as a `Flush` is. The log
-starts behind these segments already, but until they are renamed they stay in its list: as long as they may come back with a
-power loss, the checkpoint of log starts has to tell that they are below.
+Prepared on the thread that owns the log, and carried out in any thread that may wait for the disk, like a `Flush`. The log
+start offset is already above these segments, but they stay in the log's list until they are renamed. A power loss may bring
+them back until then, and the checkpoint of log start offsets must show that they are below the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from ..disk import paths
 from ..disk.files import Files
@@ -17,7 +18,7 @@ from ..segment.segment import LogSegment
 
 
 class Deletion:
-    """Made by `Log.begin_deletion`."""
+    """One step of a deletion. Made by `Log.begin_deletion`."""
 
     def __init__(
         self,
@@ -32,14 +33,14 @@ class Deletion:
     ) -> None:
         """
         Args:
-            segments: In the order in which they go.
-            snapshots_below: Producer snapshots below this offset go, too: nothing will be replayed from there.
-            one_by_one: Each is to be gone from the disk before the next.
-            has_more: Others may go, too, with the next deletion.
+            segments: The segments to delete, in the order of deletion.
+            snapshots_below: Producer snapshots below this offset are deleted also: nothing will be replayed from there.
+            one_by_one: Each segment must be gone from the disk before the next is renamed.
+            has_more: The next deletion may find more segments.
         """
         self.has_more = has_more
         self.renamed: list[LogSegment] = []
-        """Those that are out of the way: of the others at least the log file still has its name."""
+        """Segments that have been renamed. Of each of the others at least the log file still has its name."""
         self._files = files
         self._directory = directory
         self._leader_epochs = leader_epochs
@@ -48,14 +49,14 @@ class Deletion:
         self._one_by_one = one_by_one
 
     def carry_out(self) -> None:
-        """Rename the segments' files and remove old snapshots. Safe beside appends, reads and flushes of the log.
+        """Rename the segments' files and remove old snapshots. Safe during appends, reads and flushes of the log.
 
-        Where it matters each is gone from the disk before the next, so that a power loss brings back only the last ones: a
-        key's older value must not outlive the newer one, nor aborted records the index that tells of them. On a full disk,
-        where this is what makes room, it needs none.
+        Where it matters, each segment is gone from the disk before the next is renamed, so that a power loss brings back only
+        the last ones. A key's older value must not outlive the newer one, nor aborted records their index entry.
+        It needs no disk space, because on a full disk it is what frees some.
 
         Raises:
-            OSError: The disk refused; `renamed` tells how far it came, and the next deletion goes on there.
+            OSError: The disk refused; `renamed` has what was done, and the next deletion continues there.
         """
         self._leader_epochs.write_if_room()
         for segment in self._segments:
@@ -65,7 +66,43 @@ class Deletion:
             segment.rename_deleted(log_first=log_first)
             self.renamed.append(segment)
         if self.has_more:
-            self._files.sync_dir(self._directory)  # these are gone before those of the next step
+            self._files.sync_dir(self._directory)  # these segments are gone before those of the next step
         for offset in producer_snapshots.offsets(self._files, self._directory):
             if offset < self._snapshots_below:
                 self._files.remove(paths.snapshot_path(self._directory, offset))
+
+
+class DeletedFiles:
+    """Files of one log that were renamed to `.deleted`, until `file.delete.delay.ms` is over.
+
+    Whoever was reading them when they left the log has that long to come to an end. A start removes what is left of them. Times are elapsed ones. Removing them is the caller's, in any thread.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self.waiting: list[tuple[int, Iterable[str]]] = []
+        """(due at, paths, to be taken once). Whoever has thousands of logs looks at this first, which is no call."""
+
+    def add(self, bases: Sequence[int], snapshot_bases: Sequence[int], due_ms: int) -> None:
+        """The files of segments with these base offsets, and producer snapshots at others, are to go at `due_ms`."""
+        if bases:
+            self.waiting.append((due_ms, self._paths(bases, snapshot_bases)))
+
+    def put_off(self, due_ms: int, path: str) -> None:
+        """Have one be due at `due_ms` that could not be removed."""
+        self.waiting.append((due_ms, [path]))
+
+    def take_due(self, elapsed_ms: int) -> Iterator[str]:
+        """The paths of those whose time has come, which are the caller's then."""
+        due = [deleted for due_ms, deleted in self.waiting if due_ms <= elapsed_ms]
+        if due:
+            self.waiting = [entry for entry in self.waiting if entry[0] > elapsed_ms]
+        return chain.from_iterable(due)
+
+    def _paths(self, bases: Sequence[int], snapshot_bases: Sequence[int]) -> Iterator[str]:
+        # Of a pass over thousands of small segments each path is made when its time comes.
+        for base_offset in bases:
+            for kind in paths.SEGMENT_KINDS:
+                yield paths.segment_path(self._directory, base_offset, kind, paths.DELETED)
+        for base_offset in snapshot_bases:
+            yield paths.snapshot_path(self._directory, base_offset, paths.DELETED)

@@ -1,8 +1,8 @@
-"""What of a log survives a power loss, and how more of it comes to.
+"""Durability of a log: which part survives a power loss, and how a flush extends it.
 
 make                                        an empty log gets its directory and its log file
 begin_flush -> Flush.sync, in any thread -> end_flush: the recovery point moves up, and with `flush.messages` the high
-                                            watermark behind it
+                                            watermark after it
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ Asked = TypeVar("Asked", bound="DurableLog")
 
 
 class DurableLog(LogReader):
-    """A log that is flushed. `log.Log` appends to it."""
+    """A log that can be flushed. `log.Log` adds appends."""
 
     def __init__(self, place: LogPlace, config: LogConfig, contents: LogContents) -> None:
         super().__init__(place, config, contents)
         self.last_flush_ms = 0
-        """When it was flushed or, at first, opened; in elapsed time."""
+        """Time of the last flush or, before the first, of opening; in elapsed time."""
         self.is_place_on_disk = True
-        """Whether the name of its directory is; see `Log.relocate`."""
+        """Whether the name of its directory is on disk; see `Log.relocate`."""
         self.is_made = contents.is_on_disk
-        """Whether it has a directory and a log file."""
+        """Whether the log has a directory and a log file."""
         self._making = None if contents.is_on_disk else threading.Lock()
-        """Held by who makes the log; None once it is made."""
+        """Held by the thread that makes the log; None once it is made."""
 
     def make(self) -> None:
-        """Have a log on disk that is not there yet; nothing if it is. In any thread, as long as the owner's does not append.
+        """Create the log's directory and log file unless they exist. In any thread, while the owner's does not append.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR: the disk refused; the next call tries again. Or the partition was deleted.
@@ -46,22 +46,24 @@ class DurableLog(LogReader):
             return
         with making, self._working():
             if self._making is None:
-                return  # somebody else was at it
+                return  # another thread made it
             files, empty = self.files, self._active
             files.make_dir(self.directory)
             if self.topic_id is not None:
                 write_partition_metadata(files, self.directory, self.topic_id)
             segment = LogSegment.create(files, self.directory, empty.base_offset, self.config, empty.created_ms)
             segment.rolling_jitter_ms = empty.rolling_jitter_ms
-            # What is appended may be vouched for by a sync of the log file and of the names in its directory.
+            # A later flush syncs only the log file and the names in its directory, so the directory's own name comes first.
             files.sync_dir(self.data_dir)
             self.segments.exchange((segment,), (empty,))
             self._active = segment
             self._making, self.is_made = None, True
 
     def has_directory(self) -> bool:
-        """Whether there is a directory of it, be it half made, for who has seen to that nobody begins to `make` it; waits for
-        who has begun."""
+        """Whether the log has a directory, complete or not. Waits for a thread that is in `make`.
+
+        The caller makes sure that no other thread begins to `make` it.
+        """
         making = self._making
         if making is None:
             return True
@@ -75,22 +77,22 @@ class DurableLog(LogReader):
 
     @property
     def recovery_checkpoint(self) -> int:
-        """Below which offset the next start need not look, were it to come after a crash. Any thread.
+        """Offset below which recovery need not scan if the broker crashed now. Any thread.
 
-        The recovery point, but not above the base of the active segment. Of that only the records are on disk: once it is
-        sealed recovery would pass it over, and take what there is of its indexes for all of them. Recovery reads whole
-        segments, so nothing is read more often for it.
+        The recovery point, but not above the base of the active segment: a flush syncs that one's records, not its indexes.
+        Once the segment is sealed, recovery would skip it and take incomplete indexes for complete ones. Recovery reads
+        whole segments, so this costs no further reads.
         """
-        active = self._active  # first, as a roll takes the recovery point back first
+        active = self._active  # read first, as a roll sets the recovery point back first
         return min(self.recovery_point, active.base_offset)
 
     @property
     def has_unflushed_segments(self) -> bool:
-        """Whether there are segments for `begin_flush_of_sealed`, and a disk that takes them."""
+        """Whether `begin_flush_of_sealed` has segments to flush, and the log is online."""
         return self.recovery_point < self._active.base_offset and self.failure is None
 
     def is_flush_due(self, elapsed_ms: int) -> bool:
-        """Whether there are appends that have waited `flush.ms` for a flush, or whose flush for `flush.messages` was refused."""
+        """Whether appends have waited `flush.ms` for a flush, or the flush that `flush.messages` demands was refused."""
         return (
             self.recovery_point < self.log_end_offset
             and self.failure is None
@@ -99,8 +101,10 @@ class DurableLog(LogReader):
 
     @staticmethod
     def wanting_flush(logs: Iterable[Asked], elapsed_ms: int) -> list[Asked]:
-        """Those for which `is_flush_due` or `has_unflushed_segments` may hold. Of thousands that nobody writes to nearly none, and
-        they are asked every second: so this asks no more of them than it must."""
+        """Select the logs for which `is_flush_due` or `has_unflushed_segments` may hold.
+
+        Called every second for thousands of logs, nearly all of them idle, so it reads as little of each as possible.
+        """
         return [
             log
             for log in logs
@@ -113,13 +117,13 @@ class DurableLog(LogReader):
         ]
 
     def begin_flush(self) -> Flush | None:
-        """What must be synced to make all appends so far durable; None if nothing.
+        """Return the flush that makes all appends so far durable; None if they are.
 
         The caller runs its `sync`, in this thread or another, and then calls `end_flush`. Further appends, and
         further flushes, may come in between: one sync may serve many appends that wait for it.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR: the log is offline. Where a sync failed, no later one vouches for anything.
+            KafkaError: KAFKA_STORAGE_ERROR: the log is offline. After a failed sync no later one guarantees anything.
         """
         self._check_online()
         if self.recovery_point >= self.log_end_offset:
@@ -128,7 +132,7 @@ class DurableLog(LogReader):
         return self._flush_of(self.log_end_offset, unflushed[:-1], unflushed[-1])
 
     def begin_flush_of_sealed(self) -> Flush | None:
-        """As `begin_flush`, up to the active segment only: what Apache Kafka does in the background after a roll."""
+        """Begin a flush of the sealed segments only, as Apache Kafka does in the background after a roll."""
         self._check_online()
         end = self._active.base_offset
         if self.recovery_point >= end:
@@ -146,12 +150,12 @@ class DurableLog(LogReader):
         """Note that `done.sync` has returned.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR: the log went offline meanwhile; the recovery point stays where it was.
+            KafkaError: KAFKA_STORAGE_ERROR: the log went offline during the flush; the recovery point stays.
         """
         self._check_online()
         up_to = min(done.up_to, self.log_end_offset)
         if done.active is not None and done.active is not self._active:
-            up_to = min(up_to, done.active.base_offset)  # sealed meanwhile, and its indexes not synced yet
+            up_to = min(up_to, done.active.base_offset)  # sealed during the flush; its indexes are not synced yet
         self.recovery_point = max(self.recovery_point, up_to)
         self.high_watermark = max(self.high_watermark, self.recovery_point)
         if not self.needs_flush:
@@ -162,7 +166,7 @@ class DurableLog(LogReader):
         """Make every append so far durable, waiting for the disk.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the recovery point is where it was, and if a sync failed the log offline.
+            KafkaError: KAFKA_STORAGE_ERROR; the recovery point stays, and if a sync failed, the log is offline.
         """
         if (flush := self.begin_flush()) is not None:
             with self._working():

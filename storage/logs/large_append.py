@@ -1,10 +1,10 @@
-"""Batches so large that another thread has to write them, while the log goes on.
+"""Append of a batch so large that another thread writes it, while the log continues to work.
 
-    append   the batch is given its place, its bytes but the header are begun behind the log's end -> LargeWriteError
-    write    in another thread; nobody sees these bytes
-    append   once more, with the same CheckedBatch: the header, and the rest of what every append does
+    append   reserves the place of the batch after the log's end -> LargeWriteError
+    write    in another thread: all bytes but the header; no reader sees them
+    append   again, with the same CheckedBatch: writes the header, and does the rest of what every append does
 
-Whatever changes the file meanwhile drops what was begun; then the second append begins anew.
+Any other change of the file drops what was written; the second append then starts again.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from ..produce.validation import CheckedBatch
 from ..segment.segment import LogSegment
 
 AT_ONCE_WRITTEN_BYTES = 2 << 20
-"""A batch that is written at once; into memory, which takes a millisecond if nothing is wrong with the machine."""
+"""Largest batch that is written at once: the system copies it into its page cache, which takes about a millisecond."""
 
 
 class LargeWriteError(Exception):
-    """To write this batch takes too long for a thread that others wait for. Offsets and producers are as they were.
+    """Writing this batch would block the calling thread for too long. Offsets and producers are unchanged.
 
     Have another thread call `write`, which raises OSError if the disk refuses.
     """
 
     def __init__(self, checked: CheckedBatch, ahead: WriteAhead) -> None:
-        super().__init__("a large batch is to be written")
+        super().__init__("a large batch must be written")
         self.checked = checked
         self.write = ahead.write
 
 
 class _Begun(NamedTuple):
-    """What is being written in another thread."""
+    """A batch that another thread writes or has written."""
 
     checked: CheckedBatch
     segment: LogSegment
@@ -40,16 +40,16 @@ class _Begun(NamedTuple):
 
 
 class LargeAppend:
-    """The one that a log has begun, if any."""
+    """The large append that a log has begun, if any."""
 
     def __init__(self) -> None:
         self._begun: _Begun | None = None
 
     def written(self, checked: CheckedBatch, segment: LogSegment, batch: memoryview) -> WriteAhead:
-        """What another thread has written of this batch, which is to go to this segment.
+        """Return the bytes of this batch that another thread has written for this segment.
 
         Raises:
-            LargeWriteError: It is yet to do that.
+            LargeWriteError: They are not written yet; the error's `write` does that.
         """
         known, self._begun = self._begun, None
         if known is not None and known.checked is checked and known.segment is segment and known.ahead.is_written:
@@ -58,7 +58,7 @@ class LargeAppend:
         raise LargeWriteError(checked, self._begun.ahead)
 
     def give_up(self) -> None:
-        """Whoever was told of a LargeWriteError does not come again. OSError: the disk would not take the bytes back."""
+        """Drop what was written: the caller that got a LargeWriteError will not append. OSError: the disk refused."""
         known, self._begun = self._begun, None
         if known is not None and not known.ahead.is_dropped:
             known.segment.log_file.drop_ahead()

@@ -1,18 +1,18 @@
-"""One partition: a list of segments that grows at its end. The only place that gives offsets.
+"""One partition: a list of segments that grows at its end. The only place that assigns offsets.
 
 The server appends and reads on its one thread, which owns all state here; nothing is locked. Retention and the swap of
-the cleaner change the list on that thread too. Worker threads get what never changes under them: sealed segments, a
-`Flush`, a `Deletion`, the file half of a swap. Whatever waits for the disk is in those; an append, a roll or a move of the
-log start syncs nothing.
+the cleaner change the list on that thread also. Worker threads get objects that the owner does not change: sealed segments,
+a `Flush`, a `Deletion`, the file half of a swap. Only those wait for the disk; an append, a roll or a move of the log start
+syncs nothing.
 
-What an append does, in this order; until the write nothing has changed:
+Steps of an append, in order; until the write nothing has changed:
 
-    check the batch, give it offsets -> ask the producer states -> roll if the segment is full
-        -> write -> move the LEO -> tell the producer states
+    check the batch, assign offsets -> check the producer states -> roll if the segment is full
+        -> write -> move the LEO -> update the producer states
 
-`now_ms` is the wall time, for what is stored; `elapsed_ms` is that of a clock that nobody sets, for what has to wait.
+`now_ms` is wall time, for what is stored; `elapsed_ms` is the time of a monotonic clock, for what has to wait.
 
-The drawing of a log's offsets stands in `log_reader`.
+`log_reader` has a drawing of a log's offsets.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from ..segment.index_file import RELATIVE_OFFSET_MAX
 from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
 from ..topics.config import LogConfig
-from .deleted_files import DeletedFiles
-from .deletion import Deletion
+from .deletion import DeletedFiles, Deletion
 from .durable_log import DurableLog
 from .large_append import AT_ONCE_WRITTEN_BYTES, LargeAppend
 from .log_parts import LogContents, LogPlace
@@ -45,29 +44,29 @@ from .swap import is_begun, swap_files
 
 
 class AppendInfo(NamedTuple):
-    """Where records went."""
+    """Result of an append: the offsets of the records."""
 
     base_offset: int
     last_offset: int
     log_append_time_ms: int
-    """-1 unless the topic stamps records itself."""
+    """Timestamp that the log has given to the records under LogAppendTime; -1 under CreateTime."""
     log_start_offset: int
     duplicate: bool = False
-    """The producer had sent this before: nothing was written, the offsets are those of the first time."""
+    """Whether the producer had sent this batch before: nothing was written, and the offsets are those of the first time."""
 
 
 class Log(DurableLog):
     """An open partition. Made by `recovery.load_log`, kept by the LogManager."""
 
     def __init__(self, place: LogPlace, config: LogConfig, contents: LogContents, rng: random.Random) -> None:
-        """Takes what recovery found; `rng` draws the jitter of `segment.jitter.ms`."""
+        """Make a log from what recovery found; `rng` draws the jitter of `segment.jitter.ms`."""
         super().__init__(place, config, contents)
         self.deleted_files = DeletedFiles(place.directory)
         self._rng = rng
         self._large = LargeAppend()
         self._must_roll = False
-        """Whether a roll was refused half-way. A file that begins at the LEO may be there, so nothing may be appended to the
-        segment before it until the roll is done."""
+        """Whether a roll failed half-way. A file that begins at the LEO may exist, so nothing may be appended to the segment
+        before it until the roll is done."""
         self._draw_jitter()
 
     # Appending
@@ -80,7 +79,7 @@ class Log(DurableLog):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         at_once: bool = False,
     ) -> CheckedBatch:
-        """The first step of an append, and the one that may take long: any thread may do it, for any number of batches.
+        """Check a batch: the first step of an append, and the one that may be slow. In any thread, for any number of batches.
 
         Arguments and errors as for `append`.
         """
@@ -103,33 +102,33 @@ class Log(DurableLog):
         at_once: bool = False,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Check a produced record batch, give its records offsets and write it.
+        """Check a produced record batch, assign offsets to its records and write it.
 
         Args:
             records: One record batch (magic 2), as received. Offsets and leader epoch, and under LogAppendTime the
                 timestamps, are patched in place. Or what `check` made of it.
             now_ms: Wall clock, for timestamp bounds, LogAppendTime and rolling.
             leader_epoch: Epoch of the partition's leader, written into each batch.
-            origin: Who writes; only a COORDINATOR may write control batches.
-            at_once: Others wait for this thread: what takes longer than 200 µs to check is left to another one, and so is
-                what the first append after a start has to read, or the first of all to make.
-            transaction_version: Of the transaction that a marker ends; see `ProducerStates.check`.
+            origin: Kind of writer; only a COORDINATOR may write control batches.
+            at_once: Do not block: raise if the check takes longer than 200 µs, if the first append after a start has to
+                read, or if the log's directory has to be made.
+            transaction_version: Version of the transaction that a marker ends; see `ProducerStates.check`.
 
         Returns:
-            The offsets given (both inclusive), or for a producer's repetition those given the first time.
+            The assigned offsets (both inclusive). For a batch that the producer has repeated: those of the first time.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (as InvalidRecordError with the records' errors),
                 INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE; RECORD_LIST_TOO_LARGE (more than
                 `segment.bytes`); OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH and the like. Nothing was
-                written. KAFKA_STORAGE_ERROR: the disk refused, or all offsets are given; the log is as it was before
-                the call. So are the bytes of `records`, after any error.
-            HeavyBatchError: Only if `at_once`: `check` the batch in another thread, and come again.
-            LargeWriteError: Only if `at_once`: have another thread `write`, and come again with the same CheckedBatch. Whoever
-                appends meanwhile makes it begin anew.
+                written. KAFKA_STORAGE_ERROR: the disk refused, or no offset is left; the log is as before the call. After
+                any error the bytes of `records` are as before the call also.
+            HeavyBatchError: Only if `at_once`: `check` the batch in another thread, then append the result.
+            LargeWriteError: Only if `at_once`: have another thread `write`, then append the same CheckedBatch again. An append
+                in between makes the write start again.
             WouldWaitError: Only if `at_once`.
 
-        Readable on return, unless it `needs_flush`; durable after the next `flush`, and then readable, too.
+        The records are readable on return, or, if the log `needs_flush`, after the next `flush`. They are durable after that.
         Source: KIP-98 (batches, sequences), KIP-101 (leader epochs).
         """
         if self._health.failure is not None:
@@ -141,7 +140,7 @@ class Log(DurableLog):
         if at_once and not self._active.is_ready:
             raise WouldWaitError(self._active.get_ready)
         if isinstance(records, CheckedBatch):
-            if records.config is not self.config:  # the topic was reconfigured meanwhile
+            if records.config is not self.config:  # the topic was reconfigured since the check
                 records = self.check(records.batch.view, now_ms=now_ms, origin=origin, at_once=at_once)
         elif len(records) > AT_ONCE_WRITTEN_BYTES:
             records = self.check(records, now_ms=now_ms, origin=origin, at_once=at_once)
@@ -150,7 +149,7 @@ class Log(DurableLog):
         try:
             return self._append(records, now_ms, leader_epoch, origin, at_once, transaction_version)
         except BaseException:
-            # What is patched lies in the header. It may be checked again, for other options; or the caller tries again.
+            # Only the header is patched. The batch may be checked again under other options, or appended again.
             if not view.readonly:
                 view[:HEADER_BYTES] = header
             raise
@@ -164,7 +163,7 @@ class Log(DurableLog):
         at_once: bool,
         transaction_version: int,
     ) -> AppendInfo:
-        """`append` of what was checked, or is not large. Patches the header, and may fail after that."""
+        """Append a batch that was checked or is not large. Patches the header, and may fail after that."""
         config = self.config
         base_offset = self.log_end_offset
         checked: CheckedBatch | None = None
@@ -186,7 +185,8 @@ class Log(DurableLog):
         if size_bytes > config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"The batch for {self.topic_partition} has {size_bytes} bytes, segment.bytes is {config.segment_bytes}",
+                f"The batch for {self.topic_partition} has {size_bytes} bytes, which exceeds"
+                f" segment.bytes={config.segment_bytes}",
             )
         has_producer = producer_id != NO_PRODUCER_ID
         if has_producer:
@@ -197,7 +197,8 @@ class Log(DurableLog):
         if last_offset >= paths.OFFSET_MAX:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.topic_partition} ends at {base_offset} and has no {last_offset_delta + 1} offsets left of 2^63",
+                f"{self.topic_partition}: not enough offsets left below 2^63 (log end {base_offset}, batch needs"
+                f" {last_offset_delta + 1})",
             )
         try:
             self.leader_epochs.assign(leader_epoch, base_offset)
@@ -227,13 +228,13 @@ class Log(DurableLog):
                     segment.txn_index.append(aborted)
             except Exception as error:
                 self.give_up(
-                    f"an append ended half-way: {error!r}"
-                )  # the log tells what its producers did: a start reads it
+                    f"append failed halfway: {error!r}"
+                )  # the log has everything about its producers: a start reads it
                 raise
         return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset)
 
     def give_up_large(self) -> None:
-        """Whoever was told of a LargeWriteError does not come again."""
+        """Drop a large write: the caller that got its LargeWriteError will not append."""
         try:
             self._large.give_up()
         except OSError as error:
@@ -242,13 +243,13 @@ class Log(DurableLog):
     def _is_full_for(
         self, segment: LogSegment, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int
     ) -> bool:
-        """Whether a batch has to go to a new segment behind one that has something in it."""
+        """Whether a batch must go to a new segment, as this one is not empty and has no room or has been open too long."""
         config, have_bytes = self.config, segment.log_file.size()
         if have_bytes == 0:
             return False
         if have_bytes > config.segment_bytes - size_bytes:
             return True
-        # Record time against record time where there is one, as Kafka does: old records that arrive today do not make
+        # Record time is compared with record time, if any, as in Kafka: old records that arrive today do not make
         # a segment roll at once, and records of one and the same time never do.
         first_ms = segment.first_batch_timestamp_ms
         waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
@@ -266,8 +267,7 @@ class Log(DurableLog):
         next `flush` a crash is repaired from the recovery point.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR. Nothing is appended any more until a roll, which the next append tries,
-                comes to its end.
+            KafkaError: KAFKA_STORAGE_ERROR. The log takes no appends until a roll succeeds; the next append tries it.
         """
         with self._working():
             return self._roll(now_ms)
@@ -278,8 +278,8 @@ class Log(DurableLog):
             return sealed
         self._must_roll = True
         sealed.on_roll(at_once=True)
-        # A flush may have vouched for all records of this segment while it was active, but not for its indexes. Before the
-        # next one takes its place: see `recovery_checkpoint`.
+        # A flush may have synced all records of this segment while it was active, but not its indexes. The recovery point
+        # moves before the active segment changes: see `recovery_checkpoint`.
         self.recovery_point = min(self.recovery_point, self.log_end_offset - 1)
         segment = LogSegment.create(self.files, self.directory, self.log_end_offset, self.config, now_ms)
         self.producers.end_offset = segment.base_offset
@@ -291,9 +291,9 @@ class Log(DurableLog):
         return segment
 
     def _draw_jitter(self) -> None:
-        """Draw by how much the segment that has become the active one rolls early. Of every one, as Apache Kafka.
+        """Draw by how much the new active segment rolls early; for each segment, as in Apache Kafka.
 
-        It is less than the time after which the segment rolls: otherwise each append would begin a segment.
+        The jitter is less than the time after which the segment rolls: otherwise each append would begin a segment.
         """
         jitter_ms = min(self.config.segment_jitter_ms, self.config.roll_after_ms)
         self._active.rolling_jitter_ms = self._rng.randrange(jitter_ms) if jitter_ms > 0 else 0
@@ -303,7 +303,7 @@ class Log(DurableLog):
     def advance_log_start(self, offset: int) -> None:
         """Hide the records below `offset`; one below the present log start changes nothing.
 
-        Segments that lie wholly below go with the next deletion.
+        The next deletion removes segments that are wholly below.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE above the high watermark; KAFKA_STORAGE_ERROR.
@@ -319,18 +319,18 @@ class Log(DurableLog):
                 self.log_start_offset = offset
 
     def begin_deletion(self, now_ms: int, *, at_once: bool = False) -> Deletion | None:
-        """Begin to drop what retention lets go (`retention.deletable_segments`): the log starts behind it. None if nothing is to go.
+        """Begin to delete what retention no longer keeps (`retention.deletable_segments`): move the log start above it.
 
-        If more is to go than one deletion takes, it says so: another one may follow at once. If all segments go, a new one
-        begins first, so the LEO is kept. On a full disk, where this is what makes room, all goes that needs none: the active
-        segment stays, and epochs from before the start are forgotten later.
+        Returns None if nothing is to delete. If one deletion is not enough, it `has_more`: the next one may follow at once. If
+        all segments go, a new one begins first, so the LEO is kept. On a full disk everything is deleted whose deletion needs
+        no space: the active segment stays, and epochs from before the start are removed later.
 
-        The caller runs `carry_out` in any thread, and then, whatever became of that, calls `end_deletion`. Reads and appends
-        may come in between, but neither another deletion nor a swap, nor may the cleaner hold this log.
+        The caller runs `carry_out` in any thread and then calls `end_deletion`, even after an error. Reads and appends are
+        allowed in between; another deletion or a swap is not. The caller makes sure that the cleaner does not hold this log.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
-            WouldWaitError: Only if `at_once`: others wait for this thread, and a segment's age has to be read.
+            WouldWaitError: Only if `at_once`: a segment's age has to be read from the disk.
         """
         with self._working():
             deletable = deletable_segments(self, now_ms, at_once=at_once, at_most=SEGMENTS_AT_ONCE)
@@ -358,8 +358,8 @@ class Log(DurableLog):
             )
 
     def end_deletion(self, deletion: Deletion, elapsed_ms: int) -> None:
-        """Take out of the list what `deletion` has renamed; what the disk refused stays, and goes with the next one."""
-        # Not before: a power loss may bring the segments back until then, and their epochs are to come with them.
+        """Remove from the list what `deletion` has renamed; the rest stays for the next deletion."""
+        # Not before: until then a power loss may bring the segments back, and their epochs must come back with them.
         self.leader_epochs.truncate_from_start(self.log_start_offset)
         self.segments.remove(deletion.renamed)
         self._delete_later(deletion.renamed, (), elapsed_ms)
@@ -367,21 +367,21 @@ class Log(DurableLog):
     def _delete_later(
         self, segments: Sequence[LogSegment], snapshots_of: Sequence[LogSegment], elapsed_ms: int
     ) -> None:
-        """Have the files of renamed segments removed, and the snapshots at the bases of some of them."""
+        """Schedule the removal of renamed segments' files, and of the snapshots at the bases of some of them."""
         bases, snapshot_bases = ([each.base_offset for each in some] for some in (segments, snapshots_of))
         self.deleted_files.add(bases, snapshot_bases, elapsed_ms + self.config.file_delete_delay_ms)
 
     # The swap of the cleaner
 
     def prepare_swap(self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment]) -> None:
-        """Put the files of cleaned segments in the place of the old ones; for a worker thread. See `swap.swap_files`.
+        """Replace the files of old segments by those of cleaned ones; for a worker thread. See `swap.swap_files`.
 
-        The list is not touched: reads go on with the old segments until `commit_swap`. Retention and
-        deletion of this log must be kept away from here to there, which the cleaner's state of the partition does.
+        The list is not touched: reads use the old segments until `commit_swap`. No retention or deletion of this log may happen
+        in between; the cleaner's state of the partition prevents that.
 
         Raises:
-            OSError, or another such as MemoryError: If renaming had begun the log is given up: the next start finishes
-                the swap or undoes it. Else the new segments are gone, and the log is as it was.
+            OSError, or another such as MemoryError: If renaming had begun, the log is given up: the next start finishes
+                the swap or undoes it. Otherwise the new segments are deleted, and the log is as before.
         """
         try:
             self.leader_epochs.write()
@@ -396,12 +396,12 @@ class Log(DurableLog):
     def _give_up_swap(self, error: BaseException) -> None:
         if isinstance(error, OSError):
             self._health.note(error)
-        self.give_up(f"a swap ended half-way: {error!r}")
+        self.give_up(f"segment swap failed halfway: {error!r}")
 
     def commit_swap(
         self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], elapsed_ms: int
     ) -> None:
-        """Exchange the segments in the list, in one step; for the owner's thread. The LEO and log start stay."""
+        """Replace the segments in the list, in one step; for the owner's thread. The LEO and log start stay."""
         try:
             self.segments.exchange(new_segments, old_segments)
         except BaseException as error:
@@ -414,7 +414,7 @@ class Log(DurableLog):
     def replace_segments(
         self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment], elapsed_ms: int
     ) -> None:
-        """`prepare_swap` and `commit_swap` in one, where one thread does everything."""
+        """Run `prepare_swap` and `commit_swap` in one thread."""
         with self._working():
             self.prepare_swap(new_segments, old_segments)
         self.commit_swap(new_segments, old_segments, elapsed_ms)
@@ -422,15 +422,14 @@ class Log(DurableLog):
     # Another place
 
     def relocate(self, place: LogPlace, segments: Sequence[LogSegment], leader_epochs: LeaderEpochs, safe: int) -> None:
-        """Go on in another directory that holds the same; for the owner's thread, in the turn in which that was found.
+        """Switch to another directory with the same content; for the owner's thread, in the same turn as the comparison.
 
-        Offsets, producers and the segments' bounds stay. Files of the old directory that wait for their removal are not this
-        log's affair any more.
+        Offsets, producers and the segments' bounds stay. The log no longer removes the `.deleted` files of the old directory.
 
         Args:
-            segments: One for each of the present ones, the active one the last.
-            leader_epochs: Of that directory; whatever they say, they take on the present ones.
-            safe: Up to which offset the copy is on disk. The name of the directory need not be: `is_place_on_disk` is False.
+            segments: One for each of the present segments; the active one is last.
+            leader_epochs: The epochs file of that directory. Its content is replaced by the present epochs.
+            safe: Offset up to which the copy is on disk. The directory's name need not be: `is_place_on_disk` is False then.
         """
         leader_epochs.take_over(self.leader_epochs)
         active = self._active
@@ -448,15 +447,15 @@ class Log(DurableLog):
     # The end
 
     def close(self, now_ms: int) -> None:
-        """Make everything durable, with what a start without recovery needs: indexes and a producer snapshot at the LEO.
+        """Make everything durable, and write what a start without recovery needs: indexes and a producer snapshot at the LEO.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR: the disk refused; this was no clean stop.
+            KafkaError: KAFKA_STORAGE_ERROR: the disk refused; this is not a clean stop.
         """
         with suppress(KafkaError):
             self.make()
         if not self.is_made:
-            return  # the next start finds nothing of it, and promises it again
+            return  # the next start finds no directory, and makes an unmade log again
         with self._working():
             if self._must_roll:
                 self._roll(now_ms)
@@ -473,6 +472,6 @@ class Log(DurableLog):
         self.recovery_point = self.high_watermark = self.log_end_offset
 
     def release_files(self) -> None:
-        """Give the file handles back; reading is over. For the end of the broker, after `close` or instead of it."""
+        """Close the log's files; it can no longer be read. For the end of the broker, after `close` or instead of it."""
         for segment in self.segments:
             segment.log_file.close()

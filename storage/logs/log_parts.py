@@ -1,4 +1,4 @@
-"""What an open log is made of: where it lies, what is there, and what its last stop said of it."""
+"""Parts of an open log: its place, its contents, and what is known of its last stop."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from .stopped_log import StoppedLog
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """Where one partition's files are."""
+    """Place of one partition's files."""
 
     files: Files
     directory: str
     topic_partition: TopicPartition
     topic_id: bytes | None = None
-    """As its directory tells; None if that says nothing."""
+    """Topic ID as in the directory's `partition.metadata`; None if it has none."""
     health: Health = field(default_factory=Health)
-    """Shared by the logs of a data directory."""
+    """Health of the data directory, shared by its logs."""
 
 
 class LastStop(NamedTuple):
-    """What checkpoints, and the mark of a clean stop, say of a log that is to be opened; of a new one nothing."""
+    """Checkpoints, and the mark of a clean stop, for a log that will be opened; the defaults are those of a new log."""
 
     is_clean: bool = False
-    """The directory was closed properly, and nothing has touched it since."""
+    """Whether the directory was closed properly, and nothing has touched it since."""
     recovery_point: int = 0
-    """From the checkpoint: everything below is known to be on disk."""
+    """Offset from the checkpoint: everything below is known to be on disk."""
     log_start_offset: int = 0
-    """From the checkpoint; the first segment's base if that is higher."""
+    """Offset from the checkpoint; the first segment's base if that is higher."""
     stopped: StoppedLog = StoppedLog()
-    """What its files were like then, if that is known."""
+    """Sizes and CRCs of its files at the stop, if known."""
 
 
 class LogContents(NamedTuple):
-    """What the files hold, found out by `recovery`, or by who only reads."""
+    """Contents of a log's files, as found by `recovery` or by a tool that only reads."""
 
     segments: Sequence[LogSegment]
-    """At least one; the last is the active one."""
+    """Segments, at least one; the last is the active one."""
     producers: ProducerStates
     leader_epochs: LeaderEpochs
     log_start_offset: int
@@ -53,4 +53,4 @@ class LogContents(NamedTuple):
     recovery_point: int
     """Everything below it survives a power loss, the indexes of whole segments below it included."""
     is_on_disk: bool = True
-    """Whether there is a directory with a log file; see `DurableLog.make`."""
+    """Whether the log has a directory with a log file; see `DurableLog.make`."""

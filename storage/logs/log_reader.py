@@ -1,7 +1,7 @@
-"""One partition as those see it who read it: what it holds, and where a given offset or timestamp lies.
+"""Read side of one partition: its contents, and the position of a given offset or timestamp.
 
-The state of a log, and the questions about it that change nothing. `durable_log` is about flushing, `log.Log` the rest:
-appending, cutting, swapping. Reading hands out slices of the segment files; no record byte passes through here.
+The state of a log, and all operations that do not change it. `durable_log` adds flushing, `log.Log` the rest: appends,
+deletions, swaps. Reads return slices of the segment files; no record byte passes through here.
 
       log start             recovery point      high watermark = log end (LEO)
           |                       |                          |
@@ -9,8 +9,8 @@ appending, cutting, swapping. Reading hands out slices of the segment files; no 
                                               |
                                        last stable offset: the first open transaction, else the LEO
 
-Nothing is replicated: the high watermark is the LEO, unless `flush.messages` asks for a sync. What was appended since the
-last one is behind it then, unseen until it is on disk, as in Apache Kafka, which syncs within the append.
+Nothing is replicated: the high watermark is the LEO, unless `flush.messages` demands a sync. Records since the last sync are
+then above the high watermark, unseen until they are on disk. Apache Kafka has the same effect: it syncs within the append.
 """
 
 from __future__ import annotations
@@ -25,12 +25,31 @@ from ..disk import paths
 from ..disk.files import FileSlice, WouldWaitError
 from ..disk.health import Health
 from ..segment.index import AbortedTxn
-from ..segment.log_offset_metadata import FetchedRecords, LogOffsetMetadata
 from ..segment.segment import LogSegment
 from ..steps import Steps
 from ..topics.config import LogConfig
 from .log_parts import LogContents, LogPlace
 from .segments import SegmentList
+
+
+class LogOffsetMetadata(NamedTuple):
+    """An offset, and the place of the batch that holds or follows it: what bytes between two offsets are counted with. Holds until that segment is cut or replaced."""
+
+    offset: int
+    segment_base_offset: int
+    position: int
+    """In bytes, in the segment's log file."""
+
+
+class FetchedRecords(NamedTuple):
+    """What a read found."""
+
+    records: FileSlice
+    """Whole batches."""
+    offered_bytes: int
+    """With the part of a further batch up to the limit: what Apache Kafka gives, and counts against every limit."""
+    start: LogOffsetMetadata
+    """Where the offset lies that was asked for."""
 
 
 class FoundOffset(NamedTuple):
@@ -42,22 +61,22 @@ class FoundOffset(NamedTuple):
 
 
 Search: TypeAlias = Steps[FoundOffset | None]
-"""A search that yields after every step of about a millisecond, or one batch that it unpacks. May be given up at any of them,
-and each may be taken by another thread."""
+"""A search that yields after every step of about a millisecond, or one batch that it unpacks. The caller may abandon it at any
+step, and run each step in another thread."""
 
 
 class LogReader:
-    """State of a partition and all ways to look at it."""
+    """State of a partition and all operations that only read it."""
 
     def __init__(self, place: LogPlace, config: LogConfig, contents: LogContents) -> None:
         self.files = place.files
         self.directory = place.directory
         self.data_dir = paths.parent(place.directory)
-        """The data directory that it lies in."""
+        """The data directory that contains the log."""
         self.topic_partition = place.topic_partition
         self.topic_id = place.topic_id
         self.config = config
-        """Replaceable at any time; holds from the next append, retention or clean pass on."""
+        """Replaceable at any time; takes effect from the next append, retention or clean pass on."""
         self.segments = SegmentList(contents.segments)
         self.producers = contents.producers
         self.leader_epochs = contents.leader_epochs
@@ -66,11 +85,11 @@ class LogReader:
         self.high_watermark = contents.log_end_offset
         """The end of what consumers may read (exclusive)."""
         self.recovery_point = contents.recovery_point
-        """See `LogContents`."""
+        """Everything below it survives a power loss; see `LogContents`."""
         self.is_surveyed = len(self.segments) == 1
-        """Whether `survey` has nothing to read any more."""
+        """Whether `survey` has been done or has nothing to read."""
         self._health = place.health
-        # The active segment, which nearly all appends and reads want.
+        # The active segment, which nearly all appends and reads use.
         self._active = self.segments.active
 
     def __repr__(self) -> str:
@@ -92,18 +111,18 @@ class LogReader:
 
     @property
     def failure(self) -> str | None:
-        """Why the log is offline, every call answering KAFKA_STORAGE_ERROR; None while it works."""
+        """Reason why the log is offline, and every call raises KAFKA_STORAGE_ERROR; None while it works."""
         return self._health.failure
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether its records are of a format that this broker does not read: its files, and what is noted of it, stay as they are."""
+        """Whether its records have a format that this broker cannot read: its files and checkpoint entries stay unchanged."""
         return self._health.leaves_alone
 
     def survey(self) -> None:
-        """Have in memory what the cleaner asks about all sealed segments. In any thread; once after a start.
+        """Load into memory what the cleaner needs of all sealed segments. In any thread; once after a start.
 
-        What cannot be read is asked for again by who wants to know it, and raises there.
+        An error is ignored here: the cleaner reads the same again, and it raises there.
         """
         with suppress(Exception):
             for segment in self.segments.non_active():
@@ -111,10 +130,10 @@ class LogReader:
         self.is_surveyed = True
 
     def fail(self, error: OSError, health: Health | None = None) -> KafkaError:
-        """The system refused something: the error to raise.
+        """Record an error of the system, and return the error to raise.
 
         Args:
-            health: Of the directory that the error came from, where that may be another one by now.
+            health: Health of the directory that the error came from, if the log may have moved since.
 
         If the disk has failed (see `health`), the log and all others of its data directory are offline now. Otherwise this
         call alone is refused.
@@ -125,21 +144,21 @@ class LogReader:
         return KafkaError(self._health.code, f"{self.topic_partition}: {error}")
 
     def retire(self, health: Health) -> None:
-        """Answer every later call as `health` says; the other logs of the directory work on. For a deleted partition."""
+        """Refuse every later call as `health` says; other logs of the directory are not affected. For a deleted partition."""
         self._health = health
         Health.note_change()
 
     def give_up(self, reason: str) -> None:
-        """Take this log alone offline until the next start, which finds out what its files are. Any thread.
+        """Take only this log offline until the next start, which examines its files. Any thread.
 
-        For a change of them that can be neither finished nor undone.
+        For a change of the files that can be neither finished nor undone.
         """
         if self._health.failure is None:
             self.retire(Health(reason))
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """For the body of every call that touches the disk: not at all while offline; an OSError becomes what `fail` says."""
+        """Guard the body of a call that touches the disk: refuse it while offline, and turn an OSError into that of `fail`."""
         self._check_online()
         try:
             yield
@@ -151,10 +170,10 @@ class LogReader:
             raise self._offline()
 
     def _offline(self) -> KafkaError:
-        return KafkaError(self._health.code, f"{self.topic_partition} cannot be used: {self._health.failure}")
+        return KafkaError(self._health.code, f"{self.topic_partition} is unavailable: {self._health.failure}")
 
     def locate(self, offset: int, *, at_once: bool = False) -> LogOffsetMetadata:
-        """Where `offset` lies, or for the LEO where the next batch will; at most the LEO.
+        """Find the position of `offset`, or for the LEO that of the next batch. `offset` is at most the LEO.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -170,7 +189,7 @@ class LogReader:
         return LogOffsetMetadata(offset, segment.base_offset, segment.log_file.size())
 
     def read(self, offset: int, *, max_bytes: int, up_to: int) -> FileSlice:
-        """As `fetch`, up to the offset `up_to` (exclusive), which is at most the LEO: the batches alone."""
+        """Fetch batches up to the offset `up_to` (exclusive, at most the LEO). Errors as for `fetch`."""
         return self.fetch(offset, max_bytes=max_bytes, end=self.locate(up_to)).records
 
     def fetch(
@@ -182,18 +201,18 @@ class LogReader:
         first_batch_whole: bool = True,
         at_once: bool = False,
     ) -> FetchedRecords:
-        """The batches from the one that contains `offset` on, or that follows it if it lies in a gap.
+        """Fetch batches, from the one that contains `offset` on, or from the next one if `offset` is in a gap.
 
-        Whole batches of one segment, untouched; the first may begin below `offset`. Costs no copy.
+        Whole batches of one segment, unchanged; the first may begin below `offset`. Nothing is copied.
 
         Args:
-            max_bytes: Of batches to give at most.
-            end: Only batches below it: what `locate` says of the high watermark or of the last stable offset.
-            first_batch_whole: Give the first batch even if it alone exceeds `max_bytes`.
-            at_once: Others wait for this thread: it must not wait for the disk.
+            max_bytes: Largest size of the returned batches.
+            end: Return only batches below it: what `locate` returns for the high watermark or the last stable offset.
+            first_batch_whole: Return the first batch even if it alone exceeds `max_bytes`.
+            at_once: Do not wait for the disk.
 
         Returns:
-            Without records if there is nothing between `offset` and `end`, or the first batch is too large.
+            The batches. Empty if nothing is between `offset` and `end`, or the first batch is too large.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE below the log start or above the LEO; KAFKA_STORAGE_ERROR.
@@ -204,7 +223,8 @@ class LogReader:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} of {self.topic_partition}, which has {self.log_start_offset} to {self.log_end_offset}",
+                f"offset {offset} is out of range for {self.topic_partition}, which has {self.log_start_offset} to"
+                f" {self.log_end_offset}",
             )
         start = end
         if offset > end.offset:
@@ -230,14 +250,13 @@ class LogReader:
         return FetchedRecords(FileSlice(self._active.log_file, 0, 0), 0, start)
 
     def search_timestamp(self, timestamp_ms: int) -> Search:
-        """The first record at or above the log start whose timestamp is at least `timestamp_ms`; None if there is none.
+        """Find the first record at or above the log start whose timestamp is at least `timestamp_ms`; None if none is.
 
-        For a worker thread: it may read the indexes of all segments, and unpacks a batch. The log may change meanwhile. In
-        steps, as a gigabyte of small batches takes half a minute.
+        For a worker thread: it may read the indexes of all segments, and unpacks a batch. The log may change during the
+        search. It runs in steps, as a gigabyte of small batches takes half a minute.
 
-        Looks into the first segment with such a timestamp only. A clean pass may have removed the record whose
-        timestamp is meant, and kept the timestamp: then the answer is None though later segments match, as in
-        Apache Kafka.
+        Searches only the first segment with such a timestamp. A clean pass may have removed the record that has the
+        timestamp, and kept the timestamp. The result is then None even if later segments match, as in Apache Kafka.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE: a batch that may hold it cannot be read.
@@ -251,7 +270,7 @@ class LogReader:
         return None
 
     def search_max_timestamp(self) -> Search:
-        """The first record with the largest timestamp of the log; None if no record has one. Otherwise as `search_timestamp`."""
+        """Find the first record with the log's largest timestamp; None if no record has one. See `search_timestamp`."""
         with self._working():
             latest = self.segments.first
             for segment in self.segments:
@@ -270,25 +289,25 @@ class LogReader:
         return FoundOffset(*found, -1 if epoch is None else epoch)
 
     def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTxn]:
-        """All that `overlapping_aborted` gives."""
+        """List the result of `overlapping_aborted`."""
         return list(self.overlapping_aborted(from_offset, up_to))
 
     def overlapping_aborted(
         self, from_offset: int, up_to: int, records: FileSlice | None = None, *, at_once: bool = False
     ) -> Iterator[AbortedTxn]:
-        """The aborted transactions that overlap a range: what a `read_committed` consumer must know to skip their records.
+        """Iterate over the transactions that a `read_committed` consumer needs to skip the aborted records of a fetch.
 
-        They come one by one, as there may be very many: as they are now, whatever comes. To find the next one takes some
+        There may be very many. They are the transactions of now; later changes do not count. Each step takes a few
         milliseconds at most.
 
         Args:
-            from_offset: Where the range begins.
-            up_to: Its end (exclusive).
-            records: What `read` gave for it. Transactions that begin behind are left out, so that reading through a log
-                does not tell all that is to come with every fetch. None: everything up to `up_to`.
+            from_offset: Offset at which the fetch began.
+            up_to: The end of what the fetch may contain (exclusive).
+            records: The slice that the fetch returned. Transactions that begin after it are left out, so that a consumer that
+                reads the whole log does not get all later ones with every fetch. None: everything up to `up_to`.
 
         Raises:
-            KafkaError, WouldWaitError: As `locate`, and here, none later.
+            KafkaError, WouldWaitError: As `locate`. All errors are raised by the call, none by the iterator.
         """
         with self._working():
             if records is not None:
@@ -297,7 +316,7 @@ class LogReader:
             # A marker comes after the data that it decides, maybe in a later segment.
             for segment in self.segments.between(from_offset, self.log_end_offset):
                 index = segment.txn_index
-                if index.is_known_empty:  # mostly all of them, and of thousands each is to cost next to nothing
+                if index.is_known_empty:  # true for most segments, and thousands of them must cost next to nothing
                     continue
                 if at_once and not index.is_loaded:
                     raise WouldWaitError(index.sanity_check)
@@ -308,7 +327,7 @@ class LogReader:
             return chain.from_iterable(parts)
 
     def _end_offset_of(self, records: FileSlice, from_offset: int, at_once: bool) -> int:
-        """A bound above the last offset in a slice that was read from `from_offset` on."""
+        """Return a bound above the last offset in a slice that was read from `from_offset` on."""
         segments = self.segments.between(from_offset, self.log_end_offset)
         segment = next(each for each in segments if each.log_file is records.file)
         following = next(segment.headers(records.position + records.size_bytes, at_once=at_once), None)

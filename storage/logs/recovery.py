@@ -1,24 +1,24 @@
-"""Opening one partition's directory, however the last run ended.
+"""Opening of one partition's directory, however the last run ended.
 
-Called by the LogManager at start, and whenever a partition is created. What each file means to it:
+Called by the LogManager at start, and whenever a partition is created. It treats each file as follows:
 
     <base>.log                      a segment
-    <base>.index/.timeindex/        rebuilt where missing, damaged or doubtful; removed where there is no <base>.log
+    <base>.index/.timeindex/        rebuilt where missing, damaged or doubtful; removed where <base>.log is missing
         .txnindex
-    <offset>.snapshot               start of the producer replay; removed where no segment begins, the newest aside
+    <offset>.snapshot               start of the producer replay; removed where no segment begins, except the newest
     *.deleted  *.cleaned  *.swap    see `swap.finish_swaps`
-    leader-epoch-checkpoint         shortened to the log; made anew, where damaged, from what is scanned
+    leader-epoch-checkpoint         truncated to the log; if damaged, rebuilt from what is scanned
     partition.metadata              the manager's
     anything else                   left alone
 
-A clean stop vouches for all of it, so nothing is scanned. After any other stop everything below the recovery point is
-on disk, and what lies above is read batch by batch with its CRC: at the first byte that is no batch the log ends. The
-caller says which it was.
+After a clean stop all files are valid, and nothing is scanned. After any other stop everything below the recovery point is
+on disk. The rest is read batch by batch, with CRCs, and the log ends before the first byte that is not part of a valid
+batch. The caller says which kind of stop it was.
 
 Segments with offsets more than 31 bits above their base, which old brokers made, are split (see `split`).
 
-Recovery may lose power, too. Each of its steps leaves a directory that the next recovery brings to the same end: in
-particular, segments behind a damaged place are gone from the disk before that place is cut off.
+Power may also fail during recovery. Each of its steps leaves a directory that the next recovery brings to the same result.
+In particular, segments after a damaged place are gone from the disk before the log is cut there.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ def load_log(
     """Open the log in a directory that exists; an empty directory becomes an empty log.
 
     Args:
-        last_stop: What is known of it. What differs from that is made anew from the log; a log file that does is scanned,
-            and ends at the first byte that is no batch. What is behind it stays.
-        rng: For `segment.jitter.ms`.
-        note: Is told, in one line each, what was found broken and what was done about it.
+        last_stop: What is known of the last stop. Derived files that differ from it are rebuilt from the log. A log file that
+            differs is scanned, and ends before the first byte that is not a batch; segments after it stay.
+        rng: Random numbers for `segment.jitter.ms`.
+        note: Called with one line for each thing that was found broken and what was done about it.
 
     Returns:
         The log, ready for appends. After a clean stop its recovery point is the LEO, else at most the one given.
 
     Raises:
-        OldFormatError: Its records are of format v0 or v1. Before that is found at a segment's beginning nothing is changed.
+        OldFormatError: The records have format v0 or v1. If a segment begins with one, nothing has been changed.
         OSError: The disk refused, or a file cannot be read.
     """
     producers = ProducerStates(expiration_ms=producer_expiration_ms)
@@ -82,7 +82,7 @@ def load_log(
 
 
 def offline_log(place: LogPlace, config: LogConfig) -> Log:
-    """A log that cannot be read, as `place.health` knows: nothing is in it, and every call is refused."""
+    """Return a log that cannot be read, for the reason in `place.health`: it is empty, and every call is refused."""
     nothing: Any = SizeOnlyFiles()
     segment = LogSegment.create(nothing, place.directory, 0, config, 0, paths.CLEANED)
     epochs = LeaderEpochs(nothing, paths.join(place.directory, paths.LEADER_EPOCH_CHECKPOINT))
@@ -93,7 +93,7 @@ def offline_log(place: LogPlace, config: LogConfig) -> Log:
 def unmade_log(
     place: LogPlace, config: LogConfig, *, now_ms: int, producer_expiration_ms: int, rng: random.Random
 ) -> Log:
-    """An empty log of which nothing is on disk yet. Its first append makes the directory, or whoever calls `make` before."""
+    """Return an empty log that has nothing on disk yet. `make` creates its directory; the first append calls that."""
     nothing: Any = SizeOnlyFiles()
     segment = LogSegment.create(nothing, place.directory, 0, config, now_ms, paths.CLEANED)
     producers = ProducerStates(expiration_ms=producer_expiration_ms)
@@ -102,7 +102,7 @@ def unmade_log(
 
 
 class _Loader:
-    """One call of `load_log`: what it was given and what it has found so far."""
+    """State of one call of `load_log`: its arguments and what it has found so far."""
 
     def __init__(
         self,
@@ -151,9 +151,7 @@ class _Loader:
         log_end_offset = segments[-1].next_offset() if segments else self.log_start_offset
         segments = self._split_overflowing(segments, log_end_offset)
         if segments and log_end_offset < self.log_start_offset:
-            self.note(
-                f"the log ends at {log_end_offset}, below its start {self.log_start_offset}: all segments are deleted"
-            )
+            self.note(f"log end {log_end_offset} is below log start {self.log_start_offset}: deleting all segments")
             self._delete(segments)
             segments = []
             log_end_offset = self.log_start_offset
@@ -174,7 +172,7 @@ class _Loader:
         )
         if unflushed:
             # The scan has brought the producers up to the end, and has removed all snapshots that it did not confirm.
-            # Those contradict what is appended from now on: they must not come back.
+            # Those contradict later appends: they must not come back.
             self.producers.end_offset = log_end_offset
             self.producers.expire(self.now_ms)
             if any(name.endswith(paths.SNAPSHOT) for name in names):
@@ -199,7 +197,7 @@ class _Loader:
         )
 
     def _refuse_old_formats(self) -> None:
-        """Before anything is changed: OldFormatError if a segment begins with a record of format v0 or v1.
+        """Raise OldFormatError, before anything is changed, if a segment begins with a record of format v0 or v1.
 
         Segments that our own clean stop has left are not read.
         """
@@ -219,7 +217,7 @@ class _Loader:
                     file.close()
 
     def _is_unused(self, names: Sequence[str]) -> bool:
-        """Whether nothing was ever appended: then there is nothing to read, nor to sync, however the last run ended."""
+        """Whether nothing was ever appended, so nothing has to be read or synced, however the last run ended."""
         if self.recovery_point or self.log_start_offset or paths.LEADER_EPOCH_CHECKPOINT in names:
             return False
         for name in names:
@@ -236,14 +234,14 @@ class _Loader:
         return LogContents([segment], self.producers, self._open_epochs(), 0, 0, recovery_point=0)
 
     def _compare(self, names: Sequence[str]) -> set[str]:
-        """Names of files that are not what a clean stop has left; snapshots among them are gone on return."""
+        """Return the names of files that differ from what a clean stop has left, and delete the snapshots among them."""
         changed = self.stopped.changed(self.files, self.directory, names)
         if not any(name.endswith(paths.LOG) for name in changed):
-            # Of the log that was stopped. In one that somebody has put in its place, older ones are wanted.
+            # The start offset of the log that was stopped. If a user has replaced its log files, older records count.
             self.log_start_offset = max(self.log_start_offset, self.stopped.log_start_offset)
         if not changed:
             return changed
-        self.note(f"{', '.join(sorted(changed))}: not what the last clean stop has left")
+        self.note(f"{', '.join(sorted(changed))}: changed since the last clean stop")
         parsed = {name: file for name in changed if (file := paths.parse_segment_name(name))}
         for name, file in parsed.items():
             if file.kind == paths.SNAPSHOT:
@@ -253,7 +251,7 @@ class _Loader:
         ]
         for file in parsed.values():
             if file.kind == paths.LOG and file.base_offset in logs:
-                # What lies behind it was whole at the stop, and is not to go for what has happened to this one.
+                # The segments after it were whole at the stop, and must not be deleted for the damage of this one.
                 changed.add(paths.segment_file_name(file.base_offset, paths.INDEX))
                 if file.base_offset == max(logs):
                     self.clean_shutdown = False
@@ -261,7 +259,7 @@ class _Loader:
         return changed
 
     def _find_epochs(self, epochs: LeaderEpochs, segments: Sequence[LogSegment]) -> None:
-        """Learn the leader epochs from the batches, those aside whose batches were all compacted away."""
+        """Learn the leader epochs from the batches, except epochs whose batches were all compacted away."""
         epochs.clear()
         with suppress(CorruptRecordError):
             for segment in segments:
@@ -275,7 +273,7 @@ class _Loader:
         bases = {file.base_offset for file in found if file.kind == paths.LOG}
         for file in found:
             if file.kind not in (paths.LOG, paths.SNAPSHOT) and file.base_offset not in bases:
-                self.note(f"{paths.segment_file_name(*file)} belongs to no segment and is removed")
+                self.note(f"removing {paths.segment_file_name(*file)}: no segment found for it")
                 self.files.remove(paths.segment_path(self.directory, *file))
         return [self._open_segment(base) for base in sorted(bases)]
 
@@ -294,7 +292,7 @@ class _Loader:
         try:
             return LeaderEpochs(self.files, path)
         except CorruptCheckpointError as error:
-            self.note(f"{error}; it is begun anew")
+            self.note(f"{error}; starting with an empty one")
             self.files.remove(path)
             return LeaderEpochs(self.files, path)
 
@@ -304,19 +302,19 @@ class _Loader:
             segment.sanity_check()
             names = [paths.segment_file_name(segment.base_offset, kind) for kind in paths.SEGMENT_KINDS[1:]]
             if not doubtful.isdisjoint(names):
-                raise DamagedFileError(f"segment {segment.base_offset} has other indexes than at the last stop")
+                raise DamagedFileError(f"indexes of segment {segment.base_offset} differ from those at the last stop")
         except DamagedFileError as error:
-            self.note(f"{error}; its indexes are rebuilt")
-            # A segment with an offset index is taken to have its transaction index, too; so that one goes before the
-            # others are touched, and comes back after them.
+            self.note(f"{error}; rebuilding the indexes")
+            # A segment with offset index is assumed to have its transaction index also. So the offset index is removed
+            # before the others are touched, and is written after them.
             self.files.remove(segment.offset_index.path)
             self.files.sync_dir(self.directory)
-            # Snapshots behind it stay: they know producers whose batches retention has deleted since.
+            # Later snapshots stay: they contain producers whose batches retention has deleted since.
             self._load_producers_up_to(segment, segments, tidies=False)
             cut_bytes = segment.recover(Replay(self.producers))
             if cut_bytes:
                 self.note(
-                    f"{cut_bytes} bytes at the end of segment {segment.base_offset} are no batches and are cut off"
+                    f"truncating {cut_bytes} bytes at the end of segment {segment.base_offset}: not valid batches"
                 )
             segment.txn_index.flush(sync=True)
             self.files.sync_dir(self.directory)
@@ -324,7 +322,7 @@ class _Loader:
             segment.flush()
 
     def _recover(self, segments: list[LogSegment], from_base: int, epochs: LeaderEpochs) -> list[LogSegment]:
-        """Scan the segments from `from_base` on, rebuilding all that is derived; returns those that are left."""
+        """Scan the segments from `from_base` on and rebuild their indexes; returns the segments that are left."""
         slot = next(at for at, segment in enumerate(segments) if segment.base_offset == from_base)
         self._load_producers_up_to(segments[slot], segments)
         replay = Replay(self.producers)
@@ -342,15 +340,15 @@ class _Loader:
                 segment.on_roll()
             if cut_bytes:
                 self.note(
-                    f"{cut_bytes} bytes from offset {segment.next_offset()} on are no batches and are cut off"
-                    + (f", {len(later)} segments behind them are deleted" if later else "")
+                    f"truncating {cut_bytes} bytes from offset {segment.next_offset()}: not valid batches"
+                    + (f", and deleting {len(later)} later segments" if later else "")
                 )
                 segment.flush()
                 return [other for other in segments if other.base_offset <= segment.base_offset]
         return segments
 
     def _split_overflowing(self, segments: Sequence[LogSegment], log_end_offset: int) -> list[LogSegment]:
-        """The segments, each one with offsets too far above its base replaced by several."""
+        """Replace each segment whose offsets are too far above its base by several; returns all segments."""
         found: list[LogSegment] = []
         ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
         for segment, end_offset in zip(segments, ends, strict=False):  # no segment, one end
@@ -360,7 +358,7 @@ class _Loader:
                     continue
                 new = split_segment(segment, self.now_ms)
             except CorruptRecordError as error:
-                self.note(f"{error}; its offsets do not fit the segment, which cannot be split")
+                self.note(f"{error}; offsets are out of range for the segment, which cannot be split")
                 found.append(segment)
                 continue
             swap_files(self.files, self.directory, new, [segment])
@@ -369,7 +367,7 @@ class _Loader:
                 paths.snapshot_path(self.directory, segment.base_offset, paths.DELETED),
             ):
                 self.files.remove(path)
-            self.note(f"offsets of segment {segment.base_offset} do not fit it: split into {len(new)} segments")
+            self.note(f"offsets of segment {segment.base_offset} are out of range: split into {len(new)} segments")
             found += new
         return found
 
@@ -388,7 +386,7 @@ class _Loader:
         )
 
     def _delete(self, segments: Sequence[LogSegment]) -> None:
-        """Take segments off the disk, the last one first, for good."""
+        """Delete the files of segments, the last segment first, and sync the directory."""
         for segment in reversed(segments):
             segment.delete_files()
         self.files.sync_dir(self.directory)

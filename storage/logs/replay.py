@@ -1,7 +1,7 @@
-"""From record batches to producer state: after an append, and when a log is read again.
+"""Update of producer states from record batches: after an append, and when a log is read again.
 
-Used by `Log` for each append of a producer, and by recovery at start. What is on disk decides; nothing here refuses a
-batch.
+Used by `Log` for each append of a producer, and by recovery at start. The batches are already in the log, so nothing here
+refuses one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..segment.segment import LogSegment
 def update_producers(producers: ProducerStates, batch: RecordBatch) -> AbortedTxn | None:
     """Take in a batch that is in the log; returns the transaction index entry that it calls for, if any.
 
-    The entry belongs into the index of the segment that holds the batch.
+    The entry belongs in the index of the segment that contains the batch.
     """
     completed = producers.update(batch)
     if completed is None or not completed.aborted:
@@ -32,13 +32,13 @@ def update_producers(producers: ProducerStates, batch: RecordBatch) -> AbortedTx
 
 
 class Replay:
-    """What `LogSegment.recover` tells about the batches that it finds."""
+    """Receiver of the batches that `LogSegment.recover` finds."""
 
     def __init__(self, producers: ProducerStates) -> None:
         self._producers = producers
 
     def replay(self, batch: RecordBatch) -> AbortedTxn | None:
-        """As `update_producers`, for any batch in log order."""
+        """Take in any batch, in log order; returns what `update_producers` does."""
         aborted = update_producers(self._producers, batch) if batch.has_producer else None
         self._producers.end_offset = batch.next_offset
         return aborted
@@ -55,13 +55,13 @@ def load_producers(
     now_ms: int,
     tidies: bool = True,
 ) -> None:
-    """Bring `producers` to the state as of `log_end_offset`: newest usable snapshot, then the log from there on.
+    """Bring `producers` to the state at `log_end_offset`: newest usable snapshot, then the log from there on.
 
     Snapshots that are damaged, beyond `log_end_offset` or not above `log_start_offset` are removed if it `tidies`.
-    Batches are not checked again, and their transaction index entries are taken to be there.
+    Batches are not checked again, and their transaction index entries are assumed to exist.
 
     Args:
-        segments: In order; they end at `log_end_offset`.
+        segments: The segments, in order; they end at `log_end_offset`.
     """
     producer_snapshots.load_newest(
         files,
@@ -84,11 +84,11 @@ def replayed(
 ) -> Iterator[tuple[LogSegment, AbortedTxn]]:
     """Take in the batches from `producers.end_offset` on that begin below `up_to`; `end_offset` follows them.
 
-    Gives the transaction index entries that this calls for, each with the segment whose index they belong into: a
-    server that is at work, or has died, may never have written them.
+    Yields the transaction index entries that these batches call for, each with the segment whose index it belongs in. A
+    running or crashed server may not have written them.
 
     Raises:
-        CorruptRecordError: Something there is no batch. What lies before it is taken in.
+        CorruptRecordError: Some bytes are not a batch. The batches before them have been taken in.
     """
     known_up_to = producers.end_offset
     in_order = list(segments)

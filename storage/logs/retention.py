@@ -1,7 +1,7 @@
-"""Which segments a log may drop, by log start offset, size and age.
+"""Choice of the segments that a log may delete, by log start offset, size and age.
 
-Called by `Log.delete_old_segments`: every `log.retention.check.interval.ms` for logs without compaction, after
-each round of the cleaner for those with it. Decides only; it touches neither files nor the segment list.
+Called by `Log.begin_deletion`: every `log.retention.check.interval.ms` for logs without compaction, after
+each round of the cleaner for those with it. It only decides, and changes neither files nor the segment list.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from ..segment.segment import LogSegment
 from .log_reader import LogReader
 
 SEGMENTS_AT_ONCE = 500
-"""So many segments go in one step at most: to choose them, and to let go of them, takes a few milliseconds."""
+"""Largest number of segments that one step deletes: to choose and release them takes a few milliseconds."""
 
 
 def deletable_segments(
     log: LogReader, now_ms: int, *, at_once: bool = False, at_most: int | None = None
 ) -> list[LogSegment]:
-    """The oldest segments that may go, in order; possibly all of them (then the log must roll first).
+    """List the oldest segments that may be deleted, in order; possibly all of them (then the log must roll first).
 
-    Every policy lets go what lies wholly below the log start offset; `delete` adds size, then age:
+    Under every policy, segments wholly below the log start offset may be deleted; `delete` adds size, then age:
 
     - below log start: the *next* segment begins at or below the log start offset;
     - size: while the rest, without this segment, still has `retention.bytes` or more;
     - age: while the segment's largest timestamp (the file's modification time, if no record has one) is more than
       `retention.ms` old.
 
-    Each rule stops at the first segment that it keeps. Never let go: a segment that reaches above the high
-    watermark, and an empty active segment.
+    Each rule stops at the first segment that it keeps. Never deleted: a segment that reaches above the high watermark, and
+    an empty active segment.
 
     Args:
         at_once: Do not wait for the disk.
-        at_most: The first so many are enough.
+        at_most: Largest number of segments to return.
 
     Raises:
         WouldWaitError: Only if `at_once`: a segment's age has to be read.
@@ -81,13 +81,13 @@ def deletable_segments(
 
 
 def may_have_deletable(log: LogReader, now_ms: int) -> bool:
-    """Whether `deletable_segments` may find any, told by the oldest segment alone, with which each of the rules begins.
+    """Whether `deletable_segments` may find any, judged by the oldest segment alone, with which each of the rules begins.
 
-    For whoever has thousands of logs, of most of which nothing may go. Reads nothing, and raises nothing: what has to be read, and
-    what is wrong with a log, is found by who goes on.
+    A fast check for callers with thousands of logs, most of which have nothing to delete. Reads no file and raises nothing:
+    `deletable_segments` does both.
     """
     if log.failure is not None:
-        return False  # which was told when it happened
+        return False  # reported when it happened
     config, first = log.config, log.segments.first
     second = log.segments.higher(first.base_offset)
     if second is None and first.size_bytes == 0:
@@ -108,7 +108,7 @@ def may_have_deletable(log: LogReader, now_ms: int) -> bool:
 
 
 def _learn_ages(segments: Sequence[LogSegment], before_ms: int) -> None:
-    """Of those that are older than that, and of the next one. In any thread."""
+    """Read the largest timestamps of the segments older than `before_ms`, and of the next one. In any thread."""
     for segment in segments:
         segment.learn_age()
         if segment.largest_timestamp_ms >= before_ms:

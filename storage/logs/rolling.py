@@ -1,9 +1,9 @@
-"""What begins the next segment of a log, told before it happens: for people who wait for it.
+"""Prediction of when a log begins its next segment, for users who wait for that.
 
-The rule itself is the append's (`log.Log`). A segment rolls with a batch that does not fit it any more, or whose largest
-timestamp is more than `segment.ms` (of a compacted log also `max.compaction.lag.ms`) after that of the segment's first
-append. Nothing rolls while nobody writes: it is the clients' timestamps that move, not a clock. But who moves the broker's
-clock by hand does not wait for them: then segments roll that have been open for as long by that clock (`open_until_ms`).
+The rule itself is in the append (`log.Log`). A segment rolls with a batch that no longer fits, or whose largest timestamp is
+more than `segment.ms` (in a compacted log also `max.compaction.lag.ms`) after that of the segment's first append. Without
+writes nothing rolls, as the rule compares the clients' timestamps and no clock. But when a user moves the broker's clock by
+hand, the segments roll that have been open for that time by this clock (`open_until_ms`).
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from .log_reader import LogReader
 
 
 class NextRoll(NamedTuple):
-    """What ends an active segment that has something in it."""
+    """Conditions that end an active segment which is not empty."""
 
     from_ms: int | None
-    """A record with this timestamp or a later one ends it; None: none does, however late."""
+    """Timestamp from which on a record ends the segment; None: no timestamp does."""
     goes_by_clock: bool
-    """Its records have no timestamps: `from_ms` is of the broker's clock, and any record ends it from then on."""
+    """Whether its records have no timestamps: `from_ms` is a time of the broker's clock, and any record ends it then."""
     free_bytes: int
-    """What a batch may have that still fits; -1: whatever comes next goes to a new segment."""
+    """Largest batch that still fits; -1: the next batch goes to a new segment, whatever its size."""
 
 
 def next_roll(log: LogReader) -> NextRoll | None:
-    """What ends the active segment; None while it is empty.
+    """Predict the end of the active segment; None while it is empty.
 
     Raises:
-        OSError, CorruptRecordError: After a start its first batch has to be read, and cannot be.
+        OSError, CorruptRecordError: The first batch cannot be read, which is necessary after a start.
     """
     active = log.segments.active
     if active.size_bytes == 0:
@@ -47,17 +47,17 @@ def next_roll(log: LogReader) -> NextRoll | None:
 
 
 def open_until_ms(log: LogReader, *, at_once: bool = False) -> int | None:
-    """The wall time after which the active segment has been open for too long; None while it is empty.
+    """Return the wall time after which the active segment has been open for too long; None while it is empty.
 
-    It is open since it got its first record. Where an earlier run of the broker wrote that, the timestamp of the first batch
-    stands for it, or without one the start of this run.
+    A segment is open since its first record was appended. If an earlier run of the broker did that, the timestamp of the
+    first batch is used instead, or without one the start of this run.
 
     Args:
-        at_once: Others wait for this thread.
+        at_once: Do not wait for the disk.
 
     Raises:
-        OSError, CorruptRecordError: The first batch has to be read, and cannot be.
-        WouldWaitError: Only if `at_once`: it has to be read.
+        OSError, CorruptRecordError: The first batch cannot be read.
+        WouldWaitError: Only if `at_once`: the first batch has to be read.
     """
     active = log.segments.active
     if active.size_bytes == 0:

@@ -1,7 +1,7 @@
 """The segments of one log, in order.
 
-Used by `Log`, which alone changes the list, and by retention and the cleaner, which read it. Every change puts a
-new tuple in place, so a worker thread that iterates sees one consistent list while the owner rolls or swaps.
+Only `Log` changes the list; retention and the cleaner read it. Every change replaces the tuple, so a worker thread that
+iterates sees one consistent list while the owner rolls or swaps.
 
     base offsets   0          310        550
                    [segment]  [segment]  [active segment →
@@ -27,7 +27,7 @@ class SegmentList:
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._segments: tuple[LogSegment, ...] = tuple(sorted(segments, key=_base_offset))
         self.changes = 0
-        """How often segments came or went."""
+        """Number of changes of the list so far."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -40,7 +40,7 @@ class SegmentList:
 
     @property
     def first(self) -> LogSegment:
-        """The oldest segment. IndexError when the list is empty, which no open log's is."""
+        """The oldest segment. IndexError when the list is empty; that of an open log never is."""
         return self._segments[0]
 
     @property
@@ -67,7 +67,7 @@ class SegmentList:
     def between(self, from_offset: int, upto_offset: int) -> tuple[LogSegment, ...]:
         """Segments that may hold offsets from `from_offset` up to, not including, `upto_offset`, in order.
 
-        Starts with the segment that contains `from_offset`, or the first one if that lies below it.
+        Starts with the segment that contains `from_offset`, or with the first one if `from_offset` is below it.
         """
         start = max(0, bisect_right(self._segments, from_offset, key=_base_offset) - 1)
         return self._segments[start : bisect_left(self._segments, upto_offset, key=_base_offset)]
@@ -77,16 +77,16 @@ class SegmentList:
         return self._segments[:-1]
 
     def add(self, segment: LogSegment) -> None:
-        """Put `segment` in its place; one with the same base offset goes."""
+        """Insert `segment` by its base offset, replacing one with the same base offset."""
         self.exchange((segment,), ())
 
     def remove(self, segments: Iterable[LogSegment]) -> None:
-        """Take these segments out; those that are not in the list are ignored."""
+        """Remove these segments; segments that are not in the list are ignored."""
         self.exchange((), segments)
 
     def exchange(self, new: Iterable[LogSegment], old: Iterable[LogSegment]) -> None:
-        """Take `old` out and put `new` in, in one step for every reader."""
-        # A roll comes here with nothing to take out, in the midst of an append, and there may be twenty thousand segments.
+        """Replace `old` by `new`, in one step for every reader."""
+        # A roll, which is part of an append, calls this with nothing to remove, and a log may have 20 000 segments.
         leaving = {id(segment) for segment in old}
         segments = self._segments
         kept = [segment for segment in segments if id(segment) not in leaving] if leaving else list(segments)

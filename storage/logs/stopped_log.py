@@ -1,10 +1,10 @@
-"""What one log was like when it was stopped cleanly: the sizes of its files, and CRCs of the small ones.
+"""State of one log's files at a clean stop: the sizes of all, and the CRCs of the small ones.
 
-After a clean stop nothing is scanned, and what the small files say cannot be seen in the log: an index of aborted
-transactions that lost its entries makes their records look committed. So a start looks whether the files still are what
-the stop has left; sizes alone where reading would take long. What differs is made anew from the log (`recovery`).
+After a clean stop nothing is scanned, so damage of the small files would not be noticed: an index of aborted transactions
+that lost its entries makes their records look committed. So a start compares the files with what the stop has left, by size
+alone where reading would take long. Files that differ are rebuilt from the log (`recovery`).
 
-The mark of the stop, which has one of these for each log, is drawn in `data_dirs.clean_stop`.
+The mark of the stop contains one of these for each log; its format is described in `data_dirs.clean_stop`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _START = "start"
 _READ_WHOLE = (paths.TXN_INDEX, paths.SNAPSHOT)
 
 Stamp = int | list[int]
-"""Bytes of a file, or bytes and CRC-32C."""
+"""Size of a file in bytes, or its size and CRC-32C."""
 
 
 NOTHING_SAID: Mapping[str, Any] = MappingProxyType({})
 
 
 class StoppedLog(NamedTuple):
-    """What a log was like at a clean stop. Says nothing if it is not known."""
+    """State of a log's files at a clean stop; empty if not known."""
 
     said: Mapping[str, Any] = NOTHING_SAID
-    """As the mark has it; nothing in it is sure to make sense."""
+    """Parsed JSON of the mark; none of it is validated."""
 
     @classmethod
     def of(cls, files: Files, directory: str, log_start_offset: int) -> StoppedLog:
-        """What a log is like that was closed. OSError: the disk refused."""
+        """Read the state of a closed log. OSError: the disk refused."""
         return cls({_START: log_start_offset, **_stamps(files, directory, files.list(directory))})
 
     @property
@@ -44,10 +44,10 @@ class StoppedLog(NamedTuple):
         return start if isinstance(start, int) and 0 <= start <= paths.OFFSET_MAX else 0
 
     def changed(self, files: Files, directory: str, names: Iterable[str]) -> set[str]:
-        """Names of files that are missing, new, or not what they were; snapshots that are gone do no harm.
+        """Return the names of files that are missing, new or different; missing snapshots do no harm and do not count.
 
         Args:
-            names: All that are in the directory now.
+            names: All names in the directory now.
 
         Raises:
             OSError: The disk refused.
@@ -61,12 +61,12 @@ class StoppedLog(NamedTuple):
         }
 
     def has_left(self, files: Files, path: str, name: str) -> bool:
-        """Whether the stop has left a file of that name and size. OSError: the disk refused."""
+        """Whether the stop left a file of this name and size. OSError: the disk refused."""
         return name in self.said and self.said[name] == files.size(path)
 
 
 def _stamps(files: Files, directory: str, names: Iterable[str]) -> dict[str, Stamp]:
-    """What the files of a log are like, by name. Reads those whose content nothing else can tell."""
+    """Return the stamps of a log's files by name. Reads only files whose damage nothing else would reveal."""
     found: dict[str, Stamp] = {}
     for name in names:
         if _is_stamped(name):

@@ -1,7 +1,7 @@
-"""How cleaned segments take the place of the segments they were made from, and how a half-done swap is finished.
+"""Swap of cleaned segments for the segments they were made from, and the completion of one that was interrupted.
 
-`Log.prepare_swap` runs `swap_files` in a worker thread; `recovery.load_log` runs `finish_swaps` before anything
-else looks at the directory. Both know only names: the segment list is the log's business.
+`Log.prepare_swap` runs `swap_files` in a worker thread; `recovery.load_log` runs `finish_swaps` before anything else reads
+the directory. Both change only names; the log changes its segment list.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ..disk.files import Files
 from ..segment.segment import LogSegment
 
 NextOffsetOf = Callable[[int, str], int]
-"""Base offset and suffix of a segment -> the offset after its last record, as `finish_swaps` wants it."""
+"""Base offset and suffix of a segment -> the offset after its last record, for `finish_swaps`."""
 
 
 def swap_files(
     files: Files, directory: str, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment]
 ) -> None:
-    """Put `new_segments` in the place of `old_segments` on disk; a power loss at any moment leaves one or the other.
+    """Replace `old_segments` by `new_segments` on disk; a power loss at any moment leaves one or the other.
 
     Segments 0, 310 and 550 become one; 700 is not touched (`.log` stands for the four files of a segment):
 
@@ -31,38 +31,39 @@ def swap_files(
         1. .cleaned -> .swap           0.log.swap     0.log          310.log          550.log          700.log
            sync_dir                    from here on the swap is finished after a crash, before it is undone
         2. old ones -> .deleted        0.log.swap     0.log.deleted  310.log.deleted  550.log.deleted  700.log
-           sync_dir                    from here on no old file can come back beside the new one
-                                       (a start does not clear away one that begins behind the new segment's last
-                                       offset: each of these goes for good before the next, and log before indexes)
+           sync_dir                    from here on no old file can come back next to the new one
+                                       (a start does not remove one that begins after the new segment's last
+                                       offset: each of these is gone from the disk before the next, log before indexes)
         3. .swap -> final              0.log          0.log.deleted  310.log.deleted  550.log.deleted  700.log
            sync_dir
 
-    In 2, the producer snapshots of merged-away bases (310, 550) go too: no segment begins there any more.
+    In 2, the producer snapshots of merged-away bases (310, 550) are renamed also: no segment begins there any more.
 
     Several new segments are renamed from the last to the first, each with its own sync_dir: as long as the first
-    one is `.cleaned`, everything is undone. They come from one old segment, by which a start tells that they belong
-    together: a `.cleaned` that somebody else has left undoes nothing.
+    one is `.cleaned`, everything is undone. They come from one old segment, by which a start knows that they belong
+    together: an unrelated `.cleaned` undoes nothing.
 
     The order is Apache Kafka's, which syncs the directory once, at the end. That is enough where directory
     operations reach the disk in order; POSIX promises no order, and any subset of them may be there after a power
-    loss. Of all disks that may be left then by two passes in a row (`tests/support/lives/crash_lives.py`), so many are wrong:
+    loss. The table counts all states of the disk that a power loss in two passes in a row may leave, and those that are wrong
+    (`tests/support/lives/crash_lives.py`):
 
         sync_dir                      disks    wrong
         at the end only              21 973   14 458   records are lost, or superseded ones come back
-        after 1 and 3                18 704    6 196   old segments beside the new one
+        after 1 and 3                18 704    6 196   old segments next to the new one
         after 2 and 3                18 733   13 720   records are lost
         after 1 and 2                13 050        0   but 1 832 of them lose records where Apache Kafka is started, which
-                                                       has the next pass's `.cleaned` undo a swap that was finished
-        after 1, 2 and 3 (here)       5 910        0   nor where the power is lost in recovery, too
+                                                       lets the next pass's `.cleaned` undo a swap that was finished
+        after 1, 2 and 3 (here)       5 910        0   also if power fails again during recovery
 
     Args:
-        new_segments: In order; their files carry `.cleaned`.
-        old_segments: In order; those that the new ones were made from. Their files end up as `.deleted`, still open
-            for those who read them; removing them is the caller's business.
+        new_segments: The new segments, in order; their files have the suffix `.cleaned`.
+        old_segments: The segments that the new ones were made from, in order. Their files get the suffix `.deleted`, and
+            stay open for readers; the caller removes them.
 
     Raises:
         OSError: The disk refused. After this, and any other exception, the directory is in one of the states above: in
-            the first unless `is_begun`. Loading the log again sorts it out.
+            the first unless `is_begun`. Loading the log again finishes or undoes the swap.
     """
     for segment in new_segments:
         segment.flush()
@@ -74,7 +75,7 @@ def swap_files(
     new_bases = {segment.base_offset for segment in new_segments}
     new_end = max(new_segments[-1].next_offset(), new_segments[-1].base_offset + 1)
     for segment in old_segments:
-        # A value must not outlive its tombstone, nor aborted data the index that tells of it.
+        # A value must not outlive its tombstone, nor aborted records their index entry.
         segment.rename_deleted(log_first=segment.base_offset >= new_end)
         if segment.base_offset not in new_bases:
             snapshot = paths.snapshot_path(directory, segment.base_offset)
@@ -91,44 +92,43 @@ def _take_final_names(files: Files, directory: str, new_segments: Iterable[LogSe
 
 
 def is_begun(new_segments: Iterable[LogSegment]) -> bool:
-    """Whether `swap_files` has begun to rename these. From then on only a start may undo or finish what is there."""
+    """Whether `swap_files` has begun to rename these. From then on only a start may undo or finish the swap."""
     return any(segment.suffix != paths.CLEANED for segment in new_segments)
 
 
 def finish_swaps(files: Files, directory: str, next_offset_of: NextOffsetOf) -> list[str]:
-    """Clear away what a stop in the midst of cleaning, splitting, swapping or deleting left behind.
+    """Remove or complete what a stop during cleaning, splitting, swapping or deleting has left.
 
-    What a name's suffix means here:
+    Treatment of each suffix:
 
         suffix        found                                         done
         .deleted      always                                        removed
         .cleaned      always                                        removed: it was not finished
-        .swap         beside a .cleaned of its base, or of a lower  removed: the renaming had not come to its end
+        .swap         next to a .cleaned of its base, or of a lower removed: the renaming was not finished
                       one if one old segment holds both
         .log.swap     otherwise                                     takes its final name, after all that it replaces
-                                                                    is gone: what begins in the range of its offsets,
-                                                                    and a segment before it that reaches into them
-        .index.swap   beside the .log.swap of its base              removed, and so are index files of that base with
+                                                                    is gone: segments that begin in the range of its
+                                                                    offsets, and one before it that reaches into them
+        .index.swap   next to the .log.swap of its base             removed, and so are index files of that base with
         and the like                                                their final names: they may be the old segment's as
-                                                                    well as the new one's. The loader makes them anew
+                                                                    well as the new one's. The loader rebuilds them
         .index.swap   otherwise                                     take their final names: the log file has its own
         and the like                                                already, so the old segments are gone
         none          otherwise                                     left alone
 
-    Each step is on disk before the next begins, so a power loss in here changes nothing about the outcome.
+    Each step is on disk before the next begins, so a power loss during this call does not change the result.
 
     Args:
-        next_offset_of: Gives the offset after the last record of the segment with that base offset and suffix;
-            CorruptRecordError if its file does not hold batches only.
+        next_offset_of: Returns the offset after the last record of the segment with that base offset and suffix;
+            CorruptRecordError if its file contains anything but batches.
 
     Returns:
         The names that are in the directory afterwards.
 
-    Source: KAFKA-6264 and Kafka's LogLoader, passes one to three. Those undo a .swap for any .cleaned at or below it:
-    for one that a failed pass has left in front of it, too, when the segments that it replaces are gone already. They
-    take one range from the first to the last segment of a swap. Of three segments that a split made, that deletes the
-    second where only that one has its final name, and it leaves a segment beside the new ones if none of them has its
-    base.
+    Source: KAFKA-6264 and Kafka's LogLoader, passes one to three. Those undo a .swap for any .cleaned at or below it, even
+    if a failed pass left that .cleaned and the segments that the .swap replaces are already gone. They also take one range
+    from the first to the last segment of a swap. If a split made three segments and only the second has its final name,
+    that deletes the second. And a segment stays next to the new ones if none of them has its base.
     """
     names = files.list(directory)
     found = outcome(names, next_offset_of)
@@ -145,16 +145,16 @@ def finish_swaps(files: Files, directory: str, next_offset_of: NextOffsetOf) -> 
 
 
 class SwapOutcome(NamedTuple):
-    """What `finish_swaps` makes of a directory."""
+    """Changes that `finish_swaps` makes to a directory."""
 
     removed: tuple[Collection[str], ...] = ()
-    """Names that go, step by step."""
+    """Names that are removed, by step."""
     renamed: Collection[str] = ()
-    """Names with `.swap` that are final after that."""
+    """Names with `.swap` that get their final names after that."""
 
 
 def outcome(names: Iterable[str], next_offset_of: NextOffsetOf) -> SwapOutcome:
-    """What `finish_swaps` does where these names are, by its table; who only reads takes it as done.
+    """Compute the changes that `finish_swaps` makes for these names. A tool that only reads treats them as done.
 
     Errors are those of `next_offset_of`.
     """
@@ -187,8 +187,7 @@ def outcome(names: Iterable[str], next_offset_of: NextOffsetOf) -> SwapOutcome:
 
 
 def _span(cleaned: int, old_bases: Sequence[int], next_offset_of: NextOffsetOf) -> range:
-    """The bases of the segments that may have been made together with a `.cleaned`: its own, and those above it in the
-    old segment that holds it."""
+    """Return the bases that segments made together with a `.cleaned` may have: from its own to the end of the old segment."""
     end = cleaned
     if at := bisect_right(old_bases, cleaned):
         with suppress(CorruptRecordError):  # a damaged one was not split
@@ -199,7 +198,7 @@ def _span(cleaned: int, old_bases: Sequence[int], next_offset_of: NextOffsetOf) 
 def _segment_that_reaches(
     unfinished: Sequence[int], final: Iterable[paths.SegmentFile], next_offset_of: NextOffsetOf
 ) -> int | None:
-    """The segment before the first unfinished one, if its offsets reach into that: those were split off it."""
+    """Return the segment before the first unfinished one, if its offsets reach into that: the new ones were split off it."""
     before = [
         file.base_offset for file in final if file.kind == paths.LOG and file.base_offset < min(unfinished, default=0)
     ]

@@ -1,4 +1,4 @@
-"""Survivors and gaps: which offsets of a range still have a record. Reads the log, in pieces, and no more than it is allowed to."""
+"""Survivors and gaps: which offsets of a range still have a record. Reads the log in steps, up to fixed limits."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from .log_picture import Bucket, Contents, Horizon
 
 BUCKETS_MAX = 1_000
 READ_BYTES_MAX = 16 << 20
-"""For one look."""
+"""Bytes that one picture reads."""
 UNPACKED_BYTES_MAX = 64 << 20
-"""For one look, too, but for the batch that exceeds it."""
+"""Unpacked bytes in one picture, not counting the batch that exceeds this."""
 BATCH_BYTES_MAX = 32 << 20
-"""Of one batch, unpacked: a kilobyte may unpack to megabytes. The picture ends where a larger one begins."""
+"""Largest batch, unpacked: a kilobyte may unpack to megabytes. The picture ends before a larger batch."""
 
 
 class RangeLook:
-    """One look at a range. To be made on the thread that owns the log, and gone through on any other; see `steps`."""
+    """One scan of a range. Make it on the thread that owns the log; any other thread may run its `steps`."""
 
     def __init__(self, log: Log, from_offset: int, to_offset: int, *, buckets: int) -> None:
         """
         Args:
-            from_offset, to_offset: Within the log, the end exclusive; an empty range has no buckets.
-            buckets: How many there are to be, at most; none is less than one offset.
+            from_offset, to_offset: Range within the log, the end exclusive; an empty range has no buckets.
+            buckets: Largest number of buckets; each has at least one offset.
         """
         self._segments = log.segments.between(from_offset, to_offset)
         self._active = log.segments.active
-        # Its index grows meanwhile; that of others is asked where it may be read from the disk.
+        # The active segment's index grows, so it is used here; the other indexes in `steps`, which may read the disk.
         self._position = self._active.floor_position(from_offset) if self._active in self._segments else 0
         self._from, self._to = from_offset, to_offset
         span = max(0, to_offset - from_offset)
@@ -43,7 +43,7 @@ class RangeLook:
         self._reached = to_offset
 
     def steps(self) -> Steps[Contents]:
-        """Yields after each batch.
+        """Scan the range; yields after each batch.
 
         Raises:
             CorruptRecordError: A batch cannot be read.
@@ -55,7 +55,7 @@ class RangeLook:
         return self._contents()
 
     def _segment(self, segment: LogSegment) -> Steps[bool]:
-        """Whether to go on with the next one."""
+        """Scan one segment; returns whether to continue with the next one."""
         position = self._position if segment is self._active else segment.floor_position(self._from)
         for _, batch in segment.batches(position):
             if batch.base_offset >= self._to:
@@ -71,7 +71,7 @@ class RangeLook:
         return True
 
     def _take(self, batch: RecordBatch) -> bool:
-        """Whether it unpacks to no more than a picture is worth."""
+        """Count the records of a batch; returns False if it unpacks to more than BATCH_BYTES_MAX."""
         horizon_ms = batch.delete_horizon_ms
         if horizon_ms is not None and (self._horizon is None or horizon_ms < self._horizon.at_ms):
             self._horizon = Horizon(at_ms=horizon_ms, offset=batch.base_offset)

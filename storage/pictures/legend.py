@@ -1,4 +1,4 @@
-"""What a picture says, in words: for those who do not see it, and for those who see one for the first time."""
+"""Pictures in words: descriptions for users who cannot see them, and the legend for all."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from .scale import grouped
 
 MEANINGS: Mapping[Part, tuple[str, str]] = {
     Part.CLEAN: ("clean", "compacted: the newest record of each key, and gaps"),
-    Part.DIRTY: ("dirty", "written since the last pass; the next one cleans it"),
-    Part.HELD: ("held", "dirty, and not to be cleaned yet"),
-    Part.ACTIVE: ("active", "the segment that grows; it is cleaned after it has rolled"),
-    Part.CLOSED: ("closed", "not compacted: retention deletes it"),
+    Part.DIRTY: ("dirty", "written since the last pass; the next pass cleans it"),
+    Part.HELD: ("held", "dirty, but not cleanable yet"),
+    Part.ACTIVE: ("active", "the segment being written; it is cleaned only after it has rolled"),
+    Part.CLOSED: ("closed", "closed, not compacted; deleted by retention"),
 }
 LETTERS: Mapping[Part, str] = {part: name[0].upper() for part, (name, _) in MEANINGS.items()} | {Part.CLOSED: "S"}
 
 
 def parts_in(*pictures: LogPicture) -> list[Part]:
-    """Those of which something is to be seen, in their order: an active segment without records has no width."""
+    """List the parts that are visible in the pictures, in order: an active segment without records has no width."""
     there = {bar.part for picture in pictures for bar in picture.bars if bar.end_offset > bar.base_offset}
     return [part for part in Part if part in there]
 
 
 def size(count_bytes: int) -> str:
-    """`1.5 MiB`."""
+    """Format a number of bytes, as `1.5 MiB`."""
     if count_bytes < 1024:
         return f"{count_bytes} B"
     count = float(count_bytes)
@@ -37,12 +37,12 @@ def size(count_bytes: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 segment`, `2 segments`."""
+    """Format a count with its noun, as `1 segment` or `2 segments`."""
     return f"{grouped(count)} {noun}{'s' * (count != 1)}"
 
 
 def percent(part: float) -> str:
-    """`12 %`; what is neither none nor all never looks like it."""
+    """Format a share, as `12 %`. Only 0 is shown as `0 %`, and only 1 as `100 %`."""
     if 0 < part < 0.005:
         return "< 1 %"
     if 0.995 <= part < 1:
@@ -51,7 +51,7 @@ def percent(part: float) -> str:
 
 
 def sentences(picture: LogPicture) -> Iterator[str]:
-    """What the picture of a log shows."""
+    """Describe the picture of a log in sentences."""
     yield (
         f"{picture.name}: {counted(picture.segments, 'segment')} with {size(picture.size_bytes)}, offsets from"
         f" {grouped(picture.log_start_offset)} to {grouped(picture.log_end_offset)} (exclusive)."
@@ -59,8 +59,8 @@ def sentences(picture: LogPicture) -> Iterator[str]:
     yield f"Last stable offset {grouped(picture.last_stable_offset)}, high watermark {grouped(picture.high_watermark)}."
     if picture.is_compacted:
         yield (
-            f"Clean below {grouped(picture.first_dirty_offset)}, not to be cleaned from"
-            f" {grouped(picture.first_uncleanable_offset)} on; dirty ratio {picture.dirty_ratio:.2f}, wanted above"
+            f"First dirty offset {grouped(picture.first_dirty_offset)}, uncleanable from"
+            f" {grouped(picture.first_uncleanable_offset)}; dirty ratio {picture.dirty_ratio:.2f}, must be above"
             f" {picture.min_cleanable_dirty_ratio:g}."
         )
     if picture.running is not None:
@@ -68,41 +68,41 @@ def sentences(picture: LogPicture) -> Iterator[str]:
 
 
 def running_sentence(running: RunningPass) -> str:
-    """How far a pass is."""
+    """Describe the progress of a pass."""
     if running.phase is Phase.PREPARING:
-        return "A pass begins: what is not on the disk yet is synced"
+        return "A pass is starting: unsynced data is synced to disk"
     if running.phase is Phase.MAP:
         done = running.map_bytes_read / running.map_bytes if running.map_bytes else 1.0
         return (
-            f"A pass reads keys, offsets {grouped(running.first_dirty_offset)} to {grouped(running.upper_offset)}:"
+            f"A pass is reading keys, offsets {grouped(running.first_dirty_offset)} to {grouped(running.upper_offset)}:"
             f" {percent(done)} of {size(running.map_bytes)}"
         )
     done = running.bytes_read / running.bytes_to_read if running.bytes_to_read else 1.0
     return (
-        f"A pass copies what stays, group {grouped(running.group)} of {grouped(running.group_count)}: {percent(done)} of"
+        f"A pass is copying the records to keep, group {grouped(running.group)} of {grouped(running.group_count)}: {percent(done)} of"
         f" {size(running.bytes_to_read)} read, {size(running.bytes_written)} written"
     )
 
 
 def running_words(running: RunningPass) -> str:
-    """The same for a narrow place."""
+    """Describe the progress of a pass in few words."""
     if running.phase is Phase.PREPARING:
-        return "a pass begins"
+        return "a pass is starting"
     if running.phase is Phase.MAP:
         done = running.map_bytes_read / running.map_bytes if running.map_bytes else 1.0
-        return f"a pass reads keys: {percent(done)}"
+        return f"a pass is reading keys: {percent(done)}"
     done = running.bytes_read / running.bytes_to_read if running.bytes_to_read else 1.0
-    return f"a pass copies group {grouped(running.group)} of {grouped(running.group_count)}: {percent(done)}"
+    return f"a pass is copying group {grouped(running.group)} of {grouped(running.group_count)}: {percent(done)}"
 
 
 def pass_sentence(picture: PassPicture) -> str:
-    """What a pass did, or would do."""
+    """Describe the result of a pass, or of a dry run."""
     verb = "kept" if picture.ended_at_ms is not None else "would keep"
     if not picture.groups:
-        return "A pass has nothing that it might clean."
+        return "A pass would find nothing to clean."
     before = f"{grouped(picture.records_before)} records, {size(picture.bytes_before)} in {counted(picture.segments_before, 'segment')}"
     if picture.bytes_after is None or picture.records_after is None:
-        return f"A pass would read {before}, and make {counted(picture.segments_after, 'segment')} of them."
+        return f"A pass would read {before}, and split them into {counted(picture.segments_after, 'segment')}."
     gone = ", ".join(f"{grouped(count)} {reason}" for reason, count in picture.removed)
     return (
         f"The pass {verb} {grouped(picture.records_after)} of {before}: {size(picture.bytes_after)} in"
@@ -111,23 +111,23 @@ def pass_sentence(picture: PassPicture) -> str:
 
 
 def contents_sentence(found: Contents) -> str:
-    """What is left of a range."""
+    """Describe the survivors in a range."""
     span = found.looked_at_to_offset - found.from_offset
     if not span:
         return "No offsets, no records."
     tombstones = sum(bucket.tombstones for bucket in found.buckets)
     text = (
         f"Of {grouped(span)} offsets from {grouped(found.from_offset)} to {grouped(found.looked_at_to_offset)} (exclusive)"
-        f" {counted(found.records, 'record')} {'is' if found.records == 1 else 'are'} there ({percent(found.records / span)})"
+        f" {counted(found.records, 'record')} {'is' if found.records == 1 else 'are'} left ({percent(found.records / span)})"
     )
-    text += f", {counted(tombstones, 'tombstone')} among them." if tombstones else "."
+    text += f", including {counted(tombstones, 'tombstone')}." if tombstones else "."
     if found.looked_at_to_offset < found.to_offset:
-        text += f" There is more up to {grouped(found.to_offset)}, too much for one look."
+        text += f" The rest, up to {grouped(found.to_offset)}, is too much for one search."
     return text
 
 
 def key_of(parts: Iterable[Part]) -> Iterator[tuple[Part, str, str, str]]:
-    """Part, letter, name and meaning."""
+    """Yield part, letter, name and meaning for the legend."""
     for part in parts:
         name, meaning = MEANINGS[part]
         yield part, LETTERS[part], name, meaning

@@ -1,9 +1,9 @@
-"""The picture of a log, as data: what is drawn, told as JSON, and compared by those who ask whether something has changed.
+"""Picture of a log as data: it is drawn, sent as JSON, and compared to detect changes.
 
     log start          first dirty        upper         first uncleanable     LSO = high watermark = log end
     | clean     | clean | dirty   | dirty   | held          | active            |
 
-Offsets are those of records; an end is exclusive. Bytes are those of batches. Times are ms since 1970, by the broker's clock.
+Offsets are those of records; an end is exclusive. Sizes count batches only. Times are ms since 1970, by the broker's clock.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from ..cleaning.progress import Phase
 
 
 class Part(StrEnum):
-    """What the cleaner thinks of a segment."""
+    """State of a segment for the cleaner."""
 
     CLEAN = "clean"
-    """Below the first dirty offset: one record a key, but for those that are superseded further up."""
+    """Below the first dirty offset: one record per key, except records that later ones have superseded since."""
     DIRTY = "dirty"
     """The next pass reads it, to learn the newest record of each key."""
     HELD = "held"
-    """Dirty, and not to be cleaned yet: too young, or behind an open transaction."""
+    """Dirty, but not cleanable yet: too young, or after an open transaction."""
     ACTIVE = "active"
-    """Appended to. No pass touches it."""
+    """The segment that takes appends. No pass touches it."""
     CLOSED = "closed"
-    """Of a log that is not compacted."""
+    """Sealed segment of a log that is not compacted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A segment, or neighbours of one part that stand for so many."""
+    """A segment, or `segments` neighbours of the same part."""
 
     part: Part
     base_offset: int
@@ -43,33 +43,33 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """The earliest of the delete horizons in a log: from when on a pass takes the tombstones and markers of a batch."""
+    """The earliest delete horizon in a log: the time from which on a pass may remove a batch's tombstones and markers."""
 
     at_ms: int
     offset: int
-    """Of the first batch that has it."""
+    """Base offset of the first batch that has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPicture:
-    """Neighbouring segments that become one, or neighbouring groups that stand for so many."""
+    """Neighbouring segments that become one, or several neighbouring groups together."""
 
     base_offset: int
     end_offset: int
     segments_before: int
     segments_after: int
     source_bytes: tuple[int, ...]
-    """Of the segments, in order; where there are very many, of neighbours together."""
+    """Sizes of the segments, in order; of very many segments, those of neighbours together."""
     bytes_before: int
     bytes_after: int | None
-    """None: nobody has tried."""
+    """Size after the pass; None if no dry run was made."""
     records_before: int
     records_after: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassPicture:
-    """A pass: one that came to its end, or one that was only tried."""
+    """A pass that is finished, or a dry run."""
 
     first_dirty_offset: int
     upper_offset: int
@@ -81,15 +81,15 @@ class PassPicture:
     records_before: int
     records_after: int | None
     removed: tuple[tuple[str, int], ...]
-    """Records that went, or would: reason and count, without those that are 0."""
+    """Removed records, or those that a pass would remove: (reason, count), without counts of 0."""
     ended_at_ms: int | None = None
-    """None: it was only tried."""
+    """End of the pass; None for a dry run."""
     seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningPass:
-    """A pass that is under way, as far as it is."""
+    """A running pass and its progress."""
 
     phase: Phase
     begun_at_ms: int
@@ -97,59 +97,59 @@ class RunningPass:
     first_dirty_offset: int
     upper_offset: int
     map_offset: int
-    """Keys of the dirty part below it are in the map."""
+    """Keys of the dirty part below this offset are in the map."""
     map_bytes: int
     map_bytes_read: int
     group: int
-    """The one that is being copied, from 1 on; 0: none yet."""
+    """Number of the group that is being copied, from 1 on; 0: none yet."""
     group_count: int
-    """0: not known yet."""
+    """Number of groups; 0: not known yet."""
     group_base_offset: int
     group_end_offset: int
     group_bytes: int
     group_bytes_read: int
     bytes_to_read: int
-    """Of all groups."""
+    """Size of all groups."""
     bytes_read: int
     bytes_written: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPicture:
-    """One partition."""
+    """Picture of one partition."""
 
     topic: str
     partition: int
     cleanup_policy: tuple[str, ...]
     bars: tuple[Bar, ...]
-    """All segments, the active one last; where there are very many, neighbours together."""
+    """All segments, the active one last; of very many segments, neighbours together."""
     segments: int
     size_bytes: int
     log_start_offset: int
     first_dirty_offset: int
-    """The cleaner's checkpoint, or what stands for it."""
+    """The cleaner's checkpoint, or the offset that is used instead."""
     upper_offset: int
-    """Where a pass would end."""
+    """End of the next pass."""
     first_uncleanable_offset: int
     bound_by: str
-    """Why nothing may be cleaned from there on: `active_segment`, `open_transaction`, `min_compaction_lag`, `damage`."""
+    """Why nothing is cleanable from there on: `active_segment`, `open_transaction`, `min_compaction_lag`, `damage`."""
     last_stable_offset: int
     high_watermark: int
     log_end_offset: int
     dirty_ratio: float
     min_cleanable_dirty_ratio: float
     eligible: bool
-    """Whether the next round of the cleaner may take it."""
+    """Whether the next round of the cleaner may take the log."""
     waits_for: Waits | None
-    """What is missing; None if it is eligible."""
+    """Reason why it is not eligible; None if it is."""
     explanation: str
-    """The same in a sentence."""
+    """The reason in a sentence."""
     eligible_at_ms: int | None
-    """From when on it is eligible if nothing but time passes; None: at once, or never so."""
+    """Time from which on it is eligible if nothing but time passes; None: at once, or never by time alone."""
     horizon: Horizon | None
-    """As far as somebody has looked at the files; None: nobody has, or there is none."""
+    """The earliest known delete horizon; None if the files were not read, or have none."""
     passes: int
-    """How many came to their end since the start."""
+    """Number of finished passes since the start."""
     running: RunningPass | None
     last_pass: PassPicture | None
 
@@ -164,17 +164,17 @@ class LogPicture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """Neighbouring offsets."""
+    """A range of offsets in `Contents`."""
 
     from_offset: int
     to_offset: int
-    """Exclusive."""
+    """End of the range, exclusive."""
     records: int
-    """Those that are there."""
+    """Number of surviving records."""
     tombstones: int
-    """Of these."""
+    """Number of tombstones among `records`."""
     markers: int
-    """Control records of transactions, which count among `records`, too."""
+    """Number of transaction markers among `records`."""
 
     @property
     def offsets(self) -> int:
@@ -183,14 +183,14 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """Survivors and gaps of a range of offsets."""
+    """Remaining records and gaps in a range of offsets."""
 
     from_offset: int
     to_offset: int
     buckets: tuple[Bucket, ...]
-    """The range in equal parts, as far as it was looked at."""
+    """Equal parts of the range, up to `looked_at_to_offset`."""
     looked_at_to_offset: int
-    """As `to_offset`; less if there was too much to read."""
+    """End of what was read: `to_offset`, or less if that was too much to read."""
     records: int
     horizon: Horizon | None
-    """Of what was looked at."""
+    """The earliest delete horizon in what was read."""

@@ -1,4 +1,7 @@
-"""The picture of one log as SVG: its segments to scale, what a pass under way is at, and the offsets that mean something."""
+"""Picture of one log as SVG: its segments to scale, the progress of a running pass, and marks for important offsets.
+
+Below it survivors and gaps: a column for each bucket of the range, whose height is the share of surviving records.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from itertools import groupby
 
 from ..cleaning.progress import Phase
 from . import svg
-from .legend import LETTERS, MEANINGS, counted, running_words, sentences, size
-from .log_picture import Bar, LogPicture, RunningPass
+from .legend import LETTERS, MEANINGS, contents_sentence, counted, running_words, sentences, size
+from .log_picture import Bar, Bucket, Contents, LogPicture, RunningPass
 from .scale import Axis, Placed, Scale, grouped, labels, marks, placed
 
 BAR = 34.0
@@ -16,14 +19,14 @@ LANE = 15.0
 PASS = 28.0
 EDGE = 6.0
 LETTER_FROM = 16.0
-"""Pixels: a narrower bar has no letter."""
+"""Smallest width in pixels of a bar with a letter."""
 
 
 def log_svg(picture: LogPicture, axis: Axis = Axis.OFFSETS, *, is_small: bool = False) -> str:
     """Draw a log.
 
     Args:
-        is_small: Bars alone, as in a list of many: no marks and no text but letters.
+        is_small: Draw only bars and their letters, as in a list of many logs: no marks and no other text.
     """
     scale = Scale(picture.bars, axis)
     bars = placed(picture.bars, scale)
@@ -66,7 +69,7 @@ def _title(bar: Bar) -> str:
 
 
 def _runs(bars: list[Placed]) -> Iterator[Placed]:
-    """Neighbours of one part as one: in its middle stands the part's letter."""
+    """Merge neighbours of the same part, to place the part's letter in the middle."""
     for _, members in groupby(bars, key=lambda each: each.bar.part):
         alike = list(members)
         yield Placed(alike[0].bar, alike[0].left, alike[-1].right)
@@ -92,7 +95,7 @@ def _kind(names: tuple[str, ...]) -> str:
 
 
 def _running(running: RunningPass, scale: Scale, top: float, height: float) -> Iterator[str]:
-    """What a pass is at: a bracket over what it reads, filled as far as it is."""
+    """Draw the progress of a pass: a bracket over what it reads, filled up to its position."""
     foot = top - 4
     left = right = done = scale.at(running.first_dirty_offset)
     if running.phase is Phase.GROUPS and running.group_count:
@@ -108,3 +111,50 @@ def _running(running: RunningPass, scale: Scale, top: float, height: float) -> I
     yield svg.bar(left, done, top, height, "pass-shade")
     yield svg.line(done, foot - 5, top + height, "pass-head")
     yield svg.text(0, foot - 9, running_words(running), class_="label pass-label")
+
+
+FULL = 44.0
+LEAST = 3.0
+"""Smallest height of a column that is not empty."""
+TEXT = 18.0
+
+
+def contents_svg(found: Contents, name: str) -> str:
+    """Draw the survivors in a range of offsets. `name` is the partition's name."""
+    span = found.to_offset - found.from_offset
+    drawn = [svg.bar(0, 1, 0, FULL, "gaps")]
+    for bucket in found.buckets:
+        drawn += _column(bucket, found.from_offset, span)
+    if found.looked_at_to_offset < found.to_offset:
+        drawn.append(svg.bar((found.looked_at_to_offset - found.from_offset) / span, 1, 0, FULL, "beyond"))
+    drawn.append(svg.text(0, FULL + TEXT - 4, grouped(found.from_offset)))
+    if span:
+        drawn.append(svg.text(1, FULL + TEXT - 4, grouped(found.to_offset), anchor="end"))
+    return svg.drawing(FULL + TEXT, f"Remaining records in {name}", contents_sentence(found), *drawn, kind="contents")
+
+
+def _column(bucket: Bucket, low: int, span: int) -> Iterator[str]:
+    if not bucket.records:
+        return
+    left, right = (bucket.from_offset - low) / span, (bucket.to_offset - low) / span
+    height = max(LEAST, FULL * bucket.records / bucket.offsets)
+    dead = bucket.tombstones + bucket.markers
+    low_part = height * dead / bucket.records
+    title = _bucket_title(bucket)
+    if low_part < height:
+        yield svg.bar(left, right, FULL - height, height - low_part, "survivors", title)
+    if low_part:
+        yield svg.bar(left, right, FULL - low_part, low_part, "tombstones", title)
+
+
+def _bucket_title(bucket: Bucket) -> str:
+    last = bucket.to_offset - 1
+    where = (
+        f"offset {grouped(last)}"
+        if bucket.offsets == 1
+        else f"offsets {grouped(bucket.from_offset)} to {grouped(last)}"
+    )
+    beside = [f"{counted(bucket.offsets - bucket.records, 'gap')}"]
+    beside += [counted(bucket.tombstones, "tombstone")] * bool(bucket.tombstones)
+    beside += [counted(bucket.markers, "marker")] * bool(bucket.markers)
+    return f"{where}: {counted(bucket.records, 'record')}, {', '.join(beside)}"

@@ -1,4 +1,4 @@
-"""HTML around the drawings: the key to their parts, and documents and fragments that need nothing else."""
+"""HTML around the drawings: the legend, and self-contained documents and fragments."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .pass_svg import pass_svg
 from .scale import Axis
 
 SHOWN_MAX = 50
-"""Logs in a fragment; the rest are counted."""
+"""Largest number of logs in a fragment; the rest are counted."""
 
 
 @cache
 def style() -> str:
-    """`picture.css`."""
+    """Return the text of `picture.css`."""
     return resources.files(__package__).joinpath("picture.css").read_text(encoding="utf-8")
 
 
 def key(parts: Iterable[Part]) -> str:
-    """What the bars mean, as a list."""
+    """Return the legend of the bars as a list."""
     rows = [
         f"<li>{_swatch(part, letter)}<span><b>{name}</b>: {meaning}</span></li>"
         for part, letter, name, meaning in key_of(parts)
@@ -47,14 +47,14 @@ def _swatch(part: Part, letter: str) -> str:
 
 
 def fragment(title: str, pictures: Sequence[LogPicture]) -> str:
-    """Logs in HTML that may stand anywhere, in a notebook above all: with its own style, and with no script."""
+    """Return pictures of logs as HTML for any page, e.g. a notebook: with its own style, without a script."""
     shown = pictures[:SHOWN_MAX]
     parts = parts_in(*shown)
     return _standalone([_heading(title), key(parts), *map(_log, shown), *_rest(len(pictures) - len(shown))])
 
 
 def plan_fragment(title: str, passes: Sequence[tuple[str, PassPicture]]) -> str:
-    """Passes, done or tried, by the name of the partition."""
+    """Return pictures of passes or dry runs, each with the partition's name, as HTML for any page."""
     shown = passes[:SHOWN_MAX]
     return _standalone(
         [_heading(title), *(_pass(name, each) for name, each in shown), *_rest(len(passes) - len(shown))]
@@ -62,7 +62,7 @@ def plan_fragment(title: str, passes: Sequence[tuple[str, PassPicture]]) -> str:
 
 
 def document(title: str, body: str) -> str:
-    """A whole page around a fragment."""
+    """Return a whole page around a fragment."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

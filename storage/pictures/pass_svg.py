@@ -1,4 +1,4 @@
-"""Before and after of a pass as SVG, one above the other in one scale of bytes: what goes is hatched, and what stays falls together."""
+"""Before and after of a pass as SVG, one above the other on one scale of bytes: removed parts hatched, the rest joined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FALL = 26.0
 
 
 def pass_svg(picture: PassPicture, name: str) -> str:
-    """Draw a pass, done or tried. `name` is the partition's."""
+    """Draw a pass or a dry run. `name` is the partition's name."""
     whole = picture.bytes_before or 1
     groups = [each for each in _wide_enough(picture.groups, whole)]
     befores = [0.0, *accumulate(each.bytes_before / whole for each in groups)]
@@ -40,15 +40,15 @@ def pass_svg(picture: PassPicture, name: str) -> str:
         said = _told("after" if picture.ended_at_ms is not None else "after the next pass", picture, is_before=False)
         drawn.append(svg.text(0, height + BAR + TEXT - 4, said))
         height += BAR + TEXT
-        if picture.bytes_after < picture.bytes_before:  # on a line of its own: there are telephones
-            drawn.append(svg.text(0, height + TEXT - 4, "hatched: goes"))
+        if picture.bytes_after < picture.bytes_before:  # on its own line, for narrow screens
+            drawn.append(svg.text(0, height + TEXT - 4, "hatched: removed"))
             height += TEXT
     kind = "The last pass" if picture.ended_at_ms is not None else "The next pass"
     return svg.drawing(height + 2, f"{kind} over {name}", pass_sentence(picture), *drawn, kind="pass")
 
 
 def _wide_enough(groups: tuple[GroupPicture, ...], whole: int) -> Iterator[GroupPicture]:
-    """Groups; very narrow neighbours as one."""
+    """Yield the groups; very narrow neighbours are merged."""
     narrow: list[GroupPicture] = []
     for group in groups:
         narrow.append(group)
@@ -77,7 +77,7 @@ def _one_of(groups: list[GroupPicture]) -> GroupPicture:
 
 
 def _before(group: GroupPicture, left: float, right: float, whole: int, top: float) -> Iterator[str]:
-    """What stays at the left of each group, what goes at its right, if that is known, and where its segments meet."""
+    """Draw a group before the pass: what stays (left) and what is removed (right), if known, and the segment borders."""
     title = _title(group, is_before=True)
     if group.bytes_after is None:
         yield svg.bar(left, right, top, BAR, "bar closed", title)
@@ -97,7 +97,7 @@ def _before(group: GroupPicture, left: float, right: float, whole: int, top: flo
 
 
 def _falls(befores: list[float], afters: list[float], top: float) -> str:
-    """From each group to what it becomes, in a box that is as wide as the drawing is."""
+    """Draw the shapes from each group to its result, in a box of the drawing's width."""
     shapes = [
         svg.tag("path", class_="fall", d=f"M{1000 * a:.2f} 0H{1000 * b:.2f}L{1000 * d:.2f} 100H{1000 * c:.2f}Z")
         for a, b, c, d in zip(befores, befores[1:], afters, afters[1:], strict=False)

@@ -1,4 +1,4 @@
-"""Before and after of a pass: what it has done, or would do."""
+"""Pictures of passes: before and after of a finished pass, or of a dry run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..cleaning.clean_stats import CleanStats, DryPass, GroupPreview
 from .log_picture import GroupPicture, PassPicture
 
 PIECES_MAX = 160
-"""Segments before, and groups, that are told one by one; more are put together with their neighbours."""
+"""Largest number of source segments, and of groups, that are listed singly; more are merged with their neighbours."""
 
 
 def pass_done(
@@ -20,12 +20,12 @@ def pass_done(
     upper_offset: int,
     ended_at_ms: int,
 ) -> PassPicture:
-    """A pass that came to its end."""
+    """Make the picture of a finished pass."""
     return _picture(groups, stats, first_dirty_offset, upper_offset, ended_at_ms=ended_at_ms, seconds=stats.seconds)
 
 
 def pass_tried(found: DryPass) -> PassPicture:
-    """What a dry run says of the pass that would run."""
+    """Make the picture of a dry run."""
     return _picture(found.groups, found.stats, found.first_dirty_offset, found.upper_offset)
 
 
@@ -71,7 +71,7 @@ def pass_of(
     ended_at_ms: int | None = None,
     seconds: float | None = None,
 ) -> PassPicture:
-    """The whole of its groups, of which very many are put together."""
+    """Make the picture of a pass from its groups; of very many groups, neighbours are merged."""
     return PassPicture(
         first_dirty_offset=first_dirty_offset,
         upper_offset=upper_offset,

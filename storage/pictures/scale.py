@@ -1,4 +1,4 @@
-"""Where things stand in the picture of a log: from offsets to places between 0 and 1, bars and marks in order."""
+"""Layout of the picture of a log: offsets as places between 0 and 1, and the order of bars and marks."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from itertools import accumulate
 from .log_picture import Bar, LogPicture
 
 NARROWEST = 1 / 160
-"""Of the width: two pixels of a telephone, eight of a large screen. What is narrower goes together with its neighbour."""
+"""Smallest width of a bar, as a share: two pixels of a phone, eight of a large screen. Narrower bars are merged."""
 
 
 TEXT_MAX = 50
-"""Characters of a mark; where it has several names, those that there is room for are written."""
+"""Largest number of characters of a mark. Of several names, those that fit are written."""
 
 
 class Axis(StrEnum):
-    """What a place stands for."""
+    """Unit of a scale."""
 
     OFFSETS = "offsets"
     BYTES = "bytes"
 
 
 class Scale:
-    """The places of one log: 0 is where its first segment begins, 1 its end. An empty log is all at 0."""
+    """The places of one log: 0 is the start of its first segment, 1 its end. In an empty log all are 0."""
 
     def __init__(self, bars: tuple[Bar, ...], axis: Axis) -> None:
         self._axis = axis
@@ -39,16 +39,16 @@ class Scale:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that would have a width."""
+        """Whether no bar has a width."""
         return not self._edges[-1]
 
     def edges(self) -> list[float]:
-        """Where each bar begins, and the last one ends."""
+        """Return the start of each bar, and the end of the last one."""
         whole = self._edges[-1] or 1
         return [edge / whole for edge in self._edges]
 
     def at(self, offset: int) -> float:
-        """The place of an offset; within a bar its records are taken for equally long."""
+        """Return the place of an offset; within a bar, all records count as equally long."""
         number = max(0, bisect_right(self._bases, offset) - 1)
         if self.is_empty or not self._bars:
             return 0.0
@@ -56,13 +56,13 @@ class Scale:
         span = bar.end_offset - bar.base_offset
         within = min(max(0, offset - bar.base_offset), span)
         size = self._edges[number + 1] - edge
-        # In whole numbers: offsets may be larger than what a float tells apart.
+        # In integers, as offsets may be too large for a float to distinguish.
         return (edge * span + within * size) / (span * self._edges[-1]) if span else edge / self._edges[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A bar where it is drawn."""
+    """A bar and its place in the drawing."""
 
     bar: Bar
     left: float
@@ -70,7 +70,7 @@ class Placed:
 
 
 def placed(bars: tuple[Bar, ...], scale: Scale) -> list[Placed]:
-    """All bars that have a width, in order and without gaps; very narrow neighbours of one part are one."""
+    """Place all bars that have a width, in order and without gaps; very narrow neighbours of the same part are merged."""
     found: list[Placed] = []
     edges = scale.edges()
     for bar, left, right in zip(bars, edges, edges[1:], strict=False):
@@ -94,12 +94,12 @@ def _together(one: Bar, following: Bar) -> Bar:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An offset that means something."""
+    """A mark for an important offset."""
 
     offset: int
     place: float
     names: tuple[str, ...]
-    """What it is; several where they fall together."""
+    """Names of the offset; several if they have the same value."""
 
     @property
     def text(self) -> str:
@@ -109,12 +109,12 @@ class Mark:
 
 
 def grouped(count: int) -> str:
-    """`12 345`: in threes, with narrow spaces that no line ends at."""
+    """Format a number, as `12 345`, with narrow no-break spaces."""
     return f"{count:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def marks(picture: LogPicture, scale: Scale) -> list[Mark]:
-    """Those of a log, in the order of their offsets."""
+    """Return the marks of a log, by offset."""
     names: dict[int, list[str]] = {}
     for name, offset in _marks(picture):
         names.setdefault(offset, []).append(name)
@@ -143,29 +143,29 @@ class Label:
     mark: Mark
     lane: int
     place: float
-    """Of its anchor."""
+    """Place of the anchor."""
     anchor: str
-    """`start` or `end`: which side of the text is there."""
+    """`start` or `end`: the side of the text that is at `place`."""
 
 
 def labels(found: list[Mark], width: float, character: float) -> list[Label]:
-    """A lane for each mark's text, so that none covers another, or the line of one, in a picture of this width or a wider one.
+    """Choose a lane for each mark's text, so that none covers another text or line, in a picture of this width or more.
 
-    Texts stand to the right of marks in the left half, and to the left of others, so those near the middle are placed first:
-    the lines of the outer ones come down outside of their texts.
+    Texts are to the right of marks in the left half, and to the left of others. So those near the middle are placed first:
+    the lines of the outer ones are then outside of their texts.
 
     Args:
-        width, character: Of the picture and of a character, in one unit.
+        width, character: Widths of the picture and of a character, in the same unit.
     """
     out: list[Label] = []
     taken: list[tuple[int, float, float]] = []
     """Lane, left and right of each text."""
     lines: list[tuple[int, float]] = []
-    """To which lane a line goes, and where."""
+    """Lane that each line reaches, and its place."""
     for mark in sorted(found, key=lambda each: abs(each.place - 0.5)):
         length, at = (len(mark.text) + 1) * character, mark.place * width
         place, anchor = mark.place, "start" if mark.place < 0.5 else "end"
-        if length > (width - at if anchor == "start" else at):  # it does not fit beside its mark
+        if length > (width - at if anchor == "start" else at):  # it does not fit next to its mark
             place = 0.0 if anchor == "start" else 1.0
         left = place * width - length * (anchor == "end")
         lane = next(

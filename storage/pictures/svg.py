@@ -1,7 +1,7 @@
-"""SVG as text: elements, whose attributes and texts are escaped whatever they hold.
+"""SVG as text: elements, whose attributes and texts are always escaped.
 
-Drawings have no `viewBox`: places are percentages of the width they are given, heights and letters are pixels. So bars fill a wide
-screen and a narrow one alike, and letters are as large on both. Colours and patterns are classes of `picture.css`; the patterns
+Drawings have no `viewBox`: places are percentages of the available width, heights and letters are pixels. So bars fill wide and
+narrow screens, and letters have the same size on both. Colours and patterns are classes of `picture.css`; the patterns
 themselves are in `definitions`, which a page has once.
 """
 
@@ -11,14 +11,14 @@ from html import escape
 from unicodedata import category
 
 CHARACTER = 6.3
-"""Pixels of a character of the drawings' text, of which most are narrower."""
+"""Width in pixels of a character of the drawings' text; most are narrower."""
 _UNSEEN = ("Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp")
 NARROW = 320.0
-"""Pixels of the narrowest picture that is readable: a telephone's, less what is around it."""
+"""Width in pixels of the narrowest readable picture: that of a phone, less its margins."""
 
 
 def tag(name: str, *children: str, **attributes: object) -> str:
-    """An element; `_` in the name of an attribute stands for `-`, behind it for nothing (`class_`). None leaves one out."""
+    """Return an element. `_` in an attribute's name becomes `-`, at its end nothing (`class_`). None leaves one out."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(_text(value))}"'
         for key, value in attributes.items()
@@ -28,7 +28,7 @@ def tag(name: str, *children: str, **attributes: object) -> str:
 
 
 def words(text: str) -> str:
-    """Text within an element."""
+    """Escape a text within an element."""
     return escape(_shown(text), quote=False)
 
 
@@ -39,24 +39,24 @@ def _text(value: object) -> str:
 
 
 def _shown(text: str) -> str:
-    """What XML has no character for, and what steers how a line runs, is written as people read it."""
+    """Replace characters that XML forbids, or that control the direction of text, by their escapes."""
     if text.isascii() and text.isprintable():  # nearly all are
         return text
     return "".join(repr(each)[1:-1] if category(each) in _UNSEEN else each for each in text)
 
 
 def part(place: float) -> str:
-    """A place between 0 and 1, as a percentage."""
+    """Format a place between 0 and 1 as a percentage."""
     return f"{_text(100.0 * place)}%"
 
 
 def drawing(height: float, title: str, description: str, *children: str, kind: str) -> str:
-    """A whole picture.
+    """Return a whole drawing.
 
     Args:
-        height: In pixels.
-        title, description: For those who do not see it; the title also for who rests on it.
-        kind: Its class, beside that of all.
+        height: Height in pixels.
+        title, description: Text for users who cannot see it; the title is also its tooltip.
+        kind: Class of the drawing, in addition to the common one.
     """
     return tag(
         "svg",
@@ -73,7 +73,7 @@ def drawing(height: float, title: str, description: str, *children: str, kind: s
 
 
 def bar(left: float, right: float, top: float, height: float, class_: str, title: str | None = None) -> str:
-    """A rectangle from one place to another."""
+    """Return a rectangle from one place to another."""
     return tag(
         "rect",
         *([tag("title", words(title))] if title is not None else []),
@@ -86,7 +86,7 @@ def bar(left: float, right: float, top: float, height: float, class_: str, title
 
 
 def text(place: float, y: float, said: str, *, class_: str = "label", anchor: str = "start", dx: float = 0) -> str:
-    """A line of text, whose foot is at `y`."""
+    """Return a line of text with its base line at `y`."""
     return tag(
         "text",
         words(said),
@@ -99,12 +99,12 @@ def text(place: float, y: float, said: str, *, class_: str = "label", anchor: st
 
 
 def line(place: float, top: float, bottom: float, class_: str) -> str:
-    """An upright line."""
+    """Return a vertical line."""
     return tag("line", class_=class_, x1=part(place), x2=part(place), y1=top, y2=bottom)
 
 
 def definitions() -> str:
-    """The patterns of all drawings, for each page once, before the first of them."""
+    """Return the patterns of all drawings; a page has them once, before the first drawing."""
     patterns = (
         tag(
             "pattern",

@@ -1,7 +1,7 @@
-"""The picture of one log from what is in memory: no file is read.
+"""Picture of one log from data in memory: no file is read.
 
-Asked each second about hundreds of logs on the thread that owns them, one of which may have tens of thousands of segments: in
-pieces, as `cleaning.dirtiness` has it.
+Called each second for hundreds of logs on the thread that owns them, and one may have tens of thousands of segments. So it
+works in steps, like `cleaning.dirtiness`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..steps import Steps
 from .log_picture import Bar, Horizon, LogPicture, Part, PassPicture, RunningPass
 
 BARS_MAX = 240
-"""More would be narrower than a pixel of a narrow screen, or near that."""
+"""Largest number of bars; more would be about as narrow as a pixel of a narrow screen."""
 
 
 def picture_in_pieces(
@@ -31,8 +31,7 @@ def picture_in_pieces(
     """Take the picture of a log that was assessed just now.
 
     Args:
-        bars_max: Where it has more segments, neighbours of one part go together: about so many bars, and never one more than a
-            part has segments.
+        bars_max: Approximate number of bars. If the log has more segments, neighbours of the same part are merged.
     """
     segments, log_end = list(log.segments), log.log_end_offset
     is_compacted, active = "compact" in found.cleanup_policy, segments[-1]
@@ -83,13 +82,13 @@ def picture_in_pieces(
 
 
 class _Bundles:
-    """Bars of segments as they come: neighbours of one part together, so many at once."""
+    """Collects bars of segments, and merges up to `at_once` neighbours of the same part."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
         self._found: list[Bar] = []
         self._open: tuple[Part, int, int, int, int] | None = None
-        """Part, base and end offset, bytes and segments of what is not in the list yet."""
+        """Part, base and end offset, bytes and segments of the bar that is not in the list yet."""
 
     def add(self, part: Part, base_offset: int, end_offset: int, size_bytes: int) -> None:
         last = self._open

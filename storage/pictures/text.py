@@ -1,4 +1,4 @@
-"""The picture of a log as text, of any width: a line of blocks to scale, in Unicode or ASCII, with colours or without."""
+"""Picture of a log as text of any width: a line of blocks to scale, in Unicode or ASCII, with colours or without."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _PASS_ANSI, _GONE_ANSI = "1;35", "33"
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """With what is drawn."""
+    """Characters and colours of a picture."""
 
     blocks: Mapping[Part, str]
     passed: str
-    """What a pass has read, of the part that it is at."""
+    """Block for the range that a running pass has read."""
     gone: str
     empty: str
     has_colours: bool = False
@@ -32,7 +32,7 @@ class Style:
 
 
 def style(*, is_unicode: bool, has_colours: bool) -> Style:
-    """Blocks, or what every terminal has."""
+    """Return the style with Unicode blocks, or with the ASCII characters of every terminal."""
     if is_unicode:
         blocks = dict(zip(Part, "█▒▓░▄", strict=True))
         return Style(blocks, "▶", "·", "–", has_colours)
@@ -40,12 +40,12 @@ def style(*, is_unicode: bool, has_colours: bool) -> Style:
 
 
 def key(parts: Iterable[Part], look: Style) -> str:
-    """What the blocks mean, on one line."""
+    """Return the legend of the blocks on one line."""
     return "  ".join(f"{look.coloured(look.blocks[part], _ANSI[part])} {MEANINGS[part][0]}" for part in parts)
 
 
 def bar(picture: LogPicture, width: int, look: Style, axis: Axis = Axis.OFFSETS) -> str:
-    """The log in so many places: each has what is in its middle."""
+    """Draw the log in `width` characters; each shows the part at its middle."""
     scale = Scale(picture.bars, axis)
     if scale.is_empty:
         return look.empty * width
@@ -63,7 +63,7 @@ def bar(picture: LogPicture, width: int, look: Style, axis: Axis = Axis.OFFSETS)
 
 
 def _span(running: RunningPass, scale: Scale) -> tuple[float, float]:
-    """What a pass has read of what it is at."""
+    """Return the range that a running pass has read, of the map or of its current group."""
     if running.phase is Phase.GROUPS and running.group:
         left, right = scale.at(running.group_base_offset), scale.at(running.group_end_offset)
         return left, left + (right - left) * (
@@ -73,7 +73,7 @@ def _span(running: RunningPass, scale: Scale) -> tuple[float, float]:
 
 
 def _coloured(cells: list[Part], passed: range, look: Style) -> str:
-    """Neighbours of one kind in one go."""
+    """Colour the cells, with one escape sequence for each run of the same kind."""
     found, run, code = [], "", ""
     for place, part in enumerate(cells):
         block, wanted = (look.passed, _PASS_ANSI) if place in passed else (look.blocks[part], _ANSI[part])
@@ -85,24 +85,24 @@ def _coloured(cells: list[Part], passed: range, look: Style) -> str:
 
 
 def _plain(text: str) -> str:
-    """With spaces that every terminal has."""
+    """Replace narrow no-break spaces by plain ones, which every terminal has."""
     return text.replace("\N{NARROW NO-BREAK SPACE}", " ")
 
 
 def state(picture: LogPicture) -> str:
-    """What is to be said beside the bar."""
+    """Return the text next to the bar."""
     if picture.running is not None:
         return _plain(running_words(picture.running))
     if not picture.is_compacted:
         return "not compacted"
     if picture.waits_for is Waits.ALL_CLEAN:
         return "all clean"
-    wait = "eligible" if picture.waits_for is None else f"waits: {picture.waits_for.value.replace('_', ' ')}"
+    wait = "eligible" if picture.waits_for is None else f"not eligible: {picture.waits_for.value.replace('_', ' ')}"
     return f"{percent(picture.dirty_ratio)} dirty, {wait}" if picture.dirty_ratio else wait
 
 
 def pass_lines(picture: PassPicture, width: int, look: Style) -> list[str]:
-    """Before and after of a pass, one above the other in one scale of bytes."""
+    """Draw before and after of a pass, one above the other on one scale of bytes."""
     whole = picture.bytes_before or 1
     cells: list[bool] = []
     edge = 0
@@ -111,7 +111,7 @@ def pass_lines(picture: PassPicture, width: int, look: Style) -> list[str]:
         cells += [True] * (round((edge + kept) * width / whole) - len(cells))
         edge += group.bytes_before
         cells += [False] * (round(edge * width / whole) - len(cells))
-    stays = Part.CLOSED if picture.bytes_after is None else Part.CLEAN  # nobody has tried
+    stays = Part.CLOSED if picture.bytes_after is None else Part.CLEAN  # no dry run was made
     block = look.blocks[stays]
     before = "".join(
         look.coloured((block if kept else look.gone) * len(list(run)), _ANSI[stays] if kept else _GONE_ANSI)

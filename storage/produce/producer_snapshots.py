@@ -5,10 +5,10 @@
     entry = i64 producer id | i16 epoch | i32 last sequence | i64 last offset | i32 offset delta | i64 timestamp
             | i32 coordinator epoch | i64 first offset of the open transaction, or -1
 
-Written at roll and at clean stop, read at start: recovery takes the newest one that is whole and replays the log from
-there. Of a producer's batches only the newest is kept. A snapshot is a cache of the log, told whole by its CRC, so it
-is written in place; what a power loss makes of it is at worst damaged, removed, and made up for by replaying more. For
-that the cleaner, which takes markers out of what is replayed, removes those with transactions that these end.
+Written at roll and at clean stop, read at start: recovery takes the newest valid one and replays the log from there. Only
+the newest batch of each producer is kept. A snapshot is a cache of the log with a CRC, so it is written in place. If a power
+loss damages it, it is removed, and more of the log is replayed. The cleaner removes markers from that part of the log, so it
+also removes the snapshots with open transactions that these markers end.
 """
 
 import struct
@@ -44,7 +44,7 @@ def decode(data: bytes) -> list[ProducerState]:
 
 def _entries(data: bytes) -> memoryview:
     if len(data) < _PREFIX.size + _COUNT.size:
-        raise DamagedFileError(f"{len(data)} bytes are too few for a producer snapshot")
+        raise DamagedFileError(f"too short for a producer snapshot ({len(data)} bytes)")
     version, crc = _PREFIX.unpack_from(data)
     if version != _VERSION:
         raise DamagedFileError(f"unknown version {version}")
@@ -54,7 +54,7 @@ def _entries(data: bytes) -> memoryview:
     (count,) = _COUNT.unpack_from(body)
     entries = body[_COUNT.size :]
     if len(entries) != count * ENTRY.size:
-        raise DamagedFileError(f"{count} entries announced in {len(entries)} bytes")
+        raise DamagedFileError(f"expected {count} entries, found {len(entries)} bytes")
     return entries
 
 
@@ -76,19 +76,18 @@ def _decode_entry(
         current_txn_first_offset=txn_first_offset if txn_first_offset >= 0 else None,
         batches=[BatchMetadata(last_sequence, last_offset, offset_delta, timestamp)] if last_offset >= 0 else [],
     )
-    state.pack()  # here, where a log is loaded, and not all of them with the first roll
+    state.pack()  # now, while the log is loaded, instead of all at once with the first roll
     return state
 
 
 def take(files: Files, directory: str, producers: ProducerStates, *, sync: bool) -> None:
-    """Write the state as of `producers.end_offset`, unless that snapshot is there already.
+    """Write the state at `producers.end_offset`, unless that snapshot exists.
 
     Args:
         sync: Wait until the file's bytes are on disk. The directory is not synced.
 
     Raises:
-        OSError: The disk refused. A part of the file may be there, if not even its removal was to be had; `load_newest`
-            finds that damaged.
+        OSError: The disk refused. If the file cannot even be removed, a part of it is left; `load_newest` finds it damaged.
     """
     path = paths.snapshot_path(directory, producers.end_offset)
     if files.exists(path):
@@ -114,14 +113,14 @@ def load_newest(
     *,
     log_start_offset: int,
     log_end_offset: int,
-    now_ms: int,
+    now_ms: int | None,
     tidies: bool = True,
 ) -> None:
-    """Set `producers` to the newest usable snapshot, or to nothing known at the log start.
+    """Set `producers` to the newest usable snapshot, or to the empty state at the log start.
 
-    The log is to be replayed from `producers.end_offset` on. Removed are snapshots beyond `log_end_offset` or not above
-    `log_start_offset`, and damaged ones newer than the one used, unless `tidies` is False. Producers that have expired
-    by `now_ms` are left out.
+    The caller then replays the log from `producers.end_offset` on. Unless `tidies` is False, this removes snapshots beyond
+    `log_end_offset` or not above `log_start_offset`, and damaged ones newer than the one used. Producers that have expired
+    by `now_ms` are left out; with None all stay. A snapshot that the server removes during the call is skipped.
     """
     usable = []
     for offset in offsets(files, directory):
@@ -132,7 +131,7 @@ def load_newest(
     for offset in reversed(usable):
         try:
             states = decode(_read(files, paths.snapshot_path(directory, offset)))
-        except DamagedFileError:
+        except (DamagedFileError, FileNotFoundError):
             if tidies:
                 _remove(files, directory, offset)
             continue
@@ -160,7 +159,7 @@ def _remove(files: Files, directory: str, offset: int) -> None:
 
 
 def remove_stray(files: Files, directory: str, segment_base_offsets: Container[int], *, last_base_offset: int) -> None:
-    """Remove snapshots that belong to no segment, but not the newest beyond them: a clean stop wrote that one.
+    """Remove snapshots that belong to no segment, except the newest one above all segments: a clean stop wrote it.
 
     Args:
         segment_base_offsets: The base offsets of all segments; `last_base_offset` is the largest.
@@ -173,13 +172,13 @@ def remove_stray(files: Files, directory: str, segment_base_offsets: Container[i
 
 
 def remove_undecided(files: Files, directory: str, below: int) -> None:
-    """Remove the snapshots below the offset `below` that know of an open transaction: its marker may go now.
+    """Remove the snapshots below offset `below` that contain an open transaction, so that its marker may be removed.
 
-    For who takes markers without data out of the log. A replay from such a snapshot would find the transaction open for
-    ever; one from further back finds neither the transaction nor its marker. Durable on return.
+    Called before markers without data are removed from the log. A replay from such a snapshot would find the transaction
+    open for ever; a replay from an earlier one finds neither the transaction nor its marker. Durable on return.
 
     Raises:
-        OSError: The disk refused; some may be gone, which does no harm.
+        OSError: The disk refused; some snapshots may be removed, which does no harm.
     """
     removed = False
     for offset in offsets(files, directory):
@@ -187,8 +186,8 @@ def remove_undecided(files: Files, directory: str, below: int) -> None:
             try:
                 entries = _entries(_read(files, paths.snapshot_path(directory, offset)))
             except DamagedFileError:
-                continue  # nobody will believe it
-            # Each clean pass asks: no objects are made for it, of each producer in each snapshot.
+                continue  # no start will use it
+            # Each clean pass does this, so it makes no object for each producer in each snapshot.
             if any(entry[-1] >= 0 for entry in ENTRY.iter_unpack(entries)):
                 _remove(files, directory, offset)
                 removed = True
@@ -197,6 +196,6 @@ def remove_undecided(files: Files, directory: str, below: int) -> None:
 
 
 def remove_all(files: Files, directory: str) -> None:
-    """Remove every snapshot, for a log that is emptied."""
+    """Remove every snapshot, when the log is emptied."""
     for offset in offsets(files, directory):
         _remove(files, directory, offset)

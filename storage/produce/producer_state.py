@@ -1,4 +1,4 @@
-"""What is remembered of one producer; the rules over it are in `producers`, its form on disk in `producer_snapshots`."""
+"""State of one producer. `producers` has the rules for it, `producer_snapshots` its format on disk."""
 
 import struct
 from collections import deque
@@ -8,10 +8,10 @@ from typing import NamedTuple
 from ...protocol.records import NO_SEQUENCE, NO_TIMESTAMP, sequence_after
 
 BATCHES_REMEMBERED = 5
-"""As many as clients keep in flight (librdkafka, the Java client), so that any of them may be sent again."""
+"""Number of batches remembered: what clients keep in flight (librdkafka, the Java client) and may send again."""
 
 ENTRY = struct.Struct(">qhiqiqiq")
-"""Of a snapshot, see there."""
+"""Entry of a snapshot; see `producer_snapshots`."""
 
 _NONE = -1
 
@@ -35,9 +35,9 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerState:
-    """One producer. `batches` are those of its current epoch, the newest last.
+    """State of one producer. `batches` are those of its current epoch, the newest last.
 
-    `entry` is what a snapshot says of it; None while nobody has made it since the last change, which whoever makes one says.
+    `entry` is its entry in a snapshot, from `pack`. The code that changes the state sets it to None.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class ProducerState:
         self.entry: bytes | None = None
 
     def pack(self) -> bytes:
-        """Make the entry, and keep it."""
+        """Make the snapshot entry, and keep it in `entry`."""
         newest = self.batches[-1] if self.batches else None
         self.entry = packed = ENTRY.pack(
             self.producer_id,
@@ -92,7 +92,7 @@ class ProducerState:
         return self.batches[-1].last_offset if self.batches else None
 
     def start_epoch(self, producer_epoch: int) -> None:
-        """Forget the batches of another epoch; the same epoch changes nothing."""
+        """Begin another epoch and forget the batches; the same epoch changes nothing."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
@@ -106,12 +106,12 @@ class CompletedTxn(NamedTuple):
     last_offset: int
     """The marker's offset."""
     last_stable_offset: int
-    """The last stable offset after it, as the transaction index wants it."""
+    """The last stable offset after it, for the transaction index."""
     aborted: bool
 
 
 class LastRecord(NamedTuple):
-    """What the cleaner must keep of a producer, so that a reload finds its last batch or its epoch."""
+    """The record of a producer that the cleaner must keep, so that a reload finds its last batch or its epoch."""
 
     last_data_offset: int | None
     """None if only a marker was written since the epoch changed."""

@@ -1,9 +1,9 @@
-"""What a partition remembers of its producers: duplicates, sequence gaps, fenced epochs, open transactions.
+"""State of a partition's producers: duplicates, sequence gaps, fenced epochs, open transactions.
 
-The log asks `check` before it writes a batch and tells `update` after; recovery only tells. Each producer is
-remembered by its epoch and its last five batches (librdkafka and the Java client keep five requests in flight), so
-a batch sent again is answered with the offsets it got the first time. A producer that the partition does not know
-(new, expired, or its records deleted) may start with any sequence number, as in Apache Kafka since 2.5.
+The log calls `check` before it writes a batch and `update` after; recovery only calls `update`. The state of each producer is
+its epoch and its last five batches: librdkafka and the Java client keep five requests in flight. So a batch that is sent
+again gets the offsets of the first time. An unknown producer (new, expired, or its records deleted) may start with any
+sequence number, as in Apache Kafka since 2.5.
 
 Nothing is replicated here, so a transaction is decided once its marker is written, and the last stable offset is the
 first offset of the oldest open transaction.
@@ -25,9 +25,9 @@ from .verifications import Verifications
 PRODUCER_ID_EXPIRATION_MS_DEFAULT = 24 * 60 * 60 * 1000
 
 UNPACKED_MAX = 1_000
-"""Producers whose snapshot entry has to be made when a snapshot is taken, which is in the midst of an append: 2 ms."""
+"""Largest number of snapshot entries that one snapshot must make, in 2 ms, as it is part of an append."""
 
-# A millisecond or two.
+# Producers in one step, which takes a millisecond or two.
 PRODUCERS_AT_ONCE = 4_096
 
 LARGEST_EPOCH = 2**15 - 1
@@ -36,7 +36,7 @@ BUMPING_TRANSACTION_VERSION = 2
 
 
 class Duplicate(NamedTuple):
-    """Where the batch that was sent again lies since the first time."""
+    """Position of a batch that its producer has sent again, as written the first time."""
 
     base_offset: int
     last_offset: int
@@ -49,8 +49,8 @@ class ProducerStates:
 
     Attributes:
         expiration_ms: `producer.id.expiration.ms`; may be changed at any time.
-        end_offset: The state is that after all records below this offset. Moved by the log, for it also moves with
-            batches of no producer.
+        end_offset: The state is that after all records below this offset. The log moves it, as batches without a producer
+            move it also.
     """
 
     def __init__(self, *, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT, end_offset: int = 0) -> None:
@@ -58,11 +58,11 @@ class ProducerStates:
         self.end_offset = end_offset
         self._states: dict[int, ProducerState] = {}
         # Invariant: sorted by first offset, which is the order of appending.
-        # To find the first, a plain dict passes over the places of all that have ended before it, at each fetch.
+        # In a plain dict, each fetch would scan the slots of all ended transactions to find the first open one.
         self._open_txns: OrderedDict[int, int] = OrderedDict()  # first offset -> producer id
         self._verifications = Verifications()
         self._unpacked: deque[ProducerState] = deque()
-        """Those that have changed since their snapshot entry was made, and some of which it has been made."""
+        """Producers that have changed since their snapshot entry was made; the entries of some may have been made again."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -80,19 +80,22 @@ class ProducerStates:
 
     @property
     def first_unstable_producer_id(self) -> int | None:
-        """Whose transaction that is."""
+        """The producer ID of the oldest open transaction; None if every transaction is decided."""
         return next(iter(self._open_txns.values()), None)
 
     def open_transactions(self) -> Iterator[tuple[int, int]]:
-        """(first offset, producer id) of each that has no marker yet, in order of the offsets. To be gone through at once."""
+        """Iterate over (first offset, producer id) of the open transactions, by offset. Read it before the state changes."""
         return iter(self._open_txns.items())
 
     def last_records(self) -> dict[int, LastRecord]:
-        """Every producer's last record, in a mapping of its own, for readers in other threads."""
+        """Return every producer's last record, in a new mapping, for readers in other threads."""
         return {one: last for piece in self.last_records_in_pieces() for one, last in piece.items()}
 
     def last_records_in_pieces(self) -> Iterator[dict[int, LastRecord]]:
-        """The same, so many at a time: anything may come between, and each is as of its piece."""
+        """Yield the last records of PRODUCERS_AT_ONCE producers at a time, as they are at that step.
+
+        The state may change between two steps.
+        """
         for known in self._pieces():
             states = [state for one in known if (state := self._states.get(one))]
             yield {state.producer_id: LastRecord(state.last_data_offset, state.producer_epoch) for state in states}
@@ -104,13 +107,13 @@ class ProducerStates:
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, bumps_epoch: bool, elapsed_ms: int
     ) -> bool:
-        """Whether the transaction coordinator must be asked before a batch of a transaction is appended.
+        """Whether the broker must ask the transaction coordinator before it appends a batch of a transaction.
 
-        It must if the producer has no transaction open here in this epoch. That it is asked is noted: until a batch is
-        written, or `end_verification` is called, batches with higher sequences than the lowest one noted are refused.
+        It must if the producer has no transaction open here in this epoch. The request is noted: until a batch is written,
+        or `end_verification` is called, batches with sequences above the lowest one noted are refused.
 
         Args:
-            bumps_epoch: Each of the producer's transactions has an epoch of its own, and so begins with sequence 0.
+            bumps_epoch: Each transaction of the producer has a new epoch, and so begins with sequence 0.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH (an older one than the last seen).
@@ -127,7 +130,7 @@ class ProducerStates:
         return True
 
     def end_verification(self, producer_id: int) -> None:
-        """Forget what `begin_verification` noted: the coordinator's no was final."""
+        """Forget what `begin_verification` noted, as the coordinator has refused finally."""
         self._verifications.forget(producer_id)
 
     def check(self, batch: RecordBatch, origin: AppendOrigin, transaction_version: int = 0) -> Duplicate | None:
@@ -135,12 +138,12 @@ class ProducerStates:
 
         Args:
             batch: A whole batch, from a producer or not.
-            origin: The coordinators' own batches carry no sequence numbers; only their epochs are checked.
-            transaction_version: Of a marker's transaction. From 2 on its epoch is the one after the transaction's.
+            origin: The coordinators' own batches have no sequence numbers; only their epochs are checked.
+            transaction_version: Version of a marker's transaction. From 2 on the marker's epoch is the transaction's plus 1.
 
         Returns:
-            Where it lies already, if it is one of the producer's last five: then nothing is to be written, and the
-            answer is that of the first time. None if it is to be appended.
+            The position of the batch if it is one of the producer's last five. It must not be written again, and the client
+            gets the response of the first time. None if it must be appended.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH (an older one than the last seen), OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -168,8 +171,8 @@ class ProducerStates:
         if state.current_txn_first_offset is not None and not batch.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"Expected transactional write from producer {batch.producer_id}: its transaction is open since offset"
-                f" {state.current_txn_first_offset}",
+                f"Expected transactional write from producer {batch.producer_id}: its transaction has been open since"
+                f" offset {state.current_txn_first_offset}",
             )
         return None
 
@@ -193,8 +196,8 @@ class ProducerStates:
 
     @staticmethod
     def _check_marker(batch: RecordBatch, state: ProducerState, transaction_version: int) -> None:
-        # A marker that is written again finds its own epoch here, and its transaction closed. The largest epoch has none
-        # after it.
+        # A marker that is written again finds its own epoch here, but its transaction closed. The largest epoch cannot be
+        # raised.
         if (
             transaction_version >= BUMPING_TRANSACTION_VERSION
             and batch.producer_epoch == state.producer_epoch != LARGEST_EPOCH
@@ -203,7 +206,7 @@ class ProducerStates:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"A marker of transaction version {transaction_version} for producer {batch.producer_id} has epoch"
-                f" {batch.producer_epoch}, the transaction's own; it must be larger",
+                f" {batch.producer_epoch} of the transaction; it must be greater",
             )
         marker = read_marker(batch)
         if marker is not None and marker.coordinator_epoch < state.coordinator_epoch:
@@ -214,15 +217,15 @@ class ProducerStates:
             )
 
     def update(self, batch: RecordBatch) -> CompletedTxn | None:
-        """Take in a batch that is in the log: just appended, or read again by recovery. Refuses nothing.
+        """Take in a batch of the log: just appended, or read again by recovery. Refuses nothing.
 
-        Emptied batches count like full ones; an emptied marker says no more than its producer's epoch.
+        Emptied batches count like full ones; an emptied marker only has its producer's epoch.
 
         Returns:
             The transaction that the batch, a marker, ends; None if it ends none with data in this partition.
 
         Raises:
-            CorruptRecordError: A marker whose record is no marker. The batch was not taken in.
+            CorruptRecordError: The record of a marker is invalid. The batch was not taken in.
         """
         if not batch.has_producer:
             return None
@@ -261,14 +264,14 @@ class ProducerStates:
         )
 
     def _keep_epoch(self, batch: RecordBatch) -> None:
-        """Of a transaction that the cleaner removed, the emptied marker is kept to tell its producer's epoch."""
+        """Take the epoch of an emptied marker, which the cleaner keeps for it when it has removed the transaction."""
         state = self._states.get(batch.producer_id)
         if state is None or (state.current_txn_first_offset is None and state.producer_epoch < batch.producer_epoch):
             state = self._state(batch)
             state.last_timestamp = max(state.last_timestamp, batch.max_timestamp)
 
     def _state(self, batch: RecordBatch) -> ProducerState:
-        """The producer's state, new if need be, in the batch's epoch, for a change."""
+        """Return the producer's state for a change, in the batch's epoch; a new one for an unknown producer."""
         state = self._states.get(batch.producer_id)
         if state is None:
             state = self._states[batch.producer_id] = ProducerState(batch.producer_id, batch.producer_epoch)
@@ -276,7 +279,7 @@ class ProducerStates:
             state.start_epoch(batch.producer_epoch)
             if state.entry is None:
                 return state
-        # Each change beyond so many pays for one before, so that there are never many to be made at once.
+        # Beyond this number each change makes the entry of an earlier one, so that a snapshot never has many to make.
         if len(self._unpacked) >= UNPACKED_MAX:
             self._unpacked.popleft().pack()
         state.entry = None
@@ -284,11 +287,14 @@ class ProducerStates:
         return state
 
     def expire(self, now_ms: int) -> int:
-        """Forget producers idle for `expiration_ms`, open transactions aside; returns how many."""
+        """Forget producers idle for `expiration_ms`, except those with an open transaction; returns their number."""
         return sum(self.expire_in_pieces(now_ms))
 
     def expire_in_pieces(self, now_ms: int) -> Iterator[int]:
-        """The same, so many at a time: anything may come between, and who is heard of then is not idle."""
+        """Forget idle producers like `expire`, PRODUCERS_AT_ONCE at a time; yields the number of each step.
+
+        The state may change between two steps; a producer that writes in between is not idle.
+        """
         for known in self._pieces():
             expired = [one for one in known if (state := self._states.get(one)) and self._is_expired(state, now_ms)]
             for producer_id in expired:
@@ -296,18 +302,18 @@ class ProducerStates:
             yield len(expired)
 
     def expire_verifications(self, elapsed_ms: int) -> None:
-        """Forget that the coordinator was asked `expiration_ms` ago."""
+        """Forget verifications that began `expiration_ms` ago or earlier."""
         self._verifications.expire(elapsed_ms, self.expiration_ms)
 
     def _is_expired(self, state: ProducerState, now_ms: int) -> bool:
         return state.current_txn_first_offset is None and now_ms - state.last_timestamp >= self.expiration_ms
 
     def reset(self, end_offset: int, states: Iterable[ProducerState] = (), *, now_ms: int | None = None) -> None:
-        """Put `states`, those of a snapshot or none, in place of everything known.
+        """Replace the whole state by `states`, from a snapshot or empty.
 
         Args:
-            end_offset: What they are up to (exclusive).
-            now_ms: With it, producers that have expired by then are left out.
+            end_offset: Offset up to which `states` are (exclusive).
+            now_ms: If given, producers that have expired by then are left out.
         """
         self.end_offset = end_offset
         self._states = {

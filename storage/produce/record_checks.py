@@ -1,17 +1,17 @@
-"""Whether the records of a produced batch are what a topic may hold: Apache Kafka's rules for magic 2, record by record.
+"""Check of the records of a produced batch against a topic's rules: Apache Kafka's rules for magic 2, record by record.
 
-The compiled kernel walks the records of every batch, on every topic, as Apache Kafka does, and unpacks compressed ones
-for it. Found are lengths, counts and headers that do not fit, bytes behind the last record, offset deltas other than 0,
-1, 2, …, missing keys on compacted topics, timestamps out of bounds, and the true max timestamp. Without it Python would
-have to walk, forty times as slowly; then records are looked at only where something forces it:
+The compiled kernel reads the records of every batch on every topic, as Apache Kafka does; compressed ones are unpacked first.
+It finds invalid lengths, counts and headers, bytes after the last record, and offset deltas other than 0, 1, 2, …. It also
+finds missing keys on compacted topics, timestamps out of bounds, and the true max timestamp. Pure Python is forty times as
+slow, so without the kernel records are read only if one of these requires it:
 
-    compacted topics                  each record must have a key; damage behind the key is not noticed
+    compacted topics                  each record must have a key; damage after the key is not noticed
     message.timestamp.before.max.ms   set: each timestamp is compared
-    message.timestamp.after.max.ms    the header's max timestamp is beyond it: the records that are, are named
+    message.timestamp.after.max.ms    the header's max timestamp is beyond it: the error names such records
     compression.type                  other than the batch's codec
 
-A small batch is looked at at once, on the thread that owns the logs. What would take longer than that thread may be
-away is a `HeavyBatchError`, and then a job for another one.
+A small batch is checked at once, on the thread that owns the logs. A batch that would block this thread for too long raises
+`HeavyBatchError`, and another thread checks it.
 """
 
 from collections.abc import Iterator
@@ -24,18 +24,18 @@ from .. import kernel
 from ..kernel import Found
 
 NO_KEY = "Compacted topic cannot accept message without key"
-"""How the error of a record begins that was refused for that."""
+"""Beginning of the error for a record without key."""
 
 RECORD_ERRORS_MAX = 10_000
-"""Records named in one refusal. A megabyte of the smallest records holds ten times as many."""
+"""Largest number of records that one error names. A megabyte of the smallest records has ten times as many."""
 
 FRAMES_MAX = 1 << 18
-"""Frames in which a batch may be packed; snappy's smallest blocks, of 1 KiB, are half as many in the largest batch.
+"""Largest number of compression frames in a batch: twice that of snappy's smallest blocks, of 1 KiB, in the largest batch.
 
-Java's and librdkafka's writers make a frame a batch, or one for 32 KiB. Empty frames cost time alone, and no limit of bytes
-is a bound on them."""
+The Java client and librdkafka make one frame per batch, or one per 32 KiB. A limit of bytes does not bound empty frames,
+which only cost time."""
 
-# What may be done at once: each takes less than 200 µs.
+# Limits of what may be done at once: each takes less than 200 µs.
 AT_ONCE_RECORDS = 8_000
 AT_ONCE_ERRORS = 100
 AT_ONCE_FRAMES = 64
@@ -46,24 +46,24 @@ AT_ONCE_BYTES: dict[int, int] = {
     Codec.LZ4: 256 << 10,
     Codec.ZSTD: 64 << 10,
 }
-"""Of records, before and after they are unpacked."""
+"""Bytes of records, before and after they are unpacked, by codec."""
 
 _LONG_BYTES = AT_ONCE_BYTES[Codec.NONE]
 LOG_APPEND_TIME = "LogAppendTime"
 _I64_MIN, _I64_MAX = -(1 << 63), (1 << 63) - 1
 _SOUND = Found.SOUND
-# An old library, which Python takes until it is built anew, has no such class.
+# An old compiled kernel, used until it is rebuilt, lacks this class.
 _WALKS_PIECES = kernel.COMPILED and hasattr(kernel, "RecordWalk")
 _GOES_ON = (Found.KEYLESS, Found.UNTIMELY)
 _UNREADABLE = {
-    Found.DAMAGED: "record {0} is not as long as its fields, or leaves its batch",
+    Found.DAMAGED: "length of record {0} does not match its fields, or exceeds its batch",
     Found.MISNUMBERED: "record {0} does not have offset delta {0}",
-    Found.LEFT_OVER: "bytes follow the {0} records of the batch",
+    Found.LEFT_OVER: "unexpected bytes after the {0} records of the batch",
 }
 
 
 class RecordRules(Protocol):
-    """The topic options that count here; a `LogConfig` has them."""
+    """The topic options used here; a `LogConfig` has them."""
 
     @property
     def is_compact(self) -> bool: ...
@@ -76,14 +76,14 @@ class RecordRules(Protocol):
 
 
 class HeavyBatchError(Exception):
-    """To look at these records takes too long for a thread that others wait for. Nothing was changed."""
+    """Checking these records would block the calling thread for too long. Nothing was changed."""
 
 
 class RecordError(NamedTuple):
-    """One refused record of a produce request, as the response names it."""
+    """One refused record of a produce request, as in the response."""
 
     batch_index: int
-    """The record's place in its batch, from 0."""
+    """Index of the record in its batch, from 0."""
     message: str
 
     def __str__(self) -> str:
@@ -91,10 +91,10 @@ class RecordError(NamedTuple):
 
 
 class EarlyRefusalError(KafkaError):
-    """A refusal that Apache Kafka finds before it asks the log, so the answer names no log start.
+    """A refusal before the log is involved, as in Apache Kafka, so the response has no log start offset.
 
-    INVALID_RECORD: there is no batch, there are several, or one has an old magic. Any other code: the transaction's coordinator
-    refused, or a partition that has seen a later epoch.
+    INVALID_RECORD: no batch, several batches, or an old magic. Any other code: the transaction's coordinator refused, or the
+    partition has seen a later epoch.
     """
 
 
@@ -121,19 +121,19 @@ def check_records(
     packer: Packer | None = None,
     at_once: bool = False,
 ) -> int:
-    """Look at the records of a batch whose header and CRC are good.
+    """Check the records of a batch whose header and CRC are valid.
 
     Args:
-        packer: Is given the records, unpacked, whatever the rules say.
-        at_once: Others wait for this thread. If not, packed records are looked at in pieces, and none is kept.
+        packer: Gets the unpacked records, whatever the rules are.
+        at_once: Do not block. Without it, compressed records are checked in pieces that are not kept.
 
     Returns:
-        The batch's max timestamp: the true one if its records were looked at, else what the header says.
+        The batch's max timestamp: the true one if its records were read, else that of the header.
 
     Raises:
-        InvalidRecordError: Some records must not be in this topic; they are named.
-        KafkaError: INVALID_RECORD (the records cannot be read), MESSAGE_TOO_LARGE (unpacked, over what any batch may
-            be).
+        InvalidRecordError: The topic's rules forbid some records; the error names them.
+        KafkaError: INVALID_RECORD (the records cannot be read), MESSAGE_TOO_LARGE (the unpacked records are larger than
+            any batch may be).
         HeavyBatchError: Only if `at_once`.
     """
     is_compiled = kernel.COMPILED
@@ -155,7 +155,7 @@ def check_records(
         if error.code is ErrorCode.MESSAGE_TOO_LARGE:
             raise
         raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"Records for {topic_partition} cannot be read: {error.message}"
+            ErrorCode.INVALID_RECORD, f"Cannot read the records for {topic_partition}: {error.message}"
         ) from None
     if errors:
         raise _refusal(errors, topic_partition)
@@ -164,7 +164,7 @@ def check_records(
 
 def _must_compare_timestamps(batch: RecordBatch, config: RecordRules, now_ms: int) -> bool:
     if config.message_timestamp_type == LOG_APPEND_TIME:
-        return batch.is_log_append_time  # only brokers stamp
+        return batch.is_log_append_time  # only brokers may use LogAppendTime
     return (
         batch.max_timestamp - now_ms > config.message_timestamp_after_max_ms
         or config.message_timestamp_before_max_ms < _I64_MAX
@@ -185,20 +185,20 @@ def _unpacked(batch: RecordBatch, at_once: bool) -> memoryview:
 
 
 class _Stop(NamedTuple):
-    """Where a walk through the records of a batch has come to."""
+    """A point where a walk through the records of a batch stops."""
 
     found: int
-    """A `Found`; after a keyless or an untimely record the walk goes on."""
+    """A `Found`; after a keyless or an untimely record the walk continues."""
     number: int
-    """Of the record that is damaged or misnumbered, or of the one after a keyless or untimely one."""
+    """Index of a damaged or misnumbered record, or of the record after a keyless or untimely one."""
     timestamp: int
-    """Of an untimely record; the largest at the end."""
+    """Timestamp of an untimely record; at the end, the largest timestamp."""
 
 
 def _stops(payload: memoryview, batch: RecordBatch, earliest: int, latest: int, wants_keys: bool) -> Iterator[_Stop]:
-    """All stops of a walk through one block."""
+    """Yield all stops of a walk through the unpacked records of a batch."""
     count, base_timestamp = batch.record_count, batch.base_timestamp
-    # Then the wait to get the interpreter lock back does not count.
+    # For a long walk the kernel releases the GIL; the time to get it back is small in comparison.
     is_long = count > AT_ONCE_RECORDS or len(payload) > _LONG_BYTES
     found, at, index, top = Found.KEYLESS, 0, 0, NO_TIMESTAMP
     while found in _GOES_ON:
@@ -211,7 +211,7 @@ def _stops(payload: memoryview, batch: RecordBatch, earliest: int, latest: int, 
 def _stops_in_pieces(
     batch: RecordBatch, earliest: int, latest: int, wants_keys: bool, packer: Packer | None
 ) -> Iterator[_Stop]:
-    """The same of a batch that is unpacked meanwhile, and of which no more than a piece is ever held."""
+    """Yield all stops of a walk through a compressed batch, which is unpacked one piece at a time."""
     walk = kernel.RecordWalk(batch.record_count, batch.base_timestamp, earliest, latest, wants_keys)
     for piece in batch.pieces(max_frames=FRAMES_MAX):
         if packer is not None:
@@ -235,14 +235,14 @@ def _walk(
     *,
     at_once: bool,
 ) -> tuple[int, dict[int, str]]:
-    """Return the largest timestamp of the records, and what is wrong with each that is to be refused, by its index.
+    """Return the largest timestamp of the records, and the errors of the refused records by index.
 
     Args:
-        payload: The records, unpacked; None: in pieces, which the packer gets, too.
+        payload: The unpacked records; None: unpack them in pieces, and give these to the packer also.
 
     Raises:
-        CorruptRecordError: The block is not what the batch's header says.
-        HeavyBatchError: Only if `at_once`: many are wrong.
+        CorruptRecordError: The records do not match the batch's header.
+        HeavyBatchError: Only if `at_once`: a record is refused, in a batch with many.
     """
     earliest, latest = _I64_MIN, _I64_MAX
     is_stamped = batch.attributes & LOG_APPEND_TIME_BIT
@@ -274,9 +274,9 @@ def _walk(
 
 
 def timestamp_bounds(config: RecordRules, now_ms: int) -> tuple[int, int]:
-    """The earliest and the latest timestamp that a record may have."""
+    """Return the earliest and the latest timestamp that a record may have."""
     earliest, latest = _I64_MIN, _I64_MAX
-    # Not max and min: of every small request this is a part that shows.
+    # Not max and min: their cost is noticeable in every small request.
     if (bound := now_ms - config.message_timestamp_before_max_ms) > earliest:
         earliest = bound
     if (bound := now_ms + config.message_timestamp_after_max_ms) < latest:
@@ -285,7 +285,7 @@ def timestamp_bounds(config: RecordRules, now_ms: int) -> tuple[int, int]:
 
 
 def _errors_of_stamped(batch: RecordBatch, config: RecordRules, now_ms: int) -> dict[int, str]:
-    """What is wrong with a batch that its producer stamped: every record has its max timestamp."""
+    """Return the errors of a batch to which its producer gave LogAppendTime: every record has its max timestamp."""
     timestamp = batch.max_timestamp
     count = min(batch.record_count, RECORD_ERRORS_MAX)
     if config.message_timestamp_type == LOG_APPEND_TIME or timestamp == NO_TIMESTAMP:
@@ -299,7 +299,7 @@ def _errors_of_stamped(batch: RecordBatch, config: RecordRules, now_ms: int) -> 
 def _walk_if_forced(
     batch: RecordBatch, payload: memoryview, config: RecordRules, now_ms: int, compares: bool
 ) -> tuple[int, dict[int, str]]:
-    """`_walk` without the compiled kernel: keys and, if `compares`, timestamps."""
+    """Check keys and, if `compares`, timestamps: `_walk` without the compiled kernel."""
     null_keys = null_key_indexes(payload, batch.record_count, at_most=RECORD_ERRORS_MAX)
     max_timestamp = batch.max_timestamp
     errors: dict[int, str] = {}
@@ -315,7 +315,7 @@ def _walk_if_forced(
             if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest and len(errors) < RECORD_ERRORS_MAX:
                 errors[index] = _untimely(timestamp, index, config, now_ms)
     if config.is_compact:
-        errors |= dict.fromkeys(null_keys, NO_KEY)  # of two faults of a record the key is named
+        errors |= dict.fromkeys(null_keys, NO_KEY)  # of two errors of a record, the key's counts
     return max_timestamp, errors
 
 

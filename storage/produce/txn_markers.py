@@ -1,8 +1,8 @@
-"""The record that ends a transaction in a partition: a control batch with one record, written by coordinators.
+"""Marker that ends a transaction in a partition: a control batch with one record, written by coordinators.
 
     key    i16 version 0 | i16 kind             value  i16 version 0 | i32 coordinator epoch
 
-The batch's header names the producer and its epoch. Source: KIP-98.
+The batch's header has the producer and its epoch. Source: KIP-98.
 """
 
 import struct
@@ -47,7 +47,7 @@ def read_marker(batch: RecordBatch) -> Marker | None:
     """Return the marker in a control batch; None if the cleaner emptied it, or it is of another kind.
 
     Raises:
-        CorruptRecordError: Its key or value is too short to be one.
+        CorruptRecordError: The key or value is too short.
     """
     record = next(batch.records(), None)
     if record is None:

@@ -1,11 +1,11 @@
-"""What a leader checks before it appends, and the fields it fills in: Apache Kafka's rules for magic 2.
+"""Checks of a leader before an append, and the fields that it sets: Apache Kafka's rules for magic 2.
 
     check_batch   header, CRC, records (`record_checks`); recompression. Needs no log, so any thread may do it
-    assign        base offset and leader epoch, patched in place, outside the CRC; the time where the topic stamps
-    admit         both at once, by the compiled kernel, of a small batch with which nothing is wrong and nothing has to be done
+    assign        base offset and leader epoch, patched in place, outside the CRC; the timestamp under LogAppendTime
+    admit         both at once, by the compiled kernel, for a small valid batch that needs no change
 
-Codes: CORRUPT_MESSAGE makes producers send the same again, so it is for damage on the way (CRC, framing) alone. What a
-producer really meant to send and nobody can read is INVALID_RECORD, which they give up on.
+Codes: producers send a batch again after CORRUPT_MESSAGE, so that is only for damage during transfer (CRC, framing). Records
+that the producer itself made invalid are INVALID_RECORD, after which producers give up.
 """
 
 from enum import Enum
@@ -42,18 +42,18 @@ from .record_checks import (
 )
 
 AT_ONCE_PACKED_BYTES = 8 << 10
-"""Records that are packed anew at once, in a codec of the topic's own; more make a batch heavy."""
+"""Bytes of records that may be recompressed at once, into the topic's codec; more make a batch heavy."""
 
 _SMALL_BYTES = min(AT_ONCE_BYTES.values())
-# An old library, which Python takes until it is built anew, has no such function.
+# An old compiled kernel, used until it is rebuilt, lacks this function.
 _admit = getattr(kernel, "admit", None) if kernel.COMPILED else None
 _AS_SENT = ("producer", "uncompressed")
-"""Values of `compression.type` for which a batch that is not compressed stays as it is."""
+"""Values of `compression.type` under which an uncompressed batch stays unchanged."""
 _CODEC_MAX = int(Codec.ZSTD)
 
 
 class AppendOrigin(Enum):
-    """Who appends, and therefore how much is checked."""
+    """Origin of an append, which decides how much is checked."""
 
     CLIENT = "client"
     """A producer: control batches, base offsets other than 0 and gaps in sequence numbers are refused."""
@@ -62,7 +62,7 @@ class AppendOrigin(Enum):
 
 
 class ValidationConfig(RecordRules, Protocol):
-    """The topic options that count here; a `LogConfig` has them."""
+    """The topic options used here; a `LogConfig` has them."""
 
     @property
     def max_message_bytes(self) -> int: ...
@@ -77,21 +77,21 @@ class ValidationConfig(RecordRules, Protocol):
 
 
 class CheckedBatch(NamedTuple):
-    """A batch that may be appended to a topic with this config. Nothing of it was changed yet."""
+    """A valid batch for a topic with this config. Its bytes have not been changed."""
 
     batch: RecordBatch
-    """As it was sent, or packed anew."""
+    """The batch as it was sent, or recompressed."""
     max_timestamp: int
     config: ValidationConfig
 
 
 class ValidatedBatches(NamedTuple):
-    """What is ready to be written."""
+    """Batches that are ready to be written."""
 
     records: memoryview
-    """The bytes: those handed in, patched, or new ones."""
+    """The bytes of the batches: the caller's, patched, or new ones."""
     batches: tuple[RecordBatch, ...]
-    """The headers in these bytes. There is one: Apache Kafka appends no more at once."""
+    """The headers in these bytes. Always one: Apache Kafka appends no more at once."""
     log_append_time_ms: int
     """The timestamp given to every record, -1 under CreateTime."""
 
@@ -105,19 +105,19 @@ def check_batch(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     at_once: bool = False,
 ) -> CheckedBatch:
-    """Check what a producer sent for one partition.
+    """Check the batch that a producer has sent for one partition.
 
     Args:
-        data: Exactly one batch; a cut-off second one behind it is ignored, as by Apache Kafka.
-        topic_partition: For messages.
-        at_once: Others wait for this thread: give up on what takes longer than 200 µs.
+        data: Exactly one batch; an incomplete second one after it is ignored, as in Apache Kafka.
+        topic_partition: Name for error messages.
+        at_once: Do not block: raise if the check takes longer than 200 µs.
 
     Raises:
         InvalidRecordError: INVALID_RECORD (no key on a compacted topic), INVALID_TIMESTAMP; it names the records.
         EarlyRefusalError: INVALID_RECORD: no batch or several, magic 0 or 1.
         KafkaError: INVALID_RECORD (a control batch, inconsistent counts, a producer
             without sequence number, records that cannot be read), MESSAGE_TOO_LARGE (over max.message.bytes, before or
-            after recompression; or unpacked, over what any batch may be), CORRUPT_MESSAGE (CRC, framing),
+            after recompression; or, unpacked, larger than any batch may be), CORRUPT_MESSAGE (CRC, framing),
             UNSUPPORTED_COMPRESSION_TYPE.
         HeavyBatchError: Only if `at_once`.
     """
@@ -137,7 +137,7 @@ def check_batch(
 
 
 def assign(checked: CheckedBatch, *, next_offset: int, now_ms: int, leader_epoch: int) -> ValidatedBatches:
-    """Give a checked batch offsets from `next_offset` on. Patched in place if it is writable, copied otherwise."""
+    """Assign offsets from `next_offset` on to a checked batch. Patches it in place if it is writable, else a copy."""
     batch, max_timestamp, config = checked
     if batch.view.readonly:
         batch = RecordBatch(bytearray(batch.view))
@@ -156,10 +156,10 @@ def assign(checked: CheckedBatch, *, next_offset: int, now_ms: int, leader_epoch
 def admit(
     records: memoryview, config: ValidationConfig, *, next_offset: int, now_ms: int, leader_epoch: int
 ) -> tuple[int, int, int] | None:
-    """What `check_batch` and `assign` do to most small batches, in a fifth of the time.
+    """Do the work of `check_batch` and `assign` for most small batches, in a fifth of the time.
 
     Returns:
-        (Last offset delta, max timestamp, producer id); None if it is for them to say: then nothing was changed.
+        (last offset delta, max timestamp, producer id). None if those two must be called; nothing was changed then.
     """
     size_bytes = len(records)
     if (
@@ -185,7 +185,7 @@ def admit(
 
 
 def _only_batch(view: memoryview, topic_partition: object) -> RecordBatch:
-    """The one batch in `view`. Tells bytes that cannot be a batch (CORRUPT_MESSAGE) from a wrong number of them."""
+    """Return the only batch in `view`. CORRUPT_MESSAGE for invalid bytes, INVALID_RECORD for a wrong number of batches."""
     end = _end_of_batch(view, 0)
     if end is None:
         raise _not_one(f"A produce request must have one record batch for {topic_partition}")
@@ -201,17 +201,17 @@ def _is_large(batch: RecordBatch) -> bool:
 
 
 def _end_of_batch(view: memoryview, at: int) -> int | None:
-    """Where the batch at `at`, of any magic, ends; None if it is cut off before."""
+    """Return the end of the batch at `at`, of any magic; None if it is incomplete."""
     if len(view) - at < LOG_OVERHEAD_BYTES:
         return None
     _, length = LOG_OVERHEAD.unpack_from(view, at)
     if length < OLD_LENGTH_MIN:
-        raise CorruptRecordError(f"no record batch has a length of {length}")
+        raise CorruptRecordError(f"invalid record batch length {length}")
     if len(view) - at <= MAGIC_POSITION:
         return None
     magic = view[at + MAGIC_POSITION]
     if magic > MAGIC:
-        raise CorruptRecordError(f"no record batch has magic {magic}")
+        raise CorruptRecordError(f"invalid record batch magic {magic}")
     end = at + LOG_OVERHEAD_BYTES + length
     return end if end <= len(view) else None
 
@@ -223,7 +223,7 @@ def _check_header(batch: RecordBatch, topic_partition: object, config: Validatio
     if batch.size_bytes > config.max_message_bytes:
         raise _too_large(batch, topic_partition, config)
     if crc32c(batch.view[ATTRIBUTES_POSITION:]) != batch.crc:
-        raise CorruptRecordError(f"CRC {batch.crc} of a batch for {topic_partition} is not that of its bytes")
+        raise CorruptRecordError(f"CRC {batch.crc} of a batch for {topic_partition} does not match its content")
     attributes = batch.attributes
     if attributes & CODEC_MASK > _CODEC_MAX:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression codec {batch.codec}")
@@ -244,7 +244,8 @@ def _check_header(batch: RecordBatch, topic_partition: object, config: Validatio
 def _too_large(batch: RecordBatch, topic_partition: object, config: ValidationConfig) -> KafkaError:
     return KafkaError(
         ErrorCode.MESSAGE_TOO_LARGE,
-        f"The batch for {topic_partition} has {batch.size_bytes} bytes, max.message.bytes is {config.max_message_bytes}",
+        f"The batch for {topic_partition} has {batch.size_bytes} bytes, which exceeds"
+        f" max.message.bytes={config.max_message_bytes}",
     )
 
 
@@ -263,8 +264,8 @@ def _recompressed(
     if packer.is_too_large:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"The batch for {topic_partition}, packed as its topic's compression.type={config.compression_type} wants it, has more"
-            f" than max.message.bytes={config.max_message_bytes}",
+            f"The batch for {topic_partition}, recompressed with compression.type={config.compression_type}, exceeds"
+            f" max.message.bytes={config.max_message_bytes}",
         )
     return RecordBatch(
         seal_batch(

@@ -1,10 +1,10 @@
-"""Transactions whose first batch waits for the transaction coordinator: what `producers` remembers of them meanwhile.
+"""State of transactions whose first batch waits for the transaction coordinator; part of `producers`.
 
-Before the first batch of a transaction is written, the coordinator is asked whether the partition belongs to it. It may
-say "not now", and the batches in flight behind must not overtake the one that it was asked about. So the lowest sequence
-that was asked about is noted until a batch of the transaction, or its marker, is written.
+Before the first batch of a transaction is written, the broker asks the coordinator whether the partition belongs to the
+transaction. The coordinator may answer "not now", and later batches in flight must not overtake the first one. So the lowest
+sequence of such a request is noted until a batch of the transaction, or its marker, is written.
 
-Nothing of it is on disk: after a restart it is asked again. Source: KIP-890.
+This is not stored on disk: after a restart the broker asks again. Source: KIP-890.
 """
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -22,7 +22,7 @@ class _Verification:
 
 
 class Verifications:
-    """By producer id; hardly ever more than a few."""
+    """Running verifications by producer ID; rarely more than a few."""
 
     def __init__(self) -> None:
         self._noted: dict[int, _Verification] = {}
@@ -31,7 +31,7 @@ class Verifications:
         return len(self._noted)
 
     def note(self, producer_id: int, producer_epoch: int, sequence: int, *, bumps_epoch: bool, elapsed_ms: int) -> None:
-        """The coordinator is asked about a batch that begins with `sequence`; see `ProducerStates.begin_verification`."""
+        """Note a request for a batch that begins with `sequence`; see `ProducerStates.begin_verification`."""
         noted = self._noted.get(producer_id)
         if noted is None:
             self._noted[producer_id] = _Verification(producer_epoch, sequence, bumps_epoch, elapsed_ms)
@@ -41,14 +41,14 @@ class Verifications:
             noted.lowest_sequence = sequence
 
     def forget(self, producer_id: int) -> None:
-        """The coordinator's no was final."""
+        """Remove a producer, as the coordinator has refused finally."""
         self._noted.pop(producer_id, None)
 
     def check(self, batch: RecordBatch, *, is_first: bool) -> None:
         """Refuse a client's batch that would overtake the first one of its transaction.
 
         Args:
-            is_first: No batch of the producer is known in its present epoch.
+            is_first: Whether no batch of the producer is known in its present epoch.
 
         Raises:
             KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER.
@@ -56,7 +56,7 @@ class Verifications:
         noted = self._noted.get(batch.producer_id)
         if noted is None:
             return
-        # Where each transaction has an epoch of its own, each begins with sequence 0.
+        # If each transaction has a new epoch, each begins with sequence 0.
         lowest = 0 if noted.bumps_epoch and is_first else noted.lowest_sequence
         if batch.base_sequence > lowest:
             raise KafkaError(
@@ -66,17 +66,17 @@ class Verifications:
             )
 
     def written(self, batch: RecordBatch) -> None:
-        """A transactional batch, a marker maybe, was written."""
+        """Note that a transactional batch or a marker was written."""
         noted = self._noted.get(batch.producer_id)
         if noted is None:
             return
-        # The marker of the transaction before has the epoch of the one that waits for it.
+        # The marker of the previous transaction has the epoch of the waiting one.
         is_marker_before = batch.is_control and noted.bumps_epoch and batch.producer_epoch == noted.producer_epoch
         if not is_marker_before:
             del self._noted[batch.producer_id]
 
     def expire(self, elapsed_ms: int, expiration_ms: int) -> None:
-        """Forget what was noted that long ago."""
+        """Remove verifications that were noted `expiration_ms` ago or earlier."""
         for producer_id, noted in tuple(self._noted.items()):
             if elapsed_ms - noted.since_ms >= expiration_ms:
                 del self._noted[producer_id]

@@ -1,8 +1,7 @@
-"""From batch to batch through a log file: the loops under reading, searching and recovering a segment.
+"""Loops over the batches of a log file, for reading, searching and recovering a segment.
 
-A batch says how long it is, so the next one's place is known without looking at what the batch holds. Every function
-here starts where a batch begins and goes to the end of the file, in reads of bounded size. `where` names the file in
-errors.
+A batch header has the batch's length, so the next batch is found without reading the records. Every function here starts at
+the beginning of a batch and continues to the end of the file, in reads of bounded size. `where` names the file in errors.
 
     position          end = position of the next
        |  61 bytes     |
@@ -31,12 +30,12 @@ from ..disk import paths
 from ..disk.files import File
 
 SCAN_CHUNK_BYTES = 4096
-"""How much a search for one batch reads at once: the usual distance of two index entries."""
+"""Bytes that a search for one batch reads at once: the usual distance of two index entries."""
 
 RECOVERY_CHUNK_BYTES = 1 << 20
-"""How much recovery reads at once. A larger batch is checked piece by piece: a broken length costs no memory."""
+"""Bytes that recovery reads at once. A larger batch is checked in pieces, so a corrupt length costs no memory."""
 
-# An old library has no such function; in Python the loop of `batch_steps` is faster.
+# An old compiled kernel lacks this function; in pure Python the loop of `batch_steps` is faster.
 _pass_over = getattr(kernel, "pass_over", None) if kernel.COMPILED else None
 
 # Of a message of format v0 or v1: offset, length of what follows, CRC-32 of what follows that, magic.
@@ -44,26 +43,26 @@ _OLD_HEAD = struct.Struct(">qiIb")
 
 
 class OldFormatError(KafkaError):
-    """A log holds whole records of format v0 or v1, which Apache Kafka reads. UNSUPPORTED_FOR_MESSAGE_FORMAT."""
+    """A log contains whole records of format v0 or v1, which Apache Kafka reads. UNSUPPORTED_FOR_MESSAGE_FORMAT."""
 
     def __init__(self, where: str, position: int, magic: int) -> None:
         super().__init__(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"{where}, byte {position}: records of format v{magic}, which Apache Kafka before 0.11 wrote; this broker reads v2"
-            " alone, and leaves the partition as it is. To keep the records, copy them to another topic with Apache Kafka; to"
-            " do without them, delete the topic, or stop the broker and move the directory of the partition away",
+            f"{where}, byte {position}: record format v{magic} (Apache Kafka before 0.11) is not supported, only v2;"
+            " the partition stays unchanged. To keep the records, copy them to another topic with Apache Kafka. To"
+            " discard them, delete the topic, or stop the broker and move the partition directory elsewhere",
         )
 
 
 UNREADABLE = (CorruptRecordError, OldFormatError)
-"""What a scan raises about bytes that it cannot read."""
+"""Errors that a scan raises for bytes that it cannot read."""
 
 
 def batch_steps(file: File, position: int, where: str, *, at_once: bool = False) -> Iterator[tuple[int, int, int]]:
-    """(position, end, last offset) of each batch: `batch_walk` with the least possible work.
+    """Yield (position, end, last offset) of each batch: a `batch_walk` with the least possible work.
 
     Raises:
-        OldFormatError: What begins there is of format v0 or v1. Not if `at_once`: then the next line says it.
+        OldFormatError: A message of format v0 or v1. Not if `at_once`: then CorruptRecordError is raised for it.
         CorruptRecordError: No batch can begin where the last one ended, or the last one is cut short.
         WouldWaitError: Only if `at_once`: a header is not in memory.
     """
@@ -84,7 +83,7 @@ def batch_steps(file: File, position: int, where: str, *, at_once: bool = False)
                 if not at_once:
                     refuse_old_format(file, position, where)
                 raise CorruptRecordError(
-                    f"{where}, byte {position}: no batch begins here, or it is cut short: magic {magic}, length {length}"
+                    f"{where}, byte {position}: invalid or truncated batch: magic {magic}, length {length}"
                 )
             yield position, end, base_offset + last_offset_delta
             position = end
@@ -94,13 +93,13 @@ def batch_steps(file: File, position: int, where: str, *, at_once: bool = False)
 def find_batch(
     file: File, position: int, where: str, *, limit: int, below: int = paths.OFFSET_MAX, at_once: bool = False
 ) -> tuple[int, int] | None:
-    """The first batch that ends beyond byte `limit`, or has an offset at or above `below`.
+    """Find the first batch that ends beyond byte `limit`, or has an offset at or above `below`.
 
     Args:
-        position: Where a batch begins, from which on it is looked for.
+        position: Start of the first batch to examine.
 
     Returns:
-        (Its position, its end); None if the file ends before. Errors as `batch_steps`.
+        (position, end) of the batch; None if the file ends before. Errors as for `batch_steps`.
     """
     size_bytes = file.size()
     most = min(limit, size_bytes)
@@ -112,7 +111,7 @@ def find_batch(
         if end_at and chunk_start + end_at <= size_bytes:
             return position, chunk_start + end_at
         if end_at or not passed_bytes:
-            break  # damage, to be told by the steps
+            break  # damage, which `batch_steps` reports
     for at, end, last_offset in batch_steps(file, position, where, at_once=at_once):
         if end > limit or last_offset >= below:
             return at, end
@@ -122,14 +121,14 @@ def find_batch(
 def batch_walk(
     file: File, position: int, where: str, *, chunk_bytes: int, whole_bytes_max: int, at_once: bool = False
 ) -> Iterator[tuple[int, RecordBatch]]:
-    """(position, batch) of each batch.
+    """Yield (position, batch) of each batch.
 
     Args:
-        chunk_bytes: Is read at once, at least 61; more only for a larger batch that is to be whole.
-        whole_bytes_max: Batches up to this size are whole. Of larger ones only the header is sure to be there.
+        chunk_bytes: Bytes to read at once, at least 61. More are read only for a larger batch that must be whole.
+        whole_bytes_max: Batches up to this size are whole. Of larger ones only the header is guaranteed.
 
     Raises:
-        OldFormatError, CorruptRecordError, WouldWaitError: As `batch_steps`.
+        OldFormatError, CorruptRecordError, WouldWaitError: As for `batch_steps`.
     """
     size_bytes = file.size()
     wanted_bytes = chunk_bytes
@@ -151,7 +150,8 @@ def batch_walk(
                 raise CorruptRecordError(f"{where}, byte {position}: {error.message}") from None
             if position + batch.size_bytes > size_bytes:
                 raise CorruptRecordError(
-                    f"{where}, byte {position}: batch of {batch.size_bytes} bytes, {size_bytes - position} are left"
+                    f"{where}, byte {position}: batch of {batch.size_bytes} bytes, but only {size_bytes - position}"
+                    " bytes are left"
                 )
             if not batch.is_whole and batch.size_bytes <= whole_bytes_max:
                 wanted_bytes = max(chunk_bytes, batch.size_bytes)
@@ -162,7 +162,7 @@ def batch_walk(
 
 
 def computed_crc(file: File, position: int, batch: RecordBatch) -> int:
-    """The CRC-32C that the batch at `position` should carry; the part of it that was not read is read piece by piece."""
+    """Compute the CRC-32C of the batch at `position`; a batch that is not whole is read in pieces."""
     if batch.is_whole:
         return batch.computed_crc()
     crc, at, end = 0, position + ATTRIBUTES_POSITION, position + batch.size_bytes
@@ -176,7 +176,7 @@ def computed_crc(file: File, position: int, batch: RecordBatch) -> int:
 
 
 def refuse_old_format(file: File, position: int, where: str) -> None:
-    """OldFormatError if a whole message of format v0 or v1 lies at `position`, as its CRC says."""
+    """Raise OldFormatError if a whole message of format v0 or v1, with a valid CRC, is at `position`."""
     head = file.read_at(position, _OLD_HEAD.size)
     if len(head) < _OLD_HEAD.size:
         return
@@ -191,4 +191,4 @@ def refuse_old_format(file: File, position: int, where: str) -> None:
 
 
 def _no_header(where: str, position: int, left_bytes: int) -> CorruptRecordError:
-    return CorruptRecordError(f"{where}, byte {position}: {left_bytes} bytes where a batch header should be")
+    return CorruptRecordError(f"{where}, byte {position}: incomplete batch header ({left_bytes} bytes)")

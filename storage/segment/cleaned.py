@@ -1,6 +1,6 @@
-"""New segments that no log has yet: their files carry `.cleaned`, and a start removes whatever carries that.
+"""Operations on new segments that are in no log yet: their files have the suffix `.cleaned`, and a start removes such files.
 
-The cleaner, a split and an install make them; `logs.swap` gives them their final names. Here is what else becomes of them.
+The cleaner, a split and an install make them; `logs.swap` gives them their final names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .segment import LogSegment
 
 
 def set_mtime(segment: LogSegment, mtime_ms: int) -> None:
-    """Make a new segment as old as its data: retention looks at that where records have no timestamps."""
+    """Set the modification time of a new segment to that of its data, which retention uses if records have no timestamps."""
     files = segment.files
     for path in segment.file_paths():
         if files.exists(path):
@@ -22,10 +22,10 @@ def set_mtime(segment: LogSegment, mtime_ms: int) -> None:
 
 
 def discard_cleaned(files: Files, directory: str) -> None:
-    """Remove every `.cleaned` file: what a pass, a split or an install that failed has left. None of them may be at work.
+    """Remove every `.cleaned` file that a failed pass, split or install has left. None of these may be running.
 
-    Nothing is synced: the swap that comes next syncs the directory before it renames anything. Where a swap was cut off,
-    which a `.swap` tells, nothing is touched: there a `.cleaned` may say that it is to be undone.
+    Nothing is synced: the next swap syncs the directory before it renames anything. If a `.swap` file shows that a swap was
+    interrupted, nothing is removed: a `.cleaned` file may mean that the swap must be undone.
 
     Raises:
         OSError: The disk refused.
@@ -38,10 +38,10 @@ def discard_cleaned(files: Files, directory: str) -> None:
 
 
 def discard(files: Files, directory: str, new_segments: Iterable[LogSegment]) -> None:
-    """Leave nothing of segments that will not be swapped in: close them, and discard all `.cleaned` files.
+    """Close segments that will not be swapped in, and discard all `.cleaned` files.
 
-    For the way out of something that has failed, so it raises no OSError. What the disk would not remove is left to the
-    next pass or start; it does no harm there.
+    For error handling, so it raises no OSError. Files that cannot be removed do no harm; the next pass or start removes
+    them.
     """
     for segment in new_segments:
         segment.log_file.close()

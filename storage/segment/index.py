@@ -5,8 +5,8 @@
     .txnindex   34 bytes            i16 version 0 | i64 producer id | i64 first | i64 last offset | i64 LSO after it
 
 All big endian, without header. The first two are sparse: an offset entry says "the batch that ends with this offset
-starts at this position", a time entry "up to this offset the largest timestamp is this". What they share, and when they
-reach the disk, is in index_file.py.
+starts at this position", a time entry "up to this offset the largest timestamp is this". index_file.py has what they share,
+and when they reach the disk.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _OFFSET = struct.Struct(">q")
 _FIRST_OFFSET_AT, _LAST_OFFSET_AT, _LAST_STABLE_OFFSET_AT = 10, 18, 26
 
 ENTRIES_PER_BLOCK = 256
-"""Of a transaction index: so many are looked at, or passed over, together."""
+"""Entries of a transaction index that a search reads or skips together."""
 WRITTEN_AT_ONCE = 1 << 14
-"""As soon as a transaction index has so many more entries than its file, half a megabyte, they are written."""
+"""Entries of a transaction index, half a megabyte of them, that are written to the file as soon as it lacks them."""
 
 
 class AbortedTxn(NamedTuple):
-    """One aborted transaction, in the index of the segment that holds its ABORT marker."""
+    """One aborted transaction, in the index of the segment that contains its ABORT marker."""
 
     producer_id: int
     first_offset: int
@@ -44,20 +44,20 @@ class AbortedTxn(NamedTuple):
 
 
 class OffsetIndex(SparseIndex):
-    """From an offset to a position in the log file at or before its batch."""
+    """Map from an offset to a position in the log file at or before its batch."""
 
     ENTRY_BYTES = 8
     OFFSETS_AT, VALUES_AT, VALUE_TYPE, STRICTLY = 0, 4, "i", True
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """(offset, position) of the last entry; (base offset, 0) if there is none."""
+        """(offset, position) of the last entry; (base offset, 0) if the index is empty."""
         if not self._loaded:
             self._load()
         return self._entry(len(self._values) - 1)
 
     def last_entry_in_file(self) -> tuple[int, int] | None:
-        """What `last_entry` will say, without reading more of the file than that; None if it holds no entry."""
+        """Read the last entry, and nothing else, from the file; None if it has no entry."""
         if not self._files.exists(self.path):
             return None
         file = self._files.open(self.path)
@@ -83,14 +83,14 @@ class OffsetIndex(SparseIndex):
         self._add(relative, position, self._max_count)
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """(offset, position) of the last entry at or below `offset`; (base offset, 0) if there is none."""
+        """Return (offset, position) of the last entry at or below `offset`; (base offset, 0) if none is."""
         if not self._loaded:
             self._load()
-        # Of an entry that is being added beside us the value comes last.
+        # Another thread may be adding an entry, whose value comes last.
         return self._entry(bisect_right(self._offsets, offset - self.base_offset, 0, len(self._values)) - 1)
 
     def floor_of_position(self, position: int) -> tuple[int, int]:
-        """(offset, position) of the last entry at or below byte `position`; (base offset, 0) if there is none."""
+        """Return (offset, position) of the last entry at or below byte `position`; (base offset, 0) if none is."""
         if not self._loaded:
             self._load()
         return self._entry(bisect_right(self._values, position) - 1)
@@ -108,7 +108,7 @@ class OffsetIndex(SparseIndex):
 
 
 class TimeIndex(SparseIndex):
-    """From a timestamp to an offset before which no record is later."""
+    """Map from a timestamp to an offset below which no record is later."""
 
     ENTRY_BYTES = 12
     OFFSETS_AT, VALUES_AT, VALUE_TYPE, STRICTLY = 8, 0, "q", False
@@ -116,7 +116,7 @@ class TimeIndex(SparseIndex):
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry; (-1, base offset) if there is none."""
+        """(timestamp, offset) of the last entry; (-1, base offset) if the index is empty."""
         if not self._loaded:
             self._load()
         return self._entry(len(self._values) - 1)
@@ -125,7 +125,7 @@ class TimeIndex(SparseIndex):
         """Add that up to `offset` the largest timestamp is `timestamp`. The same timestamp again adds nothing.
 
         Args:
-            force: Also into the place kept for the last entry.
+            force: Use the place that is reserved for the final entry if no other is left.
 
         Raises:
             ValueError: Timestamp or offset below the last entry's, more than 31 bits above the base, or
@@ -141,7 +141,7 @@ class TimeIndex(SparseIndex):
             self._add(relative, timestamp, self._max_count if force else self._max_count - 1)
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry at or before `timestamp`; (-1, base offset) if there is none."""
+        """Return (timestamp, offset) of the last entry at or before `timestamp`; (-1, base offset) if none is."""
         if not self._loaded:
             self._load()
         return self._entry(bisect_right(self._values, timestamp) - 1)
@@ -159,10 +159,10 @@ class TimeIndex(SparseIndex):
 
 
 class TransactionIndex(IndexFile):
-    """The aborted transactions whose marker lies in the segment, by the marker's offset.
+    """The aborted transactions whose marker is in the segment, by the marker's offset.
 
-    A client may have millions of them in one segment, so they are kept as the file has them. Both their last offsets and
-    their last stable offsets never decrease.
+    One segment may have millions of them, so memory has the bytes of the file. Both their last offsets and their last stable
+    offsets never decrease.
     """
 
     ENTRY_BYTES = 34
@@ -175,13 +175,13 @@ class TransactionIndex(IndexFile):
     _block_earliest: int
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
-        """No size limit: every marker is a record of the segment."""
+        """Make an index without size limit, as every marker is a record of the segment."""
         super().__init__(files, path, base_offset)
         self._clear()
 
     @property
     def is_known_empty(self) -> bool:
-        """Whether there is no transaction, as far as that is told without reading the file."""
+        """Whether the index is loaded and empty."""
         return self._loaded and not self._data
 
     def append(self, txn: AbortedTxn) -> None:
@@ -198,35 +198,35 @@ class TransactionIndex(IndexFile):
         self._add(self._ENTRY.pack(self._VERSION, *txn), txn.first_offset)
         self._is_file_current = False
         if count + 1 - self._written_count >= WRITTEN_AT_ONCE:
-            # The rest is written when the segment is rolled, while everybody waits. What is refused is tried again then.
+            # The rest is written when the segment rolls, which blocks all clients. A refused write is tried again then.
             with suppress(OSError):
                 self.flush(sync=False)
 
     def entries(self, from_slot: int = 0) -> list[AbortedTxn]:
-        """All entries, or those behind the first so many."""
+        """Return the entries from number `from_slot` on."""
         if not self._loaded:
             self._load()
         return [self._entry(slot) for slot in range(from_slot, self._count())]
 
     def collect_aborted(self, from_offset: int, upper_offset: int) -> tuple[Iterator[AbortedTxn], bool]:
-        """The transactions that overlap `from_offset` (inclusive) to `upper_offset` (exclusive).
+        """Find the transactions that overlap `from_offset` (inclusive) to `upper_offset` (exclusive).
 
         Returns:
-            They, to be taken any time, and whether the search is over; if not, the next segments may hold more. There may
-            be very many; to find the next one takes some milliseconds at most.
+            (An iterator over the transactions, whether the search is complete). If it is not, later segments may have more.
+            The iterator stays valid. It may yield very many; each step takes a few milliseconds at most.
         """
         if not self._loaded:
             self._load()
         slots = range(self._count())
         start = bisect_left(slots, from_offset, key=self._last_offset)
-        # Transactions that end behind the one after which nothing up to `upper_offset` was undecided began behind it.
+        # After the first one whose LSO reaches `upper_offset`, nothing below it was undecided: later ones began above.
         end = bisect_left(slots, upper_offset, lo=start, key=self._last_stable_offset)
         is_complete = end < len(slots)
         return self._overlapping(start, end + is_complete, upper_offset), is_complete
 
     def _overlapping(self, slot: int, end: int, upper_offset: int) -> Iterator[AbortedTxn]:
         data, earliest = self._data, self._earliest
-        if min(earliest, default=upper_offset) >= upper_offset:  # mostly few, or none that was open for long
+        if min(earliest, default=upper_offset) >= upper_offset:  # mostly few, or none was open for long
             slot = max(slot, min(end, len(earliest) * ENTRIES_PER_BLOCK))
         while slot < end:
             block = slot // ENTRIES_PER_BLOCK
@@ -270,9 +270,9 @@ class TransactionIndex(IndexFile):
         previous = self.base_offset - 1
         for count, (version, _, first_offset, last_offset, _) in enumerate(self._ENTRY.iter_unpack(data), 1):
             if version != self._VERSION:
-                raise self._corrupt(f"an entry has the unknown version {version}")
+                raise self._corrupt(f"unknown version {version} of an entry")
             if last_offset <= previous:
-                raise self._corrupt(f"last offset {last_offset} is not above {previous}")
+                raise self._corrupt(f"last offset {last_offset} is not greater than {previous}")
             previous = last_offset
             block_earliest = min(block_earliest, first_offset)
             if count % ENTRIES_PER_BLOCK == 0:

@@ -1,9 +1,9 @@
-"""What the indexes of a segment have in common: entries in memory, and a file that catches up with them.
+"""Common part of a segment's indexes: entries in memory, and a file that is brought up to date from time to time.
 
 Entries are appended to memory only; `flush` brings the file up to date (at roll, flush and clean stop). After any other
 stop recovery rebuilds the indexes from the log, so no append has to wait for them. A file is read on first use.
 
-Appending and truncating belong to one thread; `flush` and lookups may run in another, but never beside a truncation.
+One thread appends and truncates; `flush` and lookups may run in another, but never during a truncation.
 """
 
 from __future__ import annotations
@@ -19,52 +19,52 @@ from typing import ClassVar
 from ..disk.files import DamagedFileError, Files
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
-"""Index entries hold offsets relative to the segment's base, in 31 bits."""
+"""Largest offset relative to the segment's base: index entries have 31 bits for it."""
 
 POSITION_MAX = 2**31 - 1
-"""And so they do positions in the log file."""
+"""Largest position in the log file: index entries have 31 bits for it."""
 
 CHECKED_WHOLE_MAX = 4096
 ENTRIES_PER_SECTOR = 32
-"""Of the smallest unit that disks lose, 512 bytes, every sparse index has more entries than this."""
+"""Less than the number of sparse index entries in 512 bytes, the smallest unit that disks lose."""
 
 
 class IndexFile(ABC):
-    """What the three have in common: a path, a lazily read file, and how much of it is up to date."""
+    """Base of the three indexes: a path, a lazily read file, and how much of it is up to date."""
 
     ENTRY_BYTES: ClassVar[int]
     FILE_WHEN_EMPTY: ClassVar[bool] = True
-    """Kafka's loader rebuilds a segment whose index file is missing, so an empty one is written all the same."""
+    """Whether an empty index has a file: Kafka's loader rebuilds a segment whose index file is missing."""
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
-        """Nothing is read yet; the file may be missing, which is the same as empty."""
+        """Make an index without reading its file. A missing file is the same as an empty one."""
         self.path = path
         self.base_offset = base_offset
         self.is_new = False
-        """Whether this object made the file, and nobody has synced the directory since; the caller sets it back."""
+        """Whether this object made the file, and the directory was not synced since; the caller resets this."""
         self._files = files
-        # Two flushes must not both append what is missing. And the cleaner's thread loads the indexes of the segments that it
-        # is about to rename: who is loading one of them meanwhile must have opened its file by then, or would take a file
-        # that has another name now for an empty one. Each index has its own: one disk that hangs must not hold up the others.
+        # Two flushes must not both append the missing entries. And the cleaner's thread loads the indexes of segments before
+        # it renames them. Another thread that is loading one must have opened its file by then, or it would find no file and
+        # take it for an empty one. One lock for each index: a disk that hangs must not block the others.
         self._using_file = threading.Lock()
         self._loaded = False
-        self._written_count = 0  # leading entries that the file holds as memory does; counts once loaded
+        self._written_count = 0  # leading entries that are the same in the file; valid once loaded
         self._is_file_current = False
         self._is_file_synced = False
 
     @property
     def is_loaded(self) -> bool:
-        """Whether a look-up reads no file."""
+        """Whether lookups read no file."""
         return self._loaded
 
     @property
     def unwritten_count(self) -> int:
-        """Entries that the next flush may have to write."""
+        """Number of entries that the next flush may have to write."""
         return self._count() - self._written_count if self._loaded else 0
 
     @property
     def entry_count(self) -> int:
-        """Entries in the index, flushed or not. Does not read the file, only its size."""
+        """Number of entries, flushed or not. Reads only the size of the file."""
         if self._loaded:
             return self._count()
         return self._files.size(self.path) // self.ENTRY_BYTES if self._files.exists(self.path) else 0
@@ -75,28 +75,28 @@ class IndexFile(ABC):
         return self.entry_count * self.ENTRY_BYTES
 
     def sanity_check(self) -> None:
-        """Read the file now if that has not happened.
+        """Read the file now if it has not been read.
 
         Raises:
-            DamagedFileError: It is no whole number of entries, or they contradict each other or the segment's base.
-                The zero tail of a file that Apache Kafka had preallocated when it was killed counts as that.
+            DamagedFileError: The file is not a whole number of entries, or they contradict each other or the segment's base.
+                So do the zeros at the end of a file that Apache Kafka had preallocated when it was killed.
         """
         if not self._loaded:
             self._load()
 
     def reset(self) -> None:
-        """Forget all entries without reading the file, however broken. The file follows at the next flush."""
+        """Remove all entries without reading the file, which may be damaged. The next flush updates the file."""
         self._clear()
         self._loaded = True
         self._cut_written(0)
 
     def flush(self, *, sync: bool) -> None:
-        """Write what the file lacks; with `sync`, make it survive a power loss (its name aside).
+        """Write the entries that the file lacks; with `sync`, make it survive a power loss, except its name.
 
-        An index that nobody has read or changed is left alone.
+        An index that was neither read nor changed is left alone.
         """
         if self._loaded and not self._is_file_current:
-            # Read before the entries, so that an append beside us leaves the file marked as behind.
+            # Set before the entries are read, so that an append during the flush marks the file as out of date.
             self._is_file_current = True
             try:
                 with self._using_file:
@@ -111,8 +111,8 @@ class IndexFile(ABC):
             self._is_file_synced = True
 
     def rename(self, path: str) -> None:
-        """Take another path, with the file if there is one. The directory is not synced."""
-        with self._using_file:  # or who is writing it would leave it under the old name
+        """Change the path, and rename the file if it exists. The directory is not synced."""
+        with self._using_file:  # or a thread that is writing would create the file under the old name
             if self._files.exists(self.path):
                 self._files.rename(self.path, path)
             self.path = path
@@ -124,7 +124,7 @@ class IndexFile(ABC):
         self.is_new = self.is_new or not self._files.exists(self.path)
         file = self._files.open(self.path, create=True)
         if file.size() < self._written_count * self.ENTRY_BYTES:
-            self._written_count = 0  # not the file that we knew
+            self._written_count = 0  # not the file that was read
         kept_bytes = self._written_count * self.ENTRY_BYTES
         if file.size() != kept_bytes:
             self._is_file_synced = False
@@ -148,14 +148,14 @@ class IndexFile(ABC):
             file.close()
             is_current = True
         if len(data) % self.ENTRY_BYTES:
-            raise self._corrupt(f"{len(data)} bytes are no whole number of entries")
+            raise self._corrupt(f"size of {len(data)} bytes is not a multiple of the entry size")
         self._decode(data)
         self._written_count = len(data) // self.ENTRY_BYTES
         self._is_file_current = self._is_file_synced = is_current
         self._loaded = True
 
     def _cut_written(self, count: int) -> None:
-        """Only the first `count` entries of the file may still be right."""
+        """Note that at most the first `count` entries of the file are still right."""
         self._written_count = min(self._written_count, count)
         self._is_file_current = False
 
@@ -170,40 +170,40 @@ class IndexFile(ABC):
 
     @abstractmethod
     def _decode(self, data: bytes) -> None:
-        """Take the entries of a file whose size is right, or raise DamagedFileError and leave all as it is."""
+        """Take the entries of a file whose size is right, or raise DamagedFileError and change nothing."""
 
     @abstractmethod
     def _encode(self, start: int, stop: int) -> bytes:
-        """The bytes of the entries from `start` up to, not including, `stop`."""
+        """Return the bytes of the entries from `start` up to, not including, `stop`."""
 
 
 class SparseIndex(IndexFile):
-    """What offset and time index have in common: two increasing columns, offsets and what is known of each."""
+    """Base of the offset index and the time index: two increasing columns, of offsets and their values."""
 
     OFFSETS_AT: ClassVar[int]
     VALUES_AT: ClassVar[int]
     VALUE_TYPE: ClassVar[str]
     STRICTLY: ClassVar[bool]
-    """Whether offsets, too, never repeat. Values never do."""
+    """Whether offsets never repeat. Values never do."""
     KEPT_COUNT = 0
-    """Of the entries that there may be, those that no batch gets."""
+    """Number of entries reserved for the end of the segment, which no batch gets."""
 
     def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
-        """`max_bytes` is `segment.index.bytes`."""
+        """Make an index of at most `max_bytes`, which is `segment.index.bytes`."""
         super().__init__(files, path, base_offset)
-        # One entry at least, in which the time index of a segment ends. Apache Kafka accepts a `segment.index.bytes` below
-        # the size of an entry, too, and then cannot make the index (IllegalArgumentException).
+        # At least one entry, for the final entry of the time index. Apache Kafka also accepts a `segment.index.bytes` below
+        # the size of an entry, and then cannot make the index (IllegalArgumentException).
         self._max_count = max(1, max_bytes // self.ENTRY_BYTES)
         self._clear()
 
     @property
     def room(self) -> int:
-        """How many more entries there may be before the segment has to roll."""
+        """Number of entries that still fit before the segment must roll."""
         return self._max_count - self.KEPT_COUNT - self.entry_count
 
     @property
     def is_full(self) -> bool:
-        """Whether the segment has to roll before another entry. Each append asks."""
+        """Whether the segment must roll before another entry. Read by each append."""
         if self._loaded:
             return len(self._values) >= self._max_count - self.KEPT_COUNT
         return self.room <= 0
@@ -218,7 +218,7 @@ class SparseIndex(IndexFile):
             self._cut_written(count)
 
     def extend(self, offsets: array[int], values: array[int]) -> None:
-        """Add entries that somebody made by the index's rules, as relative offsets and values; there is room for them."""
+        """Add entries that the caller has made by the index's rules, as relative offsets and values. They must fit."""
         self._offsets.extend(offsets)
         self._values.extend(values)
         self._is_file_current = False
@@ -226,14 +226,14 @@ class SparseIndex(IndexFile):
     def _relative(self, offset: int) -> int:
         relative = offset - self.base_offset
         if not 0 <= relative <= RELATIVE_OFFSET_MAX:
-            raise ValueError(f"offset {offset} does not fit an index with base offset {self.base_offset}")
+            raise ValueError(f"offset {offset} is out of range for an index with base offset {self.base_offset}")
         return relative
 
     def _add(self, relative: int, value: int, max_count: int) -> None:
         if len(self._offsets) >= max_count:
             raise ValueError(f"{self.path} is full with {len(self._offsets)} entries")
         self._offsets.append(relative)
-        self._values.append(value)  # last, so that a flush beside us counts whole entries only
+        self._values.append(value)  # last, so that a flush in another thread counts only whole entries
         self._is_file_current = False
 
     def _count(self) -> int:
@@ -247,7 +247,7 @@ class SparseIndex(IndexFile):
         offsets = _column("i", data, self.OFFSETS_AT, self.ENTRY_BYTES)
         values = _column(self.VALUE_TYPE, data, self.VALUES_AT, self.ENTRY_BYTES)
         if offsets and offsets[0] < 0:
-            raise self._corrupt("an offset lies below the base offset")
+            raise self._corrupt("an offset is below the base offset")
         if not _is_increasing(offsets, strictly=self.STRICTLY):
             raise self._corrupt("offsets do not increase")
         if not _is_increasing(values, strictly=True):
@@ -266,7 +266,7 @@ class SparseIndex(IndexFile):
 
 
 def _column(typecode: str, data: bytes, at: int, stride: int) -> array[int]:
-    """The big-endian integers that start at byte `at` of every `stride` bytes."""
+    """Read the big-endian integers that start at byte `at` of every `stride` bytes."""
     column = array(typecode)
     width = column.itemsize
     packed = bytearray(len(data) // stride * width)
@@ -279,7 +279,7 @@ def _column(typecode: str, data: bytes, at: int, stride: int) -> array[int]:
 
 
 def _set_column(data: bytearray, column: array[int], at: int, stride: int) -> None:
-    """The reverse of `_column`; `column` is the caller's to spoil."""
+    """Write the integers of `column` back, the reverse of `_column`. Changes `column`."""
     if sys.byteorder == "little":
         column.byteswap()
     packed = column.tobytes()
@@ -290,8 +290,8 @@ def _set_column(data: bytearray, column: array[int], at: int, stride: int) -> No
 def _is_increasing(column: array[int], *, strictly: bool) -> bool:
     """Whether each number is above the one before (not below it, unless `strictly`).
 
-    A long column is looked at in so many places that no damaged disk sector escapes; to compare all of a full
-    index takes tens of milliseconds, and loading happens in the middle of a fetch.
+    A long column is only sampled, densely enough to find any damaged disk sector. To compare all of a full index takes tens
+    of milliseconds, and loading may happen during a fetch.
     """
     seen = column if len(column) <= CHECKED_WHOLE_MAX else column[::ENTRIES_PER_SECTOR] + column[-1:]
     following = iter(seen)

@@ -1,11 +1,11 @@
-"""Which leader epoch each part of a partition was written under: `leader-epoch-checkpoint`.
+"""Leader epochs under which the parts of a partition were written: `leader-epoch-checkpoint`.
 
     0                   version
     2                   number of lines that follow
     0 0                 epoch, first offset written under it
     4 1250
 
-Consumers use it to notice that a log was cut and written anew under them (OffsetForLeaderEpoch). Epochs and start
+Consumers use it to detect that a log was truncated and rewritten since they read it (OffsetForLeaderEpoch). Epochs and start
 offsets both strictly increase from line to line.
 """
 
@@ -21,28 +21,29 @@ from ..disk.health import is_disk_failure
 
 EPOCH_MAX = 2**31 - 1
 UNDEFINED = (-1, -1)
-"""(epoch, end offset) where the cache cannot tell."""
+"""(epoch, end offset) if the epoch is not known."""
 
 
 class EpochEntry(NamedTuple):
-    """From `start_offset` on, up to the next entry, records were written under `epoch`."""
+    """An epoch under which records from `start_offset` up to the next entry were written."""
 
     epoch: int
     start_offset: int
 
 
 class LeaderEpochs:
-    """The epochs of one log: in memory at once, in their file after the next `write`.
+    """The epochs of one log. A change is in memory at once, and in the file after the next `write`.
 
-    Each batch carries its epoch, so recovery finds again what the file lacks, as long as it reads the batch. Therefore
-    nobody lets it pass a batch over (a flush, a stop) or takes one away (retention, a clean pass, a cut) before `write`. Apache
-    Kafka writes with each new epoch, and may forget lines, not miss any, as here.
+    Each batch has its epoch, so recovery finds again what the file lacks if it reads the batch. Therefore `write` comes before
+    an operation after which recovery skips batches (a flush, a stop), or which removes some (retention, a clean pass). Apache
+    Kafka writes each new epoch at once. There the file, and here the result of recovery, may have epochs that are no longer in
+    the log, but lacks none.
 
     Changed by the thread that owns the log.
     """
 
     def __init__(self, files: Files, path: str) -> None:
-        """Reads the file, if there is one.
+        """Read the file if it exists.
 
         Raises:
             CorruptCheckpointError: The file is malformed, or its entries do not increase.
@@ -56,41 +57,41 @@ class LeaderEpochs:
                 raise CorruptCheckpointError(path, line, f"out of range: {entry.epoch} {entry.start_offset}")
             self._entries = _with(
                 self._entries, entry
-            )  # Kafka, too, takes lines out of order and lets the later one win
+            )  # as in Kafka, lines may be out of order, and the later one wins
         self._written: list[EpochEntry] | None = self._entries
-        """What is on disk; None if nobody can tell."""
+        """Entries on disk; None if unknown."""
         self._writing = threading.Lock()
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """All of them, oldest first."""
+        """All entries, oldest first."""
         return tuple(self._entries)
 
     @property
     def latest_epoch(self) -> int:
-        """The newest epoch known; -1 if there is none."""
+        """The newest known epoch; -1 if none is known."""
         return self._entries[-1].epoch if self._entries else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that records from `start_offset` on are written under `epoch`.
 
-        Entries that contradict it (an epoch or a start offset as high) are dropped. The epoch that is the latest
-        already, starting no later than here, changes nothing.
+        Entries that contradict it (their epoch or start offset is as high) are dropped. If `epoch` is already the latest and
+        does not start later, nothing changes.
         """
         entries = self._entries
         if not (entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset):
             self._entries = _with(entries, EpochEntry(epoch, start_offset))
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that start at or above `end_offset`, the new log end offset."""
+        """Remove epochs that start at or above `end_offset`, the new log end offset."""
         count = bisect_left(self._entries, end_offset, key=_start_offset)
         if count < len(self._entries):
             self._entries = self._entries[:count]
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that end at or below `start_offset`, the new log start offset.
+        """Remove epochs that end at or below `start_offset`, the new log start offset.
 
-        The epoch that `start_offset` lies in starts there from now on.
+        The start of the epoch that contains `start_offset` becomes `start_offset`.
         """
         slot = bisect_right(self._entries, start_offset, key=_start_offset) - 1
         if slot < 0 or (slot == 0 and self._entries[0].start_offset == start_offset):
@@ -98,25 +99,25 @@ class LeaderEpochs:
         self._entries = [EpochEntry(self._entries[slot].epoch, start_offset), *self._entries[slot + 1 :]]
 
     def take_over(self, other: LeaderEpochs) -> None:
-        """Know what another one knows; the file follows with the next `write`."""
+        """Take the entries of another object; the next `write` updates the file."""
         self._entries = other._entries
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._entries = []
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch that the record at `offset` was written under; None below the first entry. Any thread."""
+        """Return the epoch under which the record at `offset` was written; None below the first entry. Any thread."""
         entries = self._entries
         slot = bisect_right(entries, offset, key=_start_offset) - 1
         return entries[slot].epoch if slot >= 0 else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Where the records of `epoch` end: the answer of OffsetForLeaderEpoch.
+        """Find the end of the records of `epoch`, for OffsetForLeaderEpoch.
 
         Returns:
-            (the largest known epoch at or below `epoch`, its end offset, exclusive). For an epoch older than all
-            known ones, itself and the start of the first. UNDEFINED for one newer than all known ones.
+            (largest known epoch at or below `epoch`, its end offset, exclusive). For an epoch older than all known ones:
+            that epoch and the start of the first known one. UNDEFINED for an epoch newer than all known ones.
 
         Source: KIP-101, KIP-279.
         """
@@ -129,10 +130,10 @@ class LeaderEpochs:
         return floor_epoch, self._entries[higher].start_offset
 
     def write(self) -> None:
-        """Bring the file up to date; on disk on return. Two disk syncs, nothing if it is. Any thread.
+        """Bring the file up to date, with two disk syncs; it is on disk on return. Does nothing if it is current. Any thread.
 
         Raises:
-            OSError: The disk refused; memory stays as it is, and the next call tries again.
+            OSError: The disk refused; memory is unchanged, and the next call tries again.
         """
         with self._writing:
             entries = self._entries  # never changed in place
@@ -142,7 +143,7 @@ class LeaderEpochs:
                 self._written = entries
 
     def write_if_room(self) -> None:
-        """`write`, for what makes room on a full disk and so must not need any. OSError only if the disk has failed."""
+        """Write the file if the disk has room, for deletions on a full disk. OSError only if the disk has failed."""
         try:
             self.write()
         except OSError as error:
@@ -151,7 +152,7 @@ class LeaderEpochs:
 
 
 def _with(entries: list[EpochEntry], entry: EpochEntry) -> list[EpochEntry]:
-    """The entries with a newer one, without those that contradict it."""
+    """Return the entries with a newer one, without those that contradict it."""
     if entries and entry.epoch == entries[-1].epoch and entry.start_offset >= entries[-1].start_offset:
         return entries
     kept = list(entries)

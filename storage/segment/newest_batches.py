@@ -1,11 +1,11 @@
-"""Where the newest batches of a segment lie, without a look at index or file.
+"""Positions of the newest batches of a segment, without reading the index or the file.
 
-Almost every fetch is for what was appended last: consumers that keep up ask for the log's end. For them a segment
-remembers its newest batches one by one, in two arrays of bounded size, instead of reading headers from the file.
+Almost every fetch is for the newest records: consumers that keep up read at the log's end. So a segment remembers its newest
+batches one by one, in two arrays of bounded size, instead of reading headers from the file.
 
     last offsets   17    18    25         batches end with these offsets
     positions    4100  4203  4511         and begin at these bytes
-    first offset   15                     of the oldest remembered one: below it, ask the offset index
+    first offset   15                     of the oldest remembered batch: below it, use the offset index
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from array import array
 from bisect import bisect_left, bisect_right
 
 NEWEST_BATCHES_MAX = 256
-"""Remembered at most; half of them are forgotten when there are more."""
+"""Largest number of remembered batches. When there are more, the older half is forgotten."""
 
 _NOTHING = 2**63 - 1
 
 
 class NewestBatches:
-    """See the module's text. Owned by the thread that appends."""
+    """Positions of the newest batches. Owned by the thread that appends."""
 
     __slots__ = ("_last_offsets", "_positions", "first_offset")
 
@@ -28,7 +28,7 @@ class NewestBatches:
         self._last_offsets = array("q")
         self._positions = array("q")
         self.first_offset = _NOTHING
-        """Offsets from here on can be looked up; those below lie in older batches."""
+        """Lowest offset that can be looked up; lower ones are in older batches."""
 
     def note(self, base_offset: int, last_offset: int, position: int) -> None:
         """Remember a batch that was appended at `position`."""
@@ -43,7 +43,7 @@ class NewestBatches:
         positions.append(position)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all batches."""
         del self._last_offsets[:], self._positions[:]
         self.first_offset = _NOTHING
 
@@ -53,17 +53,17 @@ class NewestBatches:
         return self._last_offsets[-1] if self._last_offsets else None
 
     def position_of(self, offset: int) -> int | None:
-        """Where the first batch begins whose last offset is at or above `offset`, which is not below `first_offset`.
+        """Find the position of the first batch whose last offset is at or above `offset`; None if no batch is.
 
-        None if there is none.
+        `offset` must not be below `first_offset`.
         """
         slot = bisect_left(self._last_offsets, offset)
         return self._positions[slot] if slot < len(self._positions) else None
 
     def end_between(self, position: int, limit: int, size_bytes: int) -> int | None:
-        """The largest batch end at or below byte `limit`, but at least that of the batch at `position`.
+        """Find the largest batch end at or below byte `limit`, but at least that of the batch at `position`.
 
-        `size_bytes`, the end of the last batch, lies above `limit`. None if the answer lies among older batches.
+        `size_bytes`, the end of the last batch, is above `limit`. None if the result is among older batches.
         """
         positions = self._positions
         if not positions or limit < positions[0]:

@@ -1,15 +1,15 @@
-"""One segment of a log: the record batches from a base offset on, and the indexes beside them.
+"""One segment of a log: the record batches from a base offset on, and their indexes.
 
-    <base>.log        batches back to back; offsets increase, with gaps where the cleaner was
-    <base>.index      position of about every `index.interval.bytes`-th byte's batch (see index.py)
+    <base>.log        batches back to back; offsets increase, with gaps where the cleaner removed records
+    <base>.index      position of one batch in about every `index.interval.bytes` (see index.py)
     <base>.timeindex  largest timestamp up to each of those
     <base>.txnindex   aborted transactions whose marker is here
 
-`Log` appends to the last segment and reads all; recovery rebuilds; the cleaner writes new ones under `.cleaned`.
-An append is one write to the log file. Indexes are kept in memory and reach the disk in `flush`, `on_roll` and
-`close`; after any other stop `recover` makes them from the log. Reading hands out positions, never bytes.
+`Log` appends to the last segment and reads all; recovery rebuilds them; the cleaner writes new ones under `.cleaned`.
+An append is one write to the log file. Indexes are kept in memory and written to the disk by `flush`, `on_roll` and `close`;
+after any other stop `recover` rebuilds them from the log. Reads return positions, never bytes.
 
-One thread owns a segment. Others may `flush` it while the owner appends, and read it once it is sealed.
+One thread owns a segment. Other threads may `flush` it while the owner appends, and read it once it is sealed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .segment_indexes import NewEntries
 from .segment_reader import SegmentReader
 
 WRITTEN_AT_ONCE = 20_000
-"""Entries of all indexes; a millisecond or two."""
+"""Largest number of index entries that a roll writes at once, in a millisecond or two."""
 
 
 class ProducerReplay(Protocol):
-    """Whom recovery tells about the batches it finds."""
+    """Receiver of the batches that recovery finds."""
 
     def replay(self, batch: RecordBatch) -> AbortedTxn | None:
         """Take in a batch, in log order.
@@ -45,16 +45,16 @@ class ProducerReplay(Protocol):
 
 
 class LogSegment(SegmentReader):
-    """See the module's text. Made by `create` or `open`."""
+    """A segment of a log. Made by `create` or `open`."""
 
     def __init__(
         self, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str
     ) -> None:
         super().__init__(files, directory, base_offset, config, now_ms, suffix)
         self.rolling_jitter_ms = 0
-        """By how much rolling by time comes early; the owner draws it."""
+        """Time by which the segment rolls earlier than `segment.ms`; the owner draws it."""
         self.first_append_ms: int | None = None
-        """When this run of the broker wrote its first batch, wall time; None if none has, or an earlier run did. The owner's."""
+        """Wall time when this run of the broker wrote the first batch; None if an earlier run did, or none. Set by the log."""
         self.is_ready = False
         """Whether an append reads nothing from the disk; see `get_ready`."""
         self._is_new = False
@@ -65,17 +65,17 @@ class LogSegment(SegmentReader):
     def create(
         cls, files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str = ""
     ) -> LogSegment:
-        """A new, empty segment; files that carry its names are removed first.
+        """Create a new, empty segment; existing files with its names are removed first.
 
         Args:
-            suffix: `""`, or CLEANED for the cleaner's.
+            suffix: `""`, or CLEANED for a segment of the cleaner.
             now_ms: Unix milliseconds; becomes `created_ms`.
 
         Its names survive a power loss after the first `flush`.
 
         Raises:
-            OSError: The disk refused; EMFILE too, while the last descriptors are left, unless it is the cleaner's: that gives
-                more back.
+            OSError: The disk refused. EMFILE if almost no file descriptor is left. A segment of the cleaner may use the last
+                ones, as a pass releases more than it needs.
         """
         if not suffix:
             files.check_descriptors()
@@ -94,7 +94,7 @@ class LogSegment(SegmentReader):
     # Writing
 
     def get_ready(self) -> None:
-        """Read what the first append after `open` needs to know. For any thread."""
+        """Read what the first append after `open` needs. In any thread."""
         self._indexes.grow()
         _ = self.first_batch_timestamp_ms
         self.is_ready = True
@@ -112,16 +112,16 @@ class LogSegment(SegmentReader):
 
         Args:
             view: One or more whole batches back to back, with their final offsets.
-            last_offset: Of the last batch.
+            last_offset: Last offset of the last batch.
             max_timestamp_ms: The largest max timestamp of these batches.
             max_timestamp_offset: The last offset of the first batch that has it.
-            ahead: What `write_ahead` gave for the one batch that `view` is, written by now.
+            ahead: Result of `write_ahead` if `view` is one batch whose bytes have been written so.
 
         Raises:
-            ValueError: An offset more than 31 bits above the base. Nothing is written.
-            OSError: The disk refused. The segment is as it was before, as after any other error.
+            ValueError: An offset is more than 31 bits above the base. Nothing is written.
+            OSError: The disk refused. The segment is unchanged, as after any other error.
 
-        Readable at once, durable after the next `flush`.
+        The batches are readable at once, and durable after the next `flush`.
         """
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             raise self._misfit(last_offset)
@@ -145,23 +145,25 @@ class LogSegment(SegmentReader):
                 self._indexes.note_batch(position, batch)
                 position += batch.size_bytes
         except BaseException:
-            # Without memory, say. The caller does not know of these batches, and will give their offsets again.
+            # E.g. out of memory. The caller treats these batches as not appended, and will assign their offsets again.
             try:
                 self.log_file.truncate(start)
             except OSError as error:
-                raise OSError(errno.EIO, f"batches of a refused append stay in the file: {error.strerror}") from error
+                raise OSError(
+                    errno.EIO, f"cannot remove batches of a failed append from the file: {error.strerror}"
+                ) from error
             self._first_batch_timestamp_ms = None
             self._indexes.truncate_to(base_offset)
             raise
 
     def write_ahead(self, batch: memoryview) -> WriteAhead:
-        """Begin to append a large batch, whose bytes behind the header are written by another thread; `append` ends it."""
+        """Begin the append of a large batch: another thread writes the bytes after the header, then `append` finishes it."""
         return self.log_file.write_ahead(batch, HEADER_BYTES)
 
     def append_cleaned(self, view: Buffer, found: NewEntries) -> None:
-        """`append` for the cleaner, which finds the index entries while it makes the batches.
+        """Append batches of the cleaner, which finds the index entries while it makes the batches.
 
-        Errors as `append`. The segment is one that was just created, and takes nothing else until it is sealed.
+        Errors as for `append`. The segment must be new, and gets no other appends until it is sealed.
         """
         if found.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             raise self._misfit(found.last_offset)
@@ -169,16 +171,16 @@ class LogSegment(SegmentReader):
         self._indexes.take(found)
 
     def _misfit(self, last_offset: int) -> ValueError:
-        return ValueError(f"offset {last_offset} does not fit a segment with base offset {self.base_offset}")
+        return ValueError(f"offset {last_offset} is out of range for a segment with base offset {self.base_offset}")
 
     def on_roll(self, *, at_once: bool = False) -> None:
-        """Close the segment for appends: final time index entry, indexes written, preallocated space given back.
+        """Seal the segment: add the final time index entry, write the indexes, release preallocated space.
 
-        Nothing is synced; that is `flush`'s part.
+        Nothing is synced; `flush` does that.
 
         Args:
-            at_once: Others wait for this thread: long indexes, those of a gigabyte take 20 ms, are left to `flush`, too. Recovery
-                reads what no flush has vouched for, and makes its indexes anew.
+            at_once: Do not block: leave long indexes to `flush` (those of a gigabyte take 20 ms). Recovery scans segments that
+                were not flushed, and rebuilds their indexes.
         """
         self._seal()
         if not at_once or self._indexes.unwritten_count <= WRITTEN_AT_ONCE:
@@ -187,7 +189,7 @@ class LogSegment(SegmentReader):
     def flush(self) -> None:
         """Make all batches and index entries so far survive a power loss, the file names included.
 
-        May run in another thread than `append`; batches appended meanwhile may or may not be covered.
+        May run in another thread than `append`; batches appended during the call may or may not be covered.
 
         Raises:
             OSError: The disk refused; what is durable is unknown.
@@ -201,9 +203,9 @@ class LogSegment(SegmentReader):
                 index.is_new = False
 
     def close(self) -> None:
-        """Write the final time index entry and the indexes, sync those, give the file handle back.
+        """Write the final time index entry and the indexes, sync the indexes, and close the log file.
 
-        Reading is over for FileSlices of this segment, too. The log file is not synced: `flush` before a clean stop.
+        FileSlices of this segment can no longer be read. The log file is not synced: `flush` before a clean stop.
         """
         self._seal()
         self._indexes.flush(sync=True)
@@ -213,17 +215,17 @@ class LogSegment(SegmentReader):
         """Rename the files: log, offset index, time index, transaction index.
 
         Args:
-            old: The suffix they carry, as a check.
-            new: `""`, CLEANED, SWAP or DELETED. Files of that name are replaced.
+            old: The present suffix, as a check.
+            new: `""`, CLEANED, SWAP or DELETED. Existing files of that name are replaced.
             log_first: Sync the directory after the log file. Otherwise it is not synced.
 
         Open FileSlices stay readable.
         """
         if old != self.suffix:
-            raise ValueError(f"{self!r} does not carry the suffix {old!r}")
+            raise ValueError(f"{self!r} does not have the suffix {old!r}")
         new_path = paths.log_path(self.directory, self.base_offset, new)
         self.files.rename(self._log_path, new_path)
-        # From here on the segment goes by the new name, and a call that is repeated finds the indexes that are left.
+        # From here on the segment has the new name, and a repeated call renames the indexes that are left.
         self.suffix, self._log_path = new, new_path
         if log_first:
             self.files.sync_dir(self.directory)
@@ -231,21 +233,21 @@ class LogSegment(SegmentReader):
             index.rename(self._path(kind))
 
     def rename_deleted(self, *, log_first: bool = False) -> None:
-        """Give the files the suffix `.deleted`, under which a start removes them. Readers go on undisturbed.
+        """Give the files the suffix `.deleted`, with which a start removes them. Open files stay readable.
 
         With `log_first` no power loss can bring the segment back without its transaction index.
         """
         self.change_suffix(self.suffix, paths.DELETED, log_first=log_first)
 
     def delete_files(self) -> None:
-        """Remove the files. FileSlices that are held somewhere stay readable until they are dropped."""
+        """Remove the files. Existing FileSlices stay readable."""
         for path in self.file_paths():
             self.files.remove(path)
 
     # Another place
 
     def go_on_from(self, other: LogSegment) -> None:
-        """Take the place of the active segment of the same batches: rolling by time, and aborted transactions, are its."""
+        """Take over the times for rolling, and new aborted transactions, of the active segment that this one replaces."""
         self.created_ms, self.first_append_ms = other.created_ms, other.first_append_ms
         self.rolling_jitter_ms = other.rolling_jitter_ms
         if other._first_batch_timestamp_ms is not None:
@@ -254,7 +256,7 @@ class LogSegment(SegmentReader):
             self.txn_index.append(aborted)
 
     def moved_to(self, directory: str) -> None:
-        """Its files are, or will be when next one is asked for, in a directory of another name."""
+        """Change the paths: the directory has, or is about to get, another name."""
         self.directory, self._log_path = (
             directory,
             paths.segment_path(directory, self.base_offset, paths.LOG, self.suffix),
@@ -265,10 +267,10 @@ class LogSegment(SegmentReader):
     # Checking and rebuilding
 
     def rebuild_indexes(self) -> None:
-        """Make the offset and time index anew from the batch headers, without checking what the batches hold.
+        """Rebuild the offset index and time index from the batch headers, without checking the records.
 
         Raises:
-            CorruptRecordError: The log file is not batches to its end; the indexes cover what comes before.
+            CorruptRecordError: Some bytes of the log file are not a batch; the indexes cover the batches before them.
         """
         self._indexes.rebuild()
 
@@ -279,23 +281,23 @@ class LogSegment(SegmentReader):
         *,
         before_cut: Callable[[], None] | None = None,
     ) -> int:
-        """Read the whole segment after an unclean stop: rebuild all indexes, cut off what is no batch.
+        """Read the whole segment after an unclean stop: rebuild all indexes, and cut off what is not a batch.
 
         The log file is cut at the first batch that is incomplete, fails its CRC or does not follow the one before.
 
         Args:
-            producers: Is told of every batch. Must be in the state before this segment.
-            epochs: Is told of every new leader epoch.
-            before_cut: Called when something is to be cut off, before that happens: what follows in other segments
-                must be gone by then, or a power loss in between would leave a log with a hole.
+            producers: Gets every batch. Its state must be that before this segment.
+            epochs: Gets every new leader epoch.
+            before_cut: Called before anything is cut off. It must delete the later segments, or a power loss in between
+                would leave a log with a gap.
 
         Returns:
-            The bytes cut off.
+            The number of bytes cut off.
 
         Raises:
             OldFormatError: Whole records of format v0 or v1. Nothing is cut off.
 
-        Nothing is synced; `flush` makes it last.
+        Nothing is synced; `flush` makes the result durable.
         """
         self._first_batch_timestamp_ms = None
         self._indexes.restart()
@@ -325,7 +327,7 @@ class LogSegment(SegmentReader):
                 last_offset = batch.last_offset
                 valid_bytes = position + batch.size_bytes
         except CorruptRecordError:
-            pass  # The bytes from here on are no batch: what a torn write leaves.
+            pass  # The bytes from here on are not a batch, as after a torn write.
         cut_bytes = self.size_bytes - valid_bytes
         if cut_bytes:
             if before_cut is not None:

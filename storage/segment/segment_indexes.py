@@ -1,7 +1,7 @@
-"""What is known of a segment's log file besides its bytes: the three indexes, the largest timestamp, the newest batches.
+"""Data derived from a segment's log file: the three indexes, the largest timestamp, the newest batches.
 
-`LogSegment` tells of every batch that it writes or finds, and asks where to look. All of this follows from the log file
-and can be made from it again; where an index file makes no sense, that is done on first use.
+`LogSegment` reports every batch that it writes or finds, and asks for positions. Everything here can be rebuilt from the log
+file; if an index file is invalid, that is done on first use.
 
     log file   [batch][batch][batch][batch][batch][batch][batch]
     indexes           entry         entry           |
@@ -27,14 +27,14 @@ from .newest_batches import NewestBatches
 
 
 class NewEntries(NamedTuple):
-    """What batches that were just written mean for the indexes, found by the rule of `SegmentIndexes.note`.
+    """Index entries of batches that were just written, made by the rule of `SegmentIndexes.note`.
 
     Index offsets are relative to the segment's base.
     """
 
     last_offset: int
     max_timestamp_ms: int
-    """The largest of the whole segment so far."""
+    """Largest timestamp of the whole segment so far."""
     max_timestamp_offset: int
     offsets: array[int]
     positions: array[int]
@@ -43,12 +43,12 @@ class NewEntries(NamedTuple):
 
 
 class SegmentIndexes:
-    """See the module's text. Owned by its LogSegment."""
+    """Indexes and other derived data of one segment. Owned by its LogSegment."""
 
     def __init__(
         self, files: Files, directory: str, base_offset: int, suffix: str, config: LogConfig, log_file: File
     ) -> None:
-        """Reads nothing. Index files may be missing, which is as good as empty."""
+        """Make the indexes without reading. A missing index file is the same as an empty one."""
         index_bytes = config.segment_index_bytes
         self.base_offset = base_offset
         self.offset = OffsetIndex(
@@ -58,18 +58,18 @@ class SegmentIndexes:
         self.txn = TransactionIndex(files, paths.txn_index_path(directory, base_offset, suffix), base_offset)
         self.all = (self.offset, self.time, self.txn)
         self.newest = NewestBatches()
-        """Those noted since open; none once the segment is sealed."""
+        """Batches noted since open; none once the segment is sealed."""
         self._where = paths.log_path(directory, base_offset, suffix)
         self._distance_bytes = config.index_distance_bytes
         self._log_file = log_file
         self._max_timestamp_ms: int | None = None  # not known yet
         self._max_timestamp_offset = base_offset
         self.is_growing = False
-        """Whether it is ready for `note`: the time index lacks its final entry."""
+        """Whether the indexes are ready for `note`: the time index lacks its final entry."""
         self._unindexed_bytes = 0  # since the batch of the last offset index entry, that batch included
         self._is_offset_index_checked = False
-        # A search by timestamp in a worker thread, and the owner's first append or fetch, may both want what no one has
-        # read yet, or find that it has to be made anew.
+        # A search by timestamp in a worker thread, and the owner's first append or fetch, may both need data that was not
+        # read yet, or find that an index has to be rebuilt.
         self._preparing = threading.RLock()
 
     @property
@@ -79,7 +79,7 @@ class SegmentIndexes:
 
     @property
     def is_max_timestamp_known(self) -> bool:
-        """Whether it is told without reading."""
+        """Whether `max_timestamp_ms` needs no reading."""
         return self._max_timestamp_ms is not None
 
     @property
@@ -88,7 +88,7 @@ class SegmentIndexes:
         return self._max_timestamp()[1]
 
     def floor_position(self, offset: int, *, at_once: bool = False) -> int:
-        """Where some batch begins at or before the one with `offset`, as near as the offset index knows.
+        """Return the start of a batch at or before the one with `offset`, as near as the offset index has it.
 
         Raises:
             WouldWaitError: Only if `at_once`: the index has to be read.
@@ -98,7 +98,10 @@ class SegmentIndexes:
         return self.offset.lookup(offset)[1]
 
     def batch_before(self, position: int, *, at_once: bool = False) -> int:
-        """Where some batch begins at or before byte `position`, as near as the offset index knows. Errors as above."""
+        """Return the start of a batch at or before byte `position`, as near as the offset index has it.
+
+        Errors as for `floor_position`.
+        """
         if not self._is_offset_index_checked:
             self._have_offset_index(at_once)
         return self.offset.floor_of_position(position)[1]
@@ -109,12 +112,12 @@ class SegmentIndexes:
         self._check_offset_index()
 
     def offset_before_timestamp(self, timestamp_ms: int) -> int:
-        """An offset below which no record is later than `timestamp_ms`, as near as the time index knows."""
+        """Return an offset below which no record is later than `timestamp_ms`, as near as the time index has it."""
         self._check_time_index()
         return self.time.lookup(timestamp_ms)[1]
 
     def grow(self) -> None:
-        """Get ready for `note`: take up where an earlier run left off, so that all is as if it had never stopped."""
+        """Get ready for `note`: restore the state that an earlier run had before it sealed the segment or stopped."""
         if self.is_growing:
             return
         with self._preparing:
@@ -128,7 +131,7 @@ class SegmentIndexes:
         self._unindexed_bytes = self._log_file.size() - indexed_position
         if self.offset.entry_count == 0:
             indexed_offset -= 1
-        # What a stop added beyond the last offset index entry was its final entry; more batches are to come.
+        # A time index entry beyond the last offset index entry is the final entry of a stop; more batches will follow.
         self.time.truncate_to(indexed_offset + 1)
         self.is_growing = True
 
@@ -141,7 +144,7 @@ class SegmentIndexes:
         max_timestamp_ms: int,
         max_timestamp_offset: int,
     ) -> None:
-        """Take in a batch that the log file has at `position`, in order."""
+        """Add a batch at `position` of the log file; in order."""
         assert self._max_timestamp_ms is not None
         if max_timestamp_ms > self._max_timestamp_ms:
             self._max_timestamp_ms, self._max_timestamp_offset = max_timestamp_ms, max_timestamp_offset
@@ -153,12 +156,12 @@ class SegmentIndexes:
         self.newest.note(base_offset, last_offset, position)
 
     def note_batch(self, position: int, batch: RecordBatch) -> None:
-        """`note`, from a header."""
+        """Add a batch like `note`, from its header."""
         last_offset = batch.last_offset
         self.note(position, batch.size_bytes, batch.base_offset, last_offset, batch.max_timestamp, last_offset)
 
     def take(self, found: NewEntries) -> None:
-        """`note` for many batches at once, whose entries somebody made already."""
+        """Add many batches at once, whose index entries the caller has made."""
         self.offset.extend(found.offsets, found.positions)
         self.time.extend(found.timestamp_offsets, found.timestamps)
         self._max_timestamp_ms, self._max_timestamp_offset = found.max_timestamp_ms, found.max_timestamp_offset
@@ -173,7 +176,7 @@ class SegmentIndexes:
         self.is_growing = False
 
     def restart(self) -> None:
-        """Forget everything but the transaction index, to be told of all batches anew."""
+        """Remove everything but the transaction index. The caller then adds all batches again."""
         self._forget()
         self.offset.reset()
         self.time.reset()
@@ -183,22 +186,25 @@ class SegmentIndexes:
         self._is_offset_index_checked = True
 
     def check(self) -> None:
-        """Make sure that offset and time index can be used: where they make no sense, make them anew."""
+        """Check the offset index and the time index, and rebuild them if they are invalid."""
         self._check_offset_index()
         self._check_time_index()
 
     def truncate_to(self, offset: int) -> None:
-        """Follow the log file, which lost every batch that reaches `offset` or beyond; none of them ended a transaction."""
+        """Update the indexes after the log file has lost every batch that reaches `offset` or beyond.
+
+        None of these batches ended a transaction.
+        """
         for index in (self.offset, self.time):
             index.truncate_to(offset)
         self._forget()
         self.grow()
 
     def rebuild(self) -> None:
-        """Make the offset and time index anew from the batch headers, without checking what the batches hold.
+        """Rebuild the offset index and time index from the batch headers, without checking the records.
 
         Raises:
-            CorruptRecordError: The log file is not batches to its end; the indexes cover what comes before.
+            CorruptRecordError: Some bytes of the log file are not a batch; the indexes cover the batches before them.
         """
         with self._preparing:
             self.restart()
@@ -210,11 +216,11 @@ class SegmentIndexes:
 
     @property
     def unwritten_count(self) -> int:
-        """Entries that `flush` may have to write."""
+        """Number of entries that `flush` may have to write."""
         return sum(index.unwritten_count for index in self.all)
 
     def flush(self, *, sync: bool) -> None:
-        """Bring the index files up to date, and with `sync` make them survive a power loss, names aside."""
+        """Bring the index files up to date; with `sync`, make them survive a power loss, except their names."""
         for index in self.all:
             index.flush(sync=sync)
 
@@ -222,9 +228,9 @@ class SegmentIndexes:
         return batch_walk(self._log_file, position, self._where, chunk_bytes=SCAN_CHUNK_BYTES, whole_bytes_max=0)
 
     def _has_room(self, last_offset: int, position: int) -> bool:
-        # The log rolls before an index is full. A segment from elsewhere may need more entries than our
-        # configuration allows, or have offsets that no entry can hold, and a cleaned one of nearly 2 GiB grows where
-        # timestamps take more bytes than before: then it is indexed more thinly.
+        # The log rolls before an index is full. But a segment of another broker may need more entries than the
+        # configuration allows, or have offsets that do not fit an entry. And a cleaned segment of nearly 2 GiB may grow, as
+        # rewritten timestamps can take more bytes. Such segments get fewer entries.
         return not (
             self.offset.is_full
             or self.time.is_full
@@ -244,7 +250,7 @@ class SegmentIndexes:
             try:
                 offset, position = self.offset.last_entry
                 if position > 0 and position >= self._log_file.size():
-                    raise DamagedFileError(f"{self.offset.path}: offset {offset} lies past the log's end")
+                    raise DamagedFileError(f"{self.offset.path}: offset {offset} is after the log end")
             except DamagedFileError:
                 self.rebuild()
             self._is_offset_index_checked = True
@@ -257,7 +263,7 @@ class SegmentIndexes:
                 self.rebuild()
 
     def _max_timestamp(self) -> tuple[int, int]:
-        with self._preparing:  # while the indexes are made anew it is not what it says
+        with self._preparing:  # during a rebuild the value is not final
             if self._max_timestamp_ms is None:
                 self._load_max_timestamp()
             assert self._max_timestamp_ms is not None
@@ -267,10 +273,10 @@ class SegmentIndexes:
         self.check()
         timestamp_ms, offset = self.time.last_entry
         position = self.offset.last_entry[1]
-        # With each offset entry came a look at the time index: only what follows the last one can be missing.
+        # The time index is updated with each offset index entry, so it can lack only batches after the last one.
         for at, batch in self._headers(position):
             if batch.max_timestamp > timestamp_ms:
-                if 0 < at == position:  # the time index should know better: it was written in part only
+                if 0 < at == position:  # the time index lacks this: it was written only in part
                     self.rebuild()
                     return
                 timestamp_ms, offset = batch.max_timestamp, batch.last_offset

@@ -1,10 +1,10 @@
-"""Segments whose offsets reach more than 31 bits above their base, cut into segments where they all fit.
+"""Split of a segment whose offsets reach more than 31 bits above its base into segments where all offsets fit.
 
-No log of ours has one: appends roll in time, and the cleaner's groups keep to the limit. Brokers before Apache Kafka 2.0
-made them when they compacted, and their index entries cannot say where such offsets are. `logs.recovery` splits what it
-finds at start, the cleaner what it is to clean; `logs.swap` puts the new segments in place.
+This broker makes no such segments: appends roll in time, and the cleaner's groups respect the limit. Brokers before Apache
+Kafka 2.0 made them when they compacted, and their index entries cannot express such offsets. `logs.recovery` splits those it
+finds at start, the cleaner those it will clean; `logs.swap` puts the new segments in place.
 
-    before   0.log  [0 .. 900] [2**31 + 7 ..  2**31 + 90]  [2**33 ..]      700 and all behind it do not fit
+    before   0.log  [0 .. 900] [2**31 + 7 ..  2**31 + 90]  [2**33 ..]      offsets from 2**31 on do not fit
     after    0.log  [0 .. 900]     2147483655.log [..]     8589934592.log [..]
 
 Source: KAFKA-6264.
@@ -19,26 +19,26 @@ from .segment import LogSegment
 
 
 def overflows(segment: LogSegment, end_offset: int) -> bool:
-    """Whether a segment has an offset that does not fit.
+    """Whether a segment has an offset more than 31 bits above its base.
 
     Args:
-        end_offset: Where the next segment begins, or the log ends; in nearly all logs that answers the question.
+        end_offset: Base offset of the next segment, or the log end; in nearly all logs this alone decides.
 
     Raises:
-        CorruptRecordError: The end of the segment is no batch.
+        CorruptRecordError: The bytes at the end of the segment are not a batch.
     """
     highest = segment.base_offset + RELATIVE_OFFSET_MAX
     return end_offset - 1 > highest and segment.next_offset() - 1 > highest
 
 
 def split_segment(segment: LogSegment, now_ms: int) -> list[LogSegment]:
-    """Copy a segment that overflows to as few new ones as hold all its batches.
+    """Copy a segment that overflows to as few new ones as can hold its batches.
 
-    The first keeps the old one's base offset, unless not even the first batch fits that; then, and for the others, the
-    base is that of the first batch. Batches stay as they are; the transaction index is dealt out with the markers.
+    The first new segment keeps the old base offset if its first batch fits. The base of every other one is that of its first
+    batch. Batches are unchanged; each transaction index entry goes to the segment with its marker.
 
     Returns:
-        The new segments, synced, in order; their files carry `.cleaned`, to be swapped in.
+        The new segments, synced, in order; their files have the suffix `.cleaned`, for the swap.
 
     Raises:
         CorruptRecordError, DamagedFileError: The segment cannot be read.

@@ -1,4 +1,4 @@
-"""Looking for the first record of a segment that is at least so late."""
+"""Search for the first record of a segment at or after a timestamp."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..disk.files import File
 from ..steps import Steps
 
 SEARCHED_AT_ONCE = 500
-"""Batches that a search goes over before it says that it is not done yet; it takes a millisecond."""
+"""Number of batches that a search scans between two yields, in about a millisecond."""
 
 _EVER = -(1 << 63)
 
@@ -19,11 +19,13 @@ _EVER = -(1 << 63)
 def first_record_from(
     timestamp_ms: int, starting_offset: int, headers: Iterable[tuple[int, RecordBatch]], file: File
 ) -> Steps[tuple[int, int] | None]:
-    """(timestamp, offset) of the first record at or after both, None if there is none; yields after some hundred batches, or
-    one that it unpacked.
+    """Find (timestamp, offset) of the first record at or after both, None if no record is.
+
+    Yields after some hundred batches, or one that it unpacked.
+
 
     Args:
-        headers: The batches to look at, with their positions in `file`; they need not be whole.
+        headers: The batches to search, with their positions in `file`; they need not be whole.
 
     Raises:
         CorruptRecordError: A batch that may hold the record cannot be read.
@@ -41,10 +43,10 @@ def first_record_from(
 
 
 def _first_record(batch: RecordBatch, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
-    """The same for one batch."""
+    """Find (timestamp, offset) of the first record at or after both in one batch."""
     stamped = batch.is_log_append_time  # then all records have the batch's max timestamp
     earliest, least_delta = _EVER if stamped else timestamp_ms, starting_offset - batch.base_offset
-    if batch.codec and hasattr(kernel, "RecordWalk"):  # which an old library has not
+    if batch.codec and hasattr(kernel, "RecordWalk"):  # missing in an old compiled kernel
         found, delta, timestamp = _found_in_pieces(batch, earliest, least_delta)
     else:
         found, delta, timestamp = kernel.find_record(
@@ -54,13 +56,13 @@ def _first_record(batch: RecordBatch, timestamp_ms: int, starting_offset: int) -
         return batch.max_timestamp if stamped else timestamp, batch.base_offset + delta
     if found != kernel.Found.SOUND:
         raise CorruptRecordError(
-            f"batch at offset {batch.base_offset}: record {delta} of {batch.record_count} cannot be read"
+            f"batch at offset {batch.base_offset}: cannot read record {delta} of {batch.record_count}"
         )
     return None
 
 
 def _found_in_pieces(batch: RecordBatch, earliest: int, least_delta: int) -> tuple[int, int, int]:
-    """`kernel.find_record`, of a batch of which no more than a piece is ever unpacked."""
+    """Search a compressed batch like `kernel.find_record`, but unpack only one piece of it at a time."""
     walk = kernel.RecordWalk(batch.record_count, batch.base_timestamp, _EVER, -1, False)
     walk.seek(earliest, least_delta)
     for piece in batch.pieces():

@@ -1,13 +1,13 @@
-"""The catalog: the one readable file of a data directory that says which topics exist and how they are configured.
+"""Catalog: the readable file of a data directory that lists all topics and their configuration.
 
-Log directories hold records only; what was promised to clients about them lives here: the cluster's id, topics with
-their ids, replica assignments and configs, dynamic broker configs, the next producer id, feature levels. The file, which
-`catalog_file` draws, is written whole and atomically on every change.
+Log directories contain only records; the catalog has everything else that clients rely on. That is the cluster's ID, topics
+with their IDs, replica assignments and configs, dynamic broker configs, the next producer ID, and feature levels. Every change
+writes the whole file atomically; `catalog_file` has the format.
 
-The server is its only user. A change is on disk before it shows in memory; one that the disk refuses shows nowhere: where
-the new file may have taken its place all the same (the rename was done, the sync of the directory failed), the file is
-written back at once. Should the disk refuse that, too, nobody knows what a restart would find, and `on_doubt` is told.
-Every write carries the whole of what memory holds, so the next that succeeds ends the doubt.
+The server is its only user. A change is on disk before it is visible in memory; one that the disk refuses is not visible. If
+the rename was done but the sync of the directory failed, the new file may be in place, so the old content is written again at
+once. If the disk refuses that also, it is unknown what a restart would find, and `on_doubt` is called. Every write contains the
+whole state in memory, so the next successful one ends the doubt.
 Changes may come from several threads and happen one after the other; reading needs no lock.
 """
 
@@ -38,20 +38,20 @@ from .catalog_file import (
 from .entries import Entries, Facts
 
 PRODUCER_ID_BLOCK = 1000
-"""Producer ids handed out with one write of the file; a restart skips what is left of a block."""
+"""Number of producer IDs reserved with one write of the file; a restart skips the rest of a block."""
 
 MAX_CATALOG_BYTES = 256 << 20
-"""A larger file is neither read nor written: 100 000 partitions take 6 MB."""
+"""Largest file that is read or written: 100 000 partitions take 6 MB."""
 
 _NO_ENTRIES: Mapping[str, Facts] = MappingProxyType({})
 
 
 class Catalog:
-    """The catalog file of a data directory and what it says at the moment."""
+    """The catalog file of a data directory and its present content."""
 
     def __init__(self, files: Files, path: str, state: CatalogState) -> None:
         self.on_doubt: Callable[[str], None] = lambda _: None
-        """Is told, in one line, when a restart may find a change that was refused. In the thread of that change."""
+        """Called with one line when a restart may find a change that was refused. In the thread of that change."""
         self._files = files
         self._path = path
         self._state = state
@@ -61,20 +61,18 @@ class Catalog:
 
     @classmethod
     def load(cls, files: Files, data_dir: str) -> Catalog | None:
-        """The catalog in `data_dir`, or None where there is no such file.
+        """Load the catalog in `data_dir`; None if the file is missing.
 
         Raises:
-            DataDirectoryError: The file is damaged or of a newer version. It stays as it is.
-            OSError: It cannot be read.
+            DataDirectoryError: The file is damaged or of a newer version. It stays unchanged.
+            OSError: The file cannot be read.
         """
         path = join(data_dir, CATALOG_FILE)
         if not files.exists(path):
             return None
         size_bytes = files.size(path)
         if size_bytes > MAX_CATALOG_BYTES:
-            raise DataDirectoryError(
-                f"{path}: {size_bytes} bytes, more than the {MAX_CATALOG_BYTES} that a catalog may have"
-            )
+            raise DataDirectoryError(f"{path}: catalog too large ({size_bytes} bytes, limit {MAX_CATALOG_BYTES})")
         file = files.open(path)
         try:
             data = file.read_at(0, size_bytes)
@@ -91,7 +89,7 @@ class Catalog:
 
     @property
     def data_dir(self) -> str:
-        """The data directory that the file lies in."""
+        """The data directory that contains the file."""
         return parent(self._path)
 
     @property
@@ -110,7 +108,7 @@ class Catalog:
     def features(self) -> Mapping[str, int]:
         return self._state.features
 
-    # Every change raises OSError where the disk refuses it, or the file would be larger than MAX_CATALOG_BYTES; then nothing has
+    # Every change raises OSError if the disk refuses it, or the file would be larger than MAX_CATALOG_BYTES. Then nothing has
     # changed.
 
     def put_topics(
@@ -131,7 +129,7 @@ class Catalog:
         self._change(changed)
 
     def remove_topics(self, names: Iterable[str]) -> None:
-        """Forget these topics, in one write; unknown names are fine."""
+        """Remove these topics, in one write; unknown names are ignored."""
         gone = set(names)
         self._change(lambda state: {"topics": {name: state.topics[name] for name in state.topics if name not in gone}})
 
@@ -155,12 +153,14 @@ class Catalog:
         self._change(changed)
 
     def set_broker_configs(self, configs: Mapping[str, Configs]) -> None:
-        """Replace all dynamic configs of these nodes, or of CLUSTER_DEFAULT, in one write; none leave no trace."""
+        """Replace all dynamic configs of these nodes, or of CLUSTER_DEFAULT, in one write; empty configs remove the entry."""
         self._change(lambda state: {"broker_configs": _with_configs(state, configs)})
 
     def set_features(self, levels: Mapping[str, int], configs: Mapping[str, Configs]) -> None:
-        """Set the levels of these features, and what `set_broker_configs` sets, in one write; 0 is kept, as a level that
-        somebody chose."""
+        """Set the levels of these features, and the configs as `set_broker_configs` does, in one write.
+
+        Level 0 is stored, as an explicit choice.
+        """
         self._change(
             lambda state: {
                 "features": {**state.features, **levels},
@@ -169,11 +169,11 @@ class Catalog:
         )
 
     def entries(self, section: str) -> Mapping[str, Facts]:
-        """What a section of the file holds, by key; section is one of `catalog_file.SECTIONS`."""
+        """Return the entries of a section of the file by key; `section` is one of `catalog_file.SECTIONS`."""
         return self._state.sections.get(section, _NO_ENTRIES)
 
     def put_entries(self, section: str, entries: Mapping[str, Facts | None]) -> None:
-        """Set entries of a section, and remove those that are None here, in one write. Values are what JSON has."""
+        """Set entries of a section, and remove those that are None here, in one write. Values are of JSON types."""
         self._change(lambda state: {"sections": _with_entries(state, section, entries)})
 
     def set_directories(self, directories: Mapping[str, str]) -> None:
@@ -182,9 +182,9 @@ class Catalog:
             self._change(lambda state: {"directories": dict(directories)})
 
     def take_back(self, before: Mapping[str, TopicEntry | None]) -> None:
-        """Undo a change of topics, by name, to what they were before or (None) to nothing, whatever the disk says.
+        """Restore topics, by name, to the entries before a change, or (None) remove them, whatever the disk does.
 
-        Memory holds it on return.
+        Memory is changed on return, even after an error.
 
         Raises:
             OSError: The disk refused; a restart finds the change until some later write of the file succeeds.
@@ -197,23 +197,23 @@ class Catalog:
             self._save(self._state)
 
     def settle(self) -> None:
-        """Write what the disk refused before, if it did. Raises OSError if it refuses again."""
+        """Write the file again if the disk refused it before. OSError: the disk refuses again."""
         with self._changing:
             if not self._is_on_disk:
                 self._save(self._state)
 
     def take_producer_ids(self) -> range:
-        """PRODUCER_ID_BLOCK producer ids that were never handed out before, and never will be again."""
+        """Reserve PRODUCER_ID_BLOCK producer IDs that were never returned before, and never will be again."""
         end = self._change(lambda state: {"next_producer_id": state.next_producer_id + PRODUCER_ID_BLOCK})
         return range(end.next_producer_id - PRODUCER_ID_BLOCK, end.next_producer_id)
 
     def skip_producer_ids(self, up_to: int) -> None:
-        """Hand out no producer id below `up_to` any more; no write if that is so."""
+        """Return no producer ID below `up_to` from now on; no write if that is already so."""
         if self._state.next_producer_id < up_to:
             self._change(lambda state: {"next_producer_id": max(state.next_producer_id, up_to)})
 
     def _change(self, change: Callable[[CatalogState], dict[str, Any]]) -> CatalogState:
-        """Write, then show, the state with the fields that `change` makes of the present one."""
+        """Write the state with the fields that `change` returns for the present one, and then make it visible."""
         with self._changing:
             state = dataclasses.replace(self._state, **change(self._state))
             temporary = self._write_beside(state)
@@ -228,10 +228,10 @@ class Catalog:
     def _put_back(self, refusal: BaseException) -> None:
         if self._is_on_disk:
             return
-        with suppress(Exception):  # whatever it is, the doubt is to be told
+        with suppress(Exception):  # whatever the error is, the doubt must be reported
             self._save(self._state)
         if not self._is_on_disk:
-            self.on_doubt(f"{self._path} may hold a change that was refused: {refusal}")
+            self.on_doubt(f"{self._path} may contain a rejected change: {refusal}")
 
     def _save(self, state: CatalogState) -> None:
         self._put_in_place(self._write_beside(state))
@@ -240,7 +240,7 @@ class Catalog:
         pieces = list(encode_in_pieces(state, self._texts))
         size_bytes = sum(map(len, pieces))
         if size_bytes > MAX_CATALOG_BYTES:
-            reason = f"it would have {size_bytes} bytes, and no start reads more than {MAX_CATALOG_BYTES}"
+            reason = f"catalog too large ({size_bytes} bytes, limit {MAX_CATALOG_BYTES})"
             raise OSError(errno.EFBIG, reason, self._path)
         return write_beside(self._files, self._path, *pieces)
 
@@ -249,10 +249,10 @@ class Catalog:
         try:
             self._files.rename(temporary, self._path)
         except OSError as error:
-            # No room, no rights: the file is what it was. Of a disk that has failed nobody knows.
+            # No space or no permission: the file is unchanged. After a disk failure its content is unknown.
             self._is_on_disk = was_on_disk and not is_disk_failure(error)
             raise
-        self._files.sync_dir(parent(self._path))  # Before that nobody can tell which of the two a restart finds.
+        self._files.sync_dir(parent(self._path))  # until then a restart may find either
         self._is_on_disk = True
 
 

@@ -1,6 +1,6 @@
-"""The catalog file: what it says of topics and configs, as values and as bytes.
+"""Format of the catalog file: topics and configs, as values and as bytes.
 
-JSON, one line a partition:
+JSON, one line per partition:
 
     {
     "version": 1,
@@ -34,7 +34,7 @@ from .entries import Chunk, Entries, Facts
 VERSION = 1
 
 CLUSTER_DEFAULT = ""
-"""The key of the dynamic broker configs that hold for every node."""
+"""The key of the dynamic broker configs that apply to every node."""
 
 PIECE_CHARS = 1 << 20
 
@@ -44,24 +44,27 @@ SECTIONS = (
     "acls",  # access control entries, by their text
     "client_metrics",  # configs of client-metrics subscriptions, by name
     "client_quotas",  # quotas by entity
-    "delegation_tokens",  # by token id
-    "group_configs",  # configs of groups, by group id
-    "reassignments",  # moves of partitions that are under way, by partition
+    "delegation_tokens",  # by token ID
+    "group_configs",  # configs of groups, by group ID
+    "reassignments",  # running reassignments, by partition
     "scram_users",  # salted credentials, by user
 )
-"""What else the file may hold; each section is its owner's, who knows the shape of its entries. Without entries it is left
-out, so that a file in which nobody has set any of it stays readable for an Ottla that does not know it."""
+"""Optional sections of the file; the module that owns a section defines the shape of its entries. An empty section is left out,
+so that an older Ottla that does not know it can still read the file."""
 
 _Thing = TypeVar("_Thing")
 
 Sections = Mapping[str, Mapping[str, Facts]]
 
 Texts = dict[str, dict[str, tuple[Any, str]]]
-"""What the file says of topics and of chunks of entries, by "topics" or section, and (first) name: of thousands mostly one changes."""
+"""Cache of the file's texts of topics and of chunks of entries: "topics" or section -> (first) name -> (value, text).
+
+Of thousands usually one changes.
+"""
 
 
 class PartitionEntry(NamedTuple):
-    """Replica assignment and leadership of one partition; the ids are node ids."""
+    """Replica assignment and leadership of one partition, as node IDs."""
 
     replicas: tuple[int, ...]
     leader: int
@@ -70,7 +73,7 @@ class PartitionEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicEntry:
-    """One topic; partition `p` is `partitions[p]`. `configs` holds the overrides only, as texts."""
+    """One topic; partition `p` is `partitions[p]`. `configs` has only the overrides, as texts."""
 
     name: str
     topic_id: bytes
@@ -80,7 +83,7 @@ class TopicEntry:
 
 @dataclass(frozen=True, slots=True)
 class CatalogState:
-    """Everything that the file says; never changed, only replaced."""
+    """The whole content of the file; never changed, only replaced."""
 
     cluster_id: str
     topics: Mapping[str, TopicEntry] = field(default_factory=dict)
@@ -88,20 +91,20 @@ class CatalogState:
     next_producer_id: int = 0
     features: Mapping[str, int] = field(default_factory=dict)
     directories: Mapping[str, str] | None = None
-    """All data directories of the broker: directory.id as its text, and the path at the last start.
+    """All data directories of the broker: directory.id as text -> path at the last start.
 
-    None in a file of an Ottla that did not count them.
+    None in a file of an Ottla that did not list them.
     """
     sections: Sections = field(default_factory=dict)
-    """Entries by section (of SECTIONS) and key; no section is empty. The catalog has them as `Entries`."""
+    """Entries by section (of SECTIONS) and key; no section is empty. In the catalog they are `Entries`."""
 
 
 def encode_in_pieces(state: CatalogState, texts: Texts) -> Iterator[bytes]:
-    """The bytes of the file, the same for equal states: everything is sorted by name.
+    """Yield the bytes of the file, the same for equal states: everything is sorted by name.
 
-    About a megabyte at a time: to join a hundred of them in one go holds all threads.
+    They come about a megabyte at a time: joining a hundred at once would block all threads.
 
-    `texts` spares the work for topics and entries that are as they were when it was last given; it is brought up to date.
+    `texts` is a cache for topics and entries that have not changed since it was last used; it is updated.
     """
     lines: list[str] = []
     chars = 0
@@ -138,7 +141,7 @@ def _lines(state: CatalogState, texts: Texts) -> Iterator[str]:
 def _sorted(
     things: Mapping[str, _Thing], known: dict[str, tuple[Any, str]], text_of: Callable[[str, _Thing], str], end: str
 ) -> Iterator[str]:
-    """A text for each of these, by their names, about a megabyte at a time; `end` is behind the last."""
+    """Yield the texts of these, sorted by name, about a megabyte at a time; `end` follows the last."""
     for name, thing in things.items():
         found = known.get(name)
         if found is None or found[0] is not thing:
@@ -183,32 +186,32 @@ def _json(value: object) -> str:
 
 
 def decode(data: bytes, path: str) -> CatalogState:
-    """What the bytes of a catalog say; `path` is for error texts.
+    """Parse the bytes of a catalog; `path` is for error texts.
 
     Raises:
-        DataDirectoryError: Not JSON, or not shaped as above; keys that this version does not know are refused too, since
-            writing the file back would lose them.
+        DataDirectoryError: Not JSON, or not of the shape above. Unknown keys are refused also, as writing the file again would
+            lose them.
     """
     try:
         top = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise DataDirectoryError(f"{path}: not a readable catalog: {error}") from error
+        raise DataDirectoryError(f"{path}: invalid catalog: {error}") from error
     state = _Reader(path).state(top)
-    if b"\\u" in data:  # else there is no half of a surrogate pair, with which no later write would succeed
+    if b"\\u" in data:  # only an escape can be half a surrogate pair, which could not be written again
         try:
             json.dumps(top, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise DataDirectoryError(f"{path}: has a text that is no Unicode: {error.reason}") from error
+            raise DataDirectoryError(f"{path}: invalid Unicode: {error.reason}") from error
     return state
 
 
 def _is_unicode(text: str) -> bool:
-    """False for half a surrogate pair, which JSON can spell and UTF-8 cannot."""
+    """Whether the text has no half of a surrogate pair, which JSON can express and UTF-8 cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 class _Reader:
-    """Turns parsed JSON into a CatalogState, checking every value on the way."""
+    """Turns parsed JSON into a CatalogState, and checks every value."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -216,7 +219,7 @@ class _Reader:
     def state(self, top: Any) -> CatalogState:
         version = top.get("version") if isinstance(top, dict) else None
         if version != VERSION:
-            raise self._error("version", f"is {version!r}; this Ottla reads version {VERSION}")
+            raise self._error("version", f"is {version!r}; this version of Ottla supports {VERSION}")
         directories = self._configs(top["directories"], "directories") if "directories" in top else None
         sections = {
             name: Entries.of(
@@ -231,7 +234,7 @@ class _Reader:
         )
         topics = {name: self._topic(name, value) for name, value in self._map(found["topics"], "topics")}
         if len({topic.topic_id for topic in topics.values()}) < len(topics):
-            raise self._error("topics", "has two topics of one id")
+            raise self._error("topics", "contains a duplicate topic ID")
         return CatalogState(
             cluster_id=self._text(found["cluster_id"], "cluster_id"),
             topics=topics,
@@ -265,7 +268,7 @@ class _Reader:
         found = self._object(value, place, "replicas", "leader", "leader_epoch")
         replicas = found["replicas"]
         if not isinstance(replicas, list) or not replicas:
-            raise self._error(f"{place}.replicas", "must be a list with at least one node id")
+            raise self._error(f"{place}.replicas", "must be a list with at least one node ID")
         return PartitionEntry(
             tuple(self._number(node, f"{place}.replicas", 2**31 - 1) for node in replicas),
             self._number(found["leader"], f"{place}.leader", 2**31 - 1),
@@ -276,10 +279,10 @@ class _Reader:
         found = dict(self._map(value, place))
         for key in keys:
             if key not in found:
-                raise self._error(place, f"lacks {key!r}")
+                raise self._error(place, f"{key!r} is missing")
         for key in found:
             if key not in keys:
-                raise self._error(place, f"has {key!r}, which this Ottla does not know; was a newer one here?")
+                raise self._error(place, f"has the unknown entry {key!r}; it may have been written by a newer version")
         return found
 
     def _map(self, value: Any, place: str) -> Iterable[tuple[str, Any]]:
@@ -292,12 +295,12 @@ class _Reader:
 
     def _text(self, value: Any, place: str) -> str:
         if not isinstance(value, str) or not _is_unicode(value):
-            raise self._error(place, "must be a text")
+            raise self._error(place, "must be a string")
         return value
 
     def _number(self, value: Any, place: str, maximum: int) -> int:
         if type(value) is not int or not 0 <= value <= maximum:
-            raise self._error(place, f"must be a whole number from 0 to {maximum}")
+            raise self._error(place, f"must be an integer from 0 to {maximum}")
         return value
 
     def _id(self, value: Any, place: str) -> bytes:
@@ -306,7 +309,7 @@ class _Reader:
         except ValueError as error:
             raise self._error(place, f"is {error}") from error
         if not any(topic_id):
-            raise self._error(place, "is all zeros, which names no topic")
+            raise self._error(place, "is all zeros, which is not a valid topic ID")
         return topic_id
 
     def _error(self, place: str, what: str) -> DataDirectoryError:

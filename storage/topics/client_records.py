@@ -1,4 +1,4 @@
-"""What clients have set in Apache Kafka beside topics and configs, as its metadata log has it: who may do what, and how much."""
+"""Client settings in Apache Kafka's metadata log, apart from topics and configs: ACLs, credentials, tokens and quotas."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ ClientRecord: TypeAlias = (
 )
 
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""Types and names, in order; a name of None is the default of its type."""
+"""(type, name) pairs, in order; a name of None is the default of its type."""
 
 
 class ClientRecords:
-    """What holds after the records so far. Whose it is makes entries of the catalog of it."""
+    """State after the records so far. The server makes catalog entries from it."""
 
     def __init__(self) -> None:
         self.acls: dict[bytes, AccessControlEntryRecord] = {}
-        """By their ids."""
+        """ACLs by ID."""
         self.credentials: dict[tuple[str, int], UserScramCredentialRecord] = {}
-        """By user, and the code of the mechanism."""
+        """SCRAM credentials by user and mechanism code."""
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.tokens: dict[str, DelegationTokenRecord] = {}
-        """By their ids."""
+        """Delegation tokens by ID."""
 
     def take(self, record: ClientRecord) -> None:
-        """One more. What is to be removed need not be there."""
+        """Apply one more record. An entry that a record removes need not exist."""
         match record:
             case AccessControlEntryRecord():
                 self.acls[record.id] = record

@@ -1,11 +1,11 @@
-"""What Apache Kafka's controller wrote down about a cluster's topics and clients; read once, to take a data directory over.
+"""Reader of the metadata log of Apache Kafka's controller: a cluster's topics and clients.
 
     __cluster_metadata-0/
         00000000000000000123-0000000004.checkpoint    snapshot of everything below offset 123 (epoch 4)
         00000000000000000000.log …                    record batches; those from 123 on change the snapshot
 
-The server asks for it where a data directory has no catalog yet. Nothing here is ever written, and whatever stops
-Kafka in the middle of a write may have happened: a torn tail ends the log, an unfinished transaction never was.
+The server reads it once, when it takes over a data directory without a catalog. Nothing here is ever written. Kafka may have
+been stopped in the middle of a write: a torn tail ends the log, and an unfinished transaction does not count.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ from .client_records import ClientRecord, ClientRecords
 from .entries import Entries
 
 BATCH_BYTES_MAX = 64 << 20
-"""No batch is larger: Kafka's controller writes at most 8 MiB at a time."""
+"""Largest batch that is read: Kafka's controller writes at most 8 MiB at a time."""
 
 _TOPIC, _BROKER = 2, 4  # resource types of configs
 _SECTIONS = {16: "client_metrics", 32: "group_configs"}
-"""Of the catalog, by other resource types of configs."""
+"""Section of the catalog for each other resource type of configs."""
 _UNCHANGED = -2
 _RESERVED_DIRECTORY_IDS = 100
-"""Ids below it stand for "unassigned", "lost" and the like (KIP-858)."""
+"""Directory IDs below this number mean "unassigned", "lost" and the like (KIP-858)."""
 _LOG = re.compile(r"([0-9]{20})\.log")
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
 def read_cluster_metadata(files: Files, data_dir: str, *, cluster_id: str) -> CatalogState | None:
-    """What Kafka's metadata log in `data_dir` says, as the catalog of `cluster_id`; None where there is none.
+    """Read Kafka's metadata log in `data_dir` as the catalog of `cluster_id`; None if it does not exist.
 
-    Node ids are Kafka's. A partition that had no leader is given its first replica.
+    Node IDs are Kafka's. The leader of a partition without one is its first replica.
 
     Raises:
-        DataDirectoryError: Damage that a crash does not explain, or records of a Kafka newer than we know.
+        DataDirectoryError: Damage that a crash cannot cause, or records of an unknown, newer Kafka.
         OSError: A file cannot be read.
     """
     replay = replay_cluster_metadata(files, data_dir)
@@ -74,7 +74,7 @@ def read_cluster_metadata(files: Files, data_dir: str, *, cluster_id: str) -> Ca
 
 
 def replay_cluster_metadata(files: Files, data_dir: str) -> MetadataReplay | None:
-    """All that the metadata log in `data_dir` says; None where there is none. Raises as `read_cluster_metadata`."""
+    """Replay the whole metadata log in `data_dir`; None if it does not exist. Errors as for `read_cluster_metadata`."""
     directory = paths.join(data_dir, paths.partition_dir_name(paths.CLUSTER_METADATA_TOPIC, 0))
     if not files.is_dir(directory):
         return None
@@ -98,7 +98,7 @@ def replay_cluster_metadata(files: Files, data_dir: str) -> MetadataReplay | Non
                 continue
             if batch.base_offset > next_offset:
                 raise DataDirectoryError(
-                    f"{path}: offset {batch.base_offset} at position {position} where {next_offset} should be"
+                    f"{path}: offset {batch.base_offset} at position {position}, expected {next_offset}"
                 )
             replay.apply_batch(batch, path)
             next_offset = batch.next_offset
@@ -106,7 +106,7 @@ def replay_cluster_metadata(files: Files, data_dir: str) -> MetadataReplay | Non
 
 
 def _batches(files: Files, path: str, *, may_be_torn: bool) -> Iterator[tuple[int, RecordBatch]]:
-    """The batches of a file with their positions; a torn end is an end, or an error where no crash can make one."""
+    """Yield the batches of a file with their positions; a torn end ends it, or is an error unless `may_be_torn`."""
     file = files.open(path)
     try:
         size = file.size()
@@ -127,7 +127,7 @@ def _batches(files: Files, path: str, *, may_be_torn: bool) -> Iterator[tuple[in
 def _batch_at(file: File, position: int, size: int) -> RecordBatch:
     header = RecordBatch(file.read_at(position, HEADER_BYTES))
     if header.size_bytes > min(BATCH_BYTES_MAX, size - position):
-        raise CorruptRecordError(f"batch of {header.size_bytes} bytes where {size - position} are left")
+        raise CorruptRecordError(f"batch of {header.size_bytes} bytes, but only {size - position} bytes are left")
     batch = RecordBatch(memoryview(file.read_at(position, header.size_bytes)))
     if not batch.is_whole or not batch.is_crc_valid():
         raise CorruptRecordError("the batch does not match its checksum")
@@ -139,11 +139,11 @@ class _Topic:
     name: str
     partitions: dict[int, PartitionEntry] = field(default_factory=dict)
     directories: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
-    """For each replica the directory.id of the data directory that it is in."""
+    """Partition -> directory.id of the data directory of each replica."""
 
 
 class MetadataReplay:
-    """The state that metadata records lead to, in the order in which they come."""
+    """State after the metadata records so far, applied in order."""
 
     def __init__(self) -> None:
         self._topics: dict[bytes, _Topic] = {}
@@ -151,7 +151,7 @@ class MetadataReplay:
         self._broker_configs: dict[str, dict[str, str]] = {}
         self._other_configs: dict[int, dict[str, dict[str, str]]] = {kind: {} for kind in _SECTIONS}
         self.clients = ClientRecords()
-        """What clients may, and how much: not part of `state`, as only the server knows what it means."""
+        """Client settings: not part of `state`, as only the server can interpret them."""
         self._features: dict[str, int] = {}
         self._next_producer_id = 0
         self._transaction: list[Any] | None = None
@@ -167,22 +167,24 @@ class MetadataReplay:
             raise DataDirectoryError(f"{path}: batch at offset {batch.base_offset}: {error}") from error
 
     def _apply_record(self, value: memoryview) -> None:
-        """Apply one record. Types that are not declared pass by."""
+        """Apply one record. Undeclared types are ignored."""
         frame_version, at = _read_uvarint(value, 0)
         if frame_version != FRAME_VERSION:
-            raise ProtocolError(f"frame version {frame_version}, known is {FRAME_VERSION}")
+            raise ProtocolError(f"unsupported frame version {frame_version}, expected {FRAME_VERSION}")
         kind, at = _read_uvarint(value, at)
         version, at = _read_uvarint(value, at)
         known = RECORD_TYPES.get(kind)
         if known is None:
             return
         if version > known.version_max:
-            raise ProtocolError(f"{known.record.__name__} version {version}, known are 0 to {known.version_max}")
+            raise ProtocolError(
+                f"{known.record.__name__}: unsupported version {version}, expected 0 to {known.version_max}"
+            )
         message, _ = codec(known.record, version, True).read(value, at)
         self._in_transaction(message)
 
     def _in_transaction(self, message: Any) -> None:
-        """Records between the begin and the end of a transaction count when it ends, or not at all."""
+        """Apply a record, or hold it until the end of its transaction; records of an aborted transaction do not count."""
         match message:
             case BeginTransactionRecord():
                 self._transaction = []
@@ -218,7 +220,7 @@ class MetadataReplay:
         partitions = topic.partitions
         old = partitions.get(record.partition_id)
         if old is None:
-            raise ProtocolError(f"a change of the unknown partition {record.partition_id}")
+            raise ProtocolError(f"change of unknown partition {record.partition_id}")
         replicas = old.replicas if record.replicas is None else record.replicas
         if record.directories is not None:
             topic.directories[record.partition_id] = record.directories
@@ -253,11 +255,11 @@ class MetadataReplay:
     def _topic(self, topic_id: bytes) -> _Topic:
         topic = self._topics.get(topic_id)
         if topic is None:
-            raise ProtocolError(f"the unknown topic id {topic_id.hex()}")
+            raise ProtocolError(f"unknown topic ID {topic_id.hex()}")
         return topic
 
     def directories_of(self, node_id: int) -> dict[TopicPartition, bytes]:
-        """In which data directory, by its directory.id, each replica of the node is, as far as that was ever told."""
+        """Return the directory.id of the data directory of each replica of a node, if known."""
         return {
             TopicPartition(topic.name, index): directory
             for topic in self._topics.values()
@@ -267,7 +269,7 @@ class MetadataReplay:
         }
 
     def state(self, cluster_id: str) -> CatalogState:
-        """What the records so far say. Topics that have no partitions, or gaps between them, are left out."""
+        """Return the state as a catalog. Topics without partitions, or with gaps between them, are left out."""
         topics = {
             topic.name: TopicEntry(
                 topic.name,
@@ -304,7 +306,7 @@ def _read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise ProtocolError("cut short")
+    raise ProtocolError("truncated")
 
 
 _APPLY: dict[type[Any], Any] = {

@@ -1,8 +1,8 @@
-"""The options of a topic, and `LogConfig`, the values of them that one log runs with.
+"""Options of a topic, and `LogConfig`, their values for one log.
 
-`LogConfig` is at once the table of topic options (`TOPIC_OPTIONS`) and the typed object that the log, the cleaner and
-retention read. It is immutable: a change of configuration puts a new object in its place, which holds from the next
-append, roll or clean pass on. Names, defaults and bounds are Apache Kafka 4.3.1's.
+`LogConfig` is both the table of topic options (`TOPIC_OPTIONS`) and the typed object that the log, the cleaner and
+retention read. It is immutable: a change of configuration replaces the object, and takes effect from the next append, roll or
+clean pass on. Names, defaults and bounds are Apache Kafka 4.3.1's.
 """
 
 import dataclasses
@@ -54,22 +54,22 @@ _THROTTLED_REPLICAS = Check(
 
 
 INDEX_DISTANCE_BYTES_MAX = 256 << 10
-"""Of two entries of an offset index. Every fetch goes from the entry before its offset from batch to batch, half a microsecond
-each: 2 ms here, and seconds in a segment without entries."""
+"""Largest distance of two offset index entries. A fetch scans the batches from the entry before its offset on, at half a
+microsecond each: 2 ms for this distance, and seconds in a segment without entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """The values of all topic options for one log. Built directly, it checks nothing; see `from_texts`.
+    """The values of all topic options for one log. The constructor checks nothing; see `from_texts`.
 
-    `segment_bytes` is the size that counts: `internal.segment.bytes`, where given, is already in it.
+    `segment_bytes` is the effective size: `internal.segment.bytes`, if given, has replaced it.
     """
 
     cleanup_policy: tuple[str, ...] = option(
         _LIST,
         (DELETE,),
         items_of(COMPACT, DELETE),
-        "What happens to old records: delete drops whole segments by age and size, compact keeps the last record of"
+        "What happens to old records: delete removes whole segments by age and size, compact keeps the last record of"
         " every key, both do both. An empty list keeps everything.",
         "log.cleanup.policy",
     )
@@ -77,38 +77,42 @@ class LogConfig:
         _INT,
         -1,
         Check("must be -1 or between 1 and 9", lambda value: value == -1 or 1 <= value <= 9),
-        "Level for batches that the broker compresses with gzip; -1 is zlib's own default.",
+        "Compression level for batches that the broker compresses with gzip; -1 is the default of zlib.",
         "compression.gzip.level",
     )
     compression_lz4_level: int = option(
-        _INT, 9, between(1, 17), "Level for batches that the broker compresses with lz4.", "compression.lz4.level"
+        _INT,
+        9,
+        between(1, 17),
+        "Compression level for batches that the broker compresses with lz4.",
+        "compression.lz4.level",
     )
     compression_type: str = option(
         _STRING,
         "producer",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        "Codec in which batches are stored; producer keeps what the client sent, byte for byte.",
+        "Codec in which batches are stored; producer keeps the codec of the client, byte for byte.",
         "compression.type",
     )
     compression_zstd_level: int = option(
         _INT,
         3,
         between(-131072, 22),
-        "Level for batches that the broker compresses with zstd.",
+        "Compression level for batches that the broker compresses with zstd.",
         "compression.zstd.level",
     )
     delete_retention_ms: int = option(
         _LONG,
         _DAY_MS,
         at_least(0),
-        "How long a compacted log keeps a tombstone after the first clean pass that saw it.",
+        "Time that a compacted log keeps a tombstone after the first clean pass that has read it.",
         "log.cleaner.delete.retention.ms",
     )
     file_delete_delay_ms: int = option(
         _LONG,
         _MINUTE_MS,
         at_least(0),
-        "How long a removed file stays on disk under its .deleted name, for readers that still hold it.",
+        "Time that a deleted file stays on disk with the suffix .deleted, for readers that still use it.",
         "log.segment.delete.delay.ms",
     )
     flush_messages: int = option(
@@ -122,7 +126,7 @@ class LogConfig:
         _LONG,
         MAX_LONG,
         at_least(0),
-        "Longest time that appended records wait for a sync to disk.",
+        "Maximum time that appended records wait for a sync to disk.",
         "log.flush.interval.ms",
         "log.flush.scheduler.interval.ms",
     )
@@ -130,33 +134,33 @@ class LogConfig:
         _LIST,
         (),
         _THROTTLED_REPLICAS,
-        "New replicas for which follower.replication.throttled.rate of their node counts; * for all.",
+        "New replicas to which follower.replication.throttled.rate of their node applies; * for all.",
     )
     index_interval_bytes: int = option(
         _INT,
         4096,
         at_least(0),
-        "About how many bytes of log lie between two entries of the offset index.",
+        "Approximate number of bytes of log between two entries of the offset index.",
         "log.index.interval.bytes",
     )
     internal_segment_bytes: int | None = option(
         _INT,
         None,
         at_least(1),
-        "Segment size without the lower bound of segment.bytes, for tests; wins over it.",
+        "Segment size without the lower bound of segment.bytes, for tests; takes precedence over it.",
         hidden=True,
     )
     leader_replication_throttled_replicas: tuple[str, ...] = option(
         _LIST,
         (),
         _THROTTLED_REPLICAS,
-        "Leaders for which leader.replication.throttled.rate of their node counts; * for all.",
+        "Leaders to which leader.replication.throttled.rate of their node applies; * for all.",
     )
     local_retention_bytes: int = option(
         _LONG,
         -2,
         at_least(-2),
-        "Size of the local part of a tiered log; kept and shown, tiering is not offered.",
+        "Size of the local part of a tiered log; stored and shown, tiered storage is not supported.",
         "log.local.retention.bytes",
         acts=False,
     )
@@ -164,7 +168,7 @@ class LogConfig:
         _LONG,
         -2,
         at_least(-2),
-        "Age of the local part of a tiered log; kept and shown, tiering is not offered.",
+        "Age of the local part of a tiered log; stored and shown, tiered storage is not supported.",
         "log.local.retention.ms",
         acts=False,
     )
@@ -172,79 +176,83 @@ class LogConfig:
         _LONG,
         MAX_LONG,
         at_least(1),
-        "Age of an uncompacted record that makes its log eligible for cleaning whatever its dirty ratio; also bounds"
-        " how long a compacted log's active segment stays active.",
+        "Age of an uncompacted record at which its log becomes eligible for cleaning regardless of its dirty ratio;"
+        " also limits how long the active segment of a compacted log stays active.",
         "log.cleaner.max.compaction.lag.ms",
     )
     max_message_bytes: int = option(
         _INT,
         _MIB + 12,
         at_least(0),
-        "Largest batch that the topic takes, in bytes with its header.",
+        "Maximum batch size of the topic, in bytes including the header.",
         "message.max.bytes",
     )
     message_timestamp_after_max_ms: int = option(
         _LONG,
         _HOUR_MS,
         at_least(0),
-        "How far a record's timestamp may lie ahead of the broker's clock.",
+        "Maximum time that the timestamp of a record may be ahead of the broker's clock.",
         "log.message.timestamp.after.max.ms",
     )
     message_timestamp_before_max_ms: int = option(
         _LONG,
         MAX_LONG,
         at_least(0),
-        "How far a record's timestamp may lie behind the broker's clock.",
+        "Maximum time that the timestamp of a record may be behind the broker's clock.",
         "log.message.timestamp.before.max.ms",
     )
     message_timestamp_type: str = option(
         _STRING,
         "CreateTime",
         one_of("CreateTime", "LogAppendTime"),
-        "Whose time a record carries: the producer's, or the broker's at append.",
+        "Timestamp of a record: that of the producer, or the time of the append.",
         "log.message.timestamp.type",
     )
     min_cleanable_dirty_ratio: float = option(
         _DOUBLE,
         0.5,
         between(0, 1),
-        "A log is cleaned when more than this part of it, the active segment aside, has not been cleaned yet.",
+        "Dirty ratio above which a log is cleaned: the uncleaned part of the log, without the active segment.",
         "log.cleaner.min.cleanable.ratio",
     )
     min_compaction_lag_ms: int = option(
         _LONG,
         0,
         at_least(0),
-        "How long a record stays untouched by the cleaner, counted from its timestamp.",
+        "Minimum age of a record, by its timestamp, before it may be compacted.",
         "log.cleaner.min.compaction.lag.ms",
     )
     min_insync_replicas: int = option(
         _INT,
         1,
         at_least(1),
-        "In-sync replicas that a produce with acks=all needs; for the broker's own topics at most the number of nodes counts.",
+        "In-sync replicas required for a produce request with acks=all; for internal topics limited to the number of"
+        " nodes.",
         "min.insync.replicas",
     )
     preallocate: bool = option(
-        _BOOLEAN, False, None, "Reserve a segment's space on disk when it is made.", "log.preallocate"
+        _BOOLEAN, False, None, "Reserve the disk space of a segment when it is created.", "log.preallocate"
     )
-    remote_log_copy_disable: bool = option(_BOOLEAN, False, None, "Kept and shown; tiering is not offered.", acts=False)
+    remote_log_copy_disable: bool = option(
+        _BOOLEAN, False, None, "Stored and shown; tiered storage is not supported.", acts=False
+    )
     remote_log_delete_on_disable: bool = option(
-        _BOOLEAN, False, None, "Kept and shown; tiering is not offered.", acts=False
+        _BOOLEAN, False, None, "Stored and shown; tiered storage is not supported.", acts=False
     )
-    remote_storage_enable: bool = option(_BOOLEAN, False, None, "Tiered storage; not offered, so true is refused.")
+    remote_storage_enable: bool = option(_BOOLEAN, False, None, "Tiered storage; not supported, so true is rejected.")
     retention_bytes: int = option(
         _LONG,
         -1,
         None,
-        "Size of a partition above which the oldest segments go, with cleanup.policy delete; negative: no limit.",
+        "Size of a partition above which the oldest segments are deleted, with cleanup.policy delete; negative: no"
+        " limit.",
         "log.retention.bytes",
     )
     retention_ms: int = option(
         _LONG,
         7 * _DAY_MS,
         at_least(-1),
-        "Age after which a segment goes, with cleanup.policy delete; -1: no limit.",
+        "Age at which a segment is deleted, with cleanup.policy delete; -1: no limit.",
         "log.retention.ms",
         Synonym("log.retention.minutes", _MINUTE_MS),
         Synonym("log.retention.hours", _HOUR_MS),
@@ -253,21 +261,21 @@ class LogConfig:
         _INT,
         1 << 30,
         at_least(SEGMENT_BYTES_MIN),
-        "Size at which a segment is closed and the next one begins. Only closed segments are cleaned or deleted.",
+        "Size at which a segment is closed and the next one starts. Only closed segments are cleaned or deleted.",
         "log.segment.bytes",
     )
     segment_index_bytes: int = option(
         _INT,
         10 * _MIB,
         at_least(4),
-        "Largest size of a segment's offset and time index; a full index closes the segment.",
+        "Maximum size of the offset and time index of a segment; a full index closes the segment.",
         "log.index.size.max.bytes",
     )
     segment_jitter_ms: int = option(
         _LONG,
         0,
         at_least(0),
-        "Random time, up to this, by which segment.ms is shortened, so that logs do not all roll at once.",
+        "Maximum random time by which segment.ms is reduced, so that logs do not all roll at once.",
         "log.roll.jitter.ms",
         Synonym("log.roll.jitter.hours", _HOUR_MS),
     )
@@ -275,7 +283,7 @@ class LogConfig:
         _LONG,
         7 * _DAY_MS,
         at_least(1),
-        "Age at which the next append closes a segment that is not full.",
+        "Age at which the next append closes a segment, even if it is not full.",
         "log.roll.ms",
         Synonym("log.roll.hours", _HOUR_MS),
     )
@@ -283,15 +291,15 @@ class LogConfig:
         _BOOLEAN,
         False,
         None,
-        "Whether any live node may lead a partition when none of its in-sync ones lives. There is one copy of the data,"
-        " so no election can lose any.",
+        "Whether any live node may become leader if no in-sync replica is alive. There is one copy of the data, so an"
+        " election cannot lose records.",
         "unclean.leader.election.enable",
     )
 
-    # Of these each append asks.
+    # Read by each append.
     is_compact: bool = field(init=False, compare=False, repr=False)
     roll_after_ms: int = field(init=False, compare=False, repr=False)
-    """How long a segment grows, jitter aside."""
+    """Time after which a segment rolls, without jitter."""
 
     def __post_init__(self) -> None:
         is_compact = COMPACT in self.cleanup_policy
@@ -305,12 +313,12 @@ class LogConfig:
 
     @property
     def index_distance_bytes(self) -> int:
-        """`index.interval.bytes` as far as a search may take it."""
+        """`index.interval.bytes`, but at most INDEX_DISTANCE_BYTES_MAX."""
         return min(self.index_interval_bytes, INDEX_DISTANCE_BYTES_MAX)
 
     @classmethod
     def from_values(cls, values: Mapping[str, Value], base: "LogConfig | None" = None) -> "LogConfig":
-        """`base` (Kafka's defaults without one) with `values`, by Kafka's names, on top. Checks nothing."""
+        """Return `base` (default: Kafka's defaults) with `values`, by Kafka's names, replaced. Checks nothing."""
         changes = {TOPIC_OPTIONS[name].attribute: value for name, value in values.items()}
         if changes.get("internal_segment_bytes") is not None:
             changes["segment_bytes"] = changes["internal_segment_bytes"]
@@ -318,9 +326,9 @@ class LogConfig:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str], base: "LogConfig | None" = None) -> "LogConfig":
-        """`base` with the overrides of one topic on top, all checked, alone and against each other.
+        """Return `base` with the overrides of one topic, after checking each value and the rules between options.
 
-        ConfigError names the value, the option and the bound.
+        The text of a ConfigError has the value, the option and the bound.
         """
         values = {found.name: value for found, value in parse_all(TOPIC_OPTIONS, texts)}
         config = cls.from_values(values, base)
@@ -329,10 +337,10 @@ class LogConfig:
 
     @classmethod
     def from_stored(cls, texts: Mapping[str, str], base: "LogConfig | None" = None) -> "tuple[LogConfig, list[str]]":
-        """As `from_texts` for overrides found on disk, which another version or Apache Kafka may have written.
+        """Return `base` with overrides from the disk, which another version or Apache Kafka may have written.
 
-        Values that this version does not take are left out, values that contradict each other stay; the list
-        tells of both. Never raises.
+        Invalid values are left out, values that contradict each other stay; the returned list has an error text for each.
+        Never raises.
         """
         values: dict[str, Value] = {}
         problems = []
@@ -349,17 +357,17 @@ class LogConfig:
         return config, problems
 
     def check(self) -> None:
-        """The rules between options. ConfigError for the first one broken."""
+        """Check the rules between options. ConfigError for the first one broken."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             bound = f"must not exceed max.compaction.lag.ms={self.max_compaction_lag_ms}"
             raise TOPIC_OPTIONS["min.compaction.lag.ms"].error(str(self.min_compaction_lag_ms), bound)
         if self.remote_storage_enable:
-            raise TOPIC_OPTIONS["remote.storage.enable"].error("true", "tiered storage is not offered")
+            raise TOPIC_OPTIONS["remote.storage.enable"].error("true", "tiered storage is not supported")
 
 
 TOPIC_OPTIONS: dict[str, Option] = options_of(LogConfig)
 
 
 def parse_value(name: str, text: str) -> Value:
-    """The value of the topic option `name` that `text` means. ConfigError for an unknown name or a bad value."""
+    """Parse a value of the topic option `name`. ConfigError for an unknown name or an invalid value."""
     return next(value for _, value in parse_all(TOPIC_OPTIONS, {name: text}))

@@ -1,7 +1,7 @@
-"""The entries of one section of the catalog: a mapping in the order of its keys that is never changed, only replaced.
+"""Entries of one section of the catalog: a mapping in the order of its keys that is never changed, only replaced.
 
-A section may have 200 000 entries, of which mostly one changes. To copy or to sort them all is one call of C's, and no other thread
-runs meanwhile, for tens of milliseconds. So they lie in chunks, and a change makes those anew that it changes something in.
+A section may have 200 000 entries, of which usually one changes. Copying or sorting all of them is one C call, which blocks all
+other threads for tens of milliseconds. So the entries are in chunks, and a change replaces only the chunks that it affects.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from itertools import chain, groupby, islice
 from typing import Any, TypeAlias
 
 CHUNK = 128
-"""Entries, at most. The file's text is kept by chunks, and an entry may have 64 KiB."""
+"""Largest number of entries in a chunk. The file's text is cached by chunk, and an entry may have 64 KiB."""
 
 SORTED_AT_ONCE = 4_096
-"""Keys; it takes a millisecond."""
+"""Number of keys that one call sorts, in a millisecond."""
 
 Facts = Mapping[str, Any]
 """One entry: JSON values by name."""
@@ -25,7 +25,7 @@ Chunk: TypeAlias = Mapping[str, Facts]
 
 
 class Entries(Mapping[str, Facts]):
-    """In `chunks`, none of them empty, and each of them in order."""
+    """A section's entries in `chunks`; no chunk is empty, and each is in order."""
 
     __slots__ = ("_count", "_firsts", "chunks")
 
@@ -36,7 +36,7 @@ class Entries(Mapping[str, Facts]):
 
     @classmethod
     def of(cls, entries: Mapping[str, Facts]) -> Entries:
-        """The same entries."""
+        """Return these entries as an `Entries`."""
         if isinstance(entries, Entries):
             return entries
         return cls(_cut(((key, entries[key]) for key in _in_order(entries)), len(entries)))
@@ -53,7 +53,7 @@ class Entries(Mapping[str, Facts]):
         return self._count
 
     def with_changes(self, changes: Mapping[str, Facts | None]) -> Entries:
-        """With these entries, and without those that are None there."""
+        """Return a copy with these entries set, and without those that are None here."""
         present: Sequence[Chunk] = self.chunks or ({},)
         made: dict[int, list[Chunk]] = {}
         for number, keys in groupby(_in_order(changes), self._chunk_of):
@@ -74,7 +74,7 @@ def _in_order(keys: Iterable[str]) -> Iterator[str]:
 
 
 def _merged(chunk: Chunk, changes: Mapping[str, Facts | None]) -> Iterator[tuple[str, Facts]]:
-    """What comes of both, which are in order."""
+    """Merge changes into a chunk; both are in order."""
     for key in merge(chunk, (key for key in changes if key not in chunk)):
         facts = changes[key] if key in changes else chunk[key]
         if facts is not None:
@@ -82,14 +82,14 @@ def _merged(chunk: Chunk, changes: Mapping[str, Facts | None]) -> Iterator[tuple
 
 
 def _cut(pairs: Iterator[tuple[str, Facts]], most: int) -> Iterator[Chunk]:
-    """Chunks of these, which are so many at most. More than one are cut in halves: they have room for more."""
+    """Divide at most `most` pairs into chunks. If they need several, each is only half full, with room for more."""
     size = CHUNK if most <= CHUNK else CHUNK // 2
     while chunk := dict(islice(pairs, size)):
         yield chunk
 
 
 def _without_small_ones(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """The same, but that neighbours with few entries are one: they may have lost all others."""
+    """Merge neighbouring chunks with few entries, or none, after removals."""
     last: Chunk = {}
     for chunk in chunks:
         if last and len(last) + len(chunk) > CHUNK // 2:

@@ -1,4 +1,4 @@
-"""What one configuration option is: name, type, default, check, doc; and how its text is read and written.
+"""Configuration options: name, type, default, check and doc of each, and how its text is parsed and written.
 
 Used by the topic options (`config.py`) and by the server's broker options. An option is declared once, as a
 dataclass field made by `option()`; parsing, validation, DescribeConfigs, the command line and the documentation all
@@ -21,7 +21,7 @@ MAX_LONG = 2**63 - 1
 
 
 class ConfigError(ValueError):
-    """A value that an option does not take. The text names the value, the option and the bound it broke."""
+    """An invalid value of an option. The text has the value, the option and the bound."""
 
 
 class OptionType(IntEnum):
@@ -39,7 +39,7 @@ class OptionType(IntEnum):
 
 
 class UpdateMode(IntEnum):
-    """How an option may change while the broker runs."""
+    """Ways in which an option may change while the broker runs."""
 
     READ_ONLY = 0
     PER_BROKER = 1
@@ -47,7 +47,7 @@ class UpdateMode(IntEnum):
 
 
 class Check(NamedTuple):
-    """A bound on a value: `accepts(value)` says whether it holds, `bound` states it for error texts and tables."""
+    """A bound on a value: `accepts(value)` tests it, `bound` states it for error texts and tables."""
 
     bound: str
     accepts: Callable[[Any], bool]
@@ -66,23 +66,23 @@ def one_of(*allowed: str) -> Check:
 
 
 def items_of(*allowed: str) -> Check:
-    """For lists: every item is one of `allowed`; the list may be empty."""
+    """Return a check for lists: every item is one of `allowed`; the list may be empty."""
     return Check(
         f"each item must be one of: {', '.join(allowed)}", lambda value: all(item in allowed for item in value)
     )
 
 
 class Synonym(NamedTuple):
-    """A broker option that gives a topic option its default. `factor` turns its unit into the topic option's."""
+    """A broker option that is the default of a topic option. `factor` converts its unit into the topic option's."""
 
     name: str
     factor: int = 1
 
 
 class Option(NamedTuple):
-    """One option. `default` is a Python value; `synonyms` are broker options, the strongest first.
+    """One option. `default` is a Python value; `synonyms` are broker options, highest precedence first.
 
-    `acts` is False for options that are accepted, kept and shown without any effect. A `hidden` option works and is
+    `acts` is False for options that are accepted, stored and shown without any effect. A `hidden` option works, but is
     left out of listings unless it is set.
     """
 
@@ -106,13 +106,13 @@ class Option(NamedTuple):
         return self.type is OptionType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value that `text` means. ConfigError when the type or the check refuses it."""
+        """Parse a value. ConfigError when the type or the check refuses it."""
         value = self._convert(text)
         self.validate(value)
         return value
 
     def validate(self, value: Value) -> None:
-        """ConfigError when the check refuses `value`, which has the option's type already. None passes."""
+        """Check a value of the option's type. ConfigError when the check refuses it. None passes."""
         if self.check is not None and value is not None and not self.check.accepts(value):
             raise self.error(format_value(value), self.check.bound)
 
@@ -132,7 +132,7 @@ class Option(NamedTuple):
                 return text.lower() == "true"
             case OptionType.INT | OptionType.SHORT | OptionType.LONG:
                 bits = _BITS[self.type]
-                # Longer texts are out of range at any rate, and turning them into numbers costs quadratic time.
+                # Longer texts are out of range anyway, and parsing them would take quadratic time.
                 if not _INTEGER.fullmatch(text) or len(text) > 64:
                     raise self.error(text, f"Not a number of type {self.type.name}")
                 number = int(text)
@@ -144,27 +144,27 @@ class Option(NamedTuple):
                     raise self.error(text, "must be a number of type DOUBLE")
                 return float(text)
             case OptionType.LIST:
-                # Not by a pattern with the white space in it, which takes time with the square of that.
+                # Not by a pattern that includes the white space: it would take quadratic time.
                 items = [item.strip(_AROUND_COMMAS) for item in text.split(",")] if text else []
                 if "" in items:
-                    raise self.error(text, "must not have empty items")
+                    raise self.error(text, "must not contain empty items")
                 return tuple(dict.fromkeys(items))
             case _:
                 return text
 
 
-# What Java's String.trim takes off: every character up to and including the space.
+# Characters that Java's String.trim removes: all up to and including the space.
 _SPACE = "".join(map(chr, range(0x21)))
 _AROUND_COMMAS = " \t\n\x0b\f\r"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-# There is one way only to read a run of digits: with two, what does not match takes time with the square of it.
+# The pattern matches a run of digits in only one way: with two ways, a text that does not match takes quadratic time.
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SHOWN_CHARACTERS_MAX = 200
 _BITS = {OptionType.INT: 32, OptionType.SHORT: 16, OptionType.LONG: 64}
 
 
 def format_value(value: Value) -> str:
-    """The text of a value as Kafka writes it; None is the empty text."""
+    """Return the text of a value as Kafka writes it; empty for None."""
     match value:
         case None:
             return ""
@@ -179,7 +179,7 @@ def format_value(value: Value) -> str:
 
 
 def _format_double(value: float) -> str:
-    """As Java's Double.toString: an exponent below 10^-3 and from 10^7 on, and always a decimal point."""
+    """Format a number like Java's Double.toString: an exponent below 10^-3 and from 10^7 on, and always a decimal point."""
     if value == 0 or 1e-3 <= abs(value) < 1e7 or not math.isfinite(value):
         return repr(value)
     digits, _, exponent = f"{value:e}".partition("e")
@@ -201,21 +201,21 @@ def option(
     acts: bool = True,
     hidden: bool = False,
 ) -> Any:
-    """A dataclass field that declares an option; the field's name is the option's, with `_` for `.`."""
+    """Return a dataclass field that declares an option; the field's name is the option's, with `_` for `.`."""
     names = tuple(Synonym(synonym) if isinstance(synonym, str) else synonym for synonym in synonyms)
     declared = Option("", type, default, check, doc, update, names, acts, hidden)
     return dataclasses.field(default=default, repr=not declared.is_sensitive, metadata={_OPTION: declared})
 
 
 def options_of(config_class: type) -> dict[str, Option]:
-    """The options that a dataclass declares with `option()`, by Kafka's name, in order of declaration."""
+    """Return the options that a dataclass declares with `option()`, by Kafka's name, in order of declaration."""
     declared = ((field.name, field.metadata.get(_OPTION)) for field in dataclasses.fields(config_class))
     named = (found._replace(name=attribute.replace("_", ".")) for attribute, found in declared if found is not None)
     return {found.name: found for found in named}
 
 
 def parse_all(options: Mapping[str, Option], texts: Mapping[str, str]) -> Iterator[tuple[Option, Value]]:
-    """Every option that `texts` names with its parsed value. ConfigError for unknown names and bad values."""
+    """Yield every option in `texts` with its parsed value. ConfigError for unknown names and invalid values."""
     for name, text in texts.items():
         found = options.get(name)
         if found is None:

@@ -1,4 +1,4 @@
-"""Java's properties syntax, which Kafka's files of options have: text in, pairs out, and a value as text."""
+"""Java's properties syntax, which Kafka's option files use: parsing of a text, and escaping of a value."""
 
 import re
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The pairs of a text in Java's properties syntax. ConfigError for a malformed escape."""
+    """Parse a text in Java's properties syntax. ConfigError for a malformed escape."""
     return dict(_pair(line) for line in _logical_lines(text))
 
 
 def properties_text(value: str) -> str:
-    """A value as it stands in such a file, in ASCII: Java reads nothing else alike everywhere."""
+    """Escape a value for such a file, in ASCII: Java's default encoding for other characters varies."""
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     units = memoryview(escaped.encode("utf-16-le", "surrogatepass")).cast("H")
     text = "".join(chr(unit) if unit < 0x80 else f"\\u{unit:04x}" for unit in units)
@@ -25,7 +25,7 @@ def properties_text(value: str) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without leading blanks, comments and empty lines left out, continued lines joined."""
+    """Yield the lines without leading blanks; comments and empty lines are left out, continued lines joined."""
     joined = ""
     continued = False
     for line in LINE_END.split(text):
@@ -56,7 +56,7 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def _unescape(text: str, what: str) -> str:
-    """`what` it is stands in the error; the text itself may be a password."""
+    """Resolve the escapes in a text. An error has `what` it is, not the text, which may be a password."""
     if "\\" not in text:
         return text
     parts = []
@@ -72,10 +72,10 @@ def _unescape(text: str, what: str) -> str:
         if character == "u":
             digits = text[at : at + 4]
             if not re.fullmatch("[0-9a-fA-F]{4}", digits):
-                raise ConfigError(f"malformed \\u escape in {what}: four hexadecimal digits must follow")
+                raise ConfigError(f"malformed \\u escape in {what}; expected four hexadecimal digits")
             parts.append(chr(int(digits, 16)))
             at += 4
         else:
             parts.append(_ESCAPES.get(character, character))
-    # Two \u escapes may spell one character beyond the basic plane.
+    # Two \u escapes may form one character beyond the basic plane.
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

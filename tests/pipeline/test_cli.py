@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import ottla
 from ottla.pipeline import cli, jobs
 from ottla.pipeline.cli import main
 from ottla.pipeline.errors import CorruptSourceError, SparkFailedError
+from ottla.pipeline.run import wire_runs
 from ottla.pipeline.run.apply_run import job_of
 from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
@@ -346,6 +348,17 @@ def test_bad_options_are_exit_1(line: list[str], text: str, capsys: pytest.Captu
     assert text in refusal and "s3cr3t" not in refusal
 
 
+OF_THE_LINE = {"command", "master", "conf", "json", "quiet", "html", "on_corrupt", "drop_originals", "forget"}
+"""What the command line does itself."""
+
+
+@pytest.mark.parametrize("name", ["plan", "compact", "install", "verify", "snapshot", "status"])
+def test_each_option_has_the_name_of_a_parameter(name: str) -> None:
+    line = [name, "x", "--topic", "t", *(("--out", "y") if name == "snapshot" else ())]
+    given = set(vars(cli._parser().parse_args(line))) - OF_THE_LINE - set(wire_runs.OF_THE_WIRE)
+    assert given <= {*signature(getattr(jobs, name)).parameters, *signature(jobs.job).parameters, "includes_active"}
+
+
 def test_apply_takes_options_of_kafkas_clients_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nbootstrap.servers=other:1\n")
@@ -434,6 +447,7 @@ def test_the_other_partitions_are_done_when_one_fails(shell: Shell, capsys: pyte
 def test_several_topics_are_named_with_commas_between_them(shell: Shell) -> None:
     line = ["plan", str(shell.data_dir), "--topic", f"{TOPIC},{TOPIC}", *HERE]
     assert main(line) == 0
+    assert main(["verify", *line[1:], "--against", str(copied(shell.data_dir))]) == 0
     line[3] = f"{TOPIC},nowhere"
     assert main(line) == 1
 

@@ -109,7 +109,7 @@ def test_a_long_string_has_to_be_utf8(size_bytes: int) -> None:
     if size_bytes <= MAX_LENIENT_BYTES:
         assert parse_request(damaged).client_id == "a�" + "a" * (size_bytes - 2)
         return
-    with pytest.raises(ProtocolError, match=r"client id: 'utf-8'.* in a string of 1025 bytes \(limit 1024\)"):
+    with pytest.raises(ProtocolError, match=r"client ID: 'utf-8'.* in a string of 1025 bytes \(limit 1024\)"):
         parse_request(damaged)
 
 

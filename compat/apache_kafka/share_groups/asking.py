@@ -230,7 +230,7 @@ class Side:
             answer.member_id,
             answer.member_epoch,
             answer.heartbeat_interval_ms,
-            # Which partitions are whose is chance in Apache Kafka (docs/differences.md), so whether they change is, too.
+            # Which partitions are whose is chance in Apache Kafka (../DIFFERENCES.md), so whether they change is, too.
             answer.assignment is not None if epoch == 0 else None,
         )
 
@@ -327,7 +327,7 @@ def _count(assignment: Any) -> int:
 
 
 def _words(message: str | None) -> str | None:
-    """Apache Kafka speaks of a batch or of an offset, as it happens to remember them (docs/differences.md)."""
+    """Apache Kafka speaks of a batch or of an offset, as it happens to remember them (../DIFFERENCES.md)."""
     return _OF_BATCHES.get(message, message) if message else message
 
 

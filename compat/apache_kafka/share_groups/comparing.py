@@ -43,7 +43,7 @@ def compared(step: Step, ottla: Side, kafka: Side, *, has_ended: bool) -> tuple[
     tries = 0
     while ours != theirs and time.monotonic() < end_s:
         if has_ended and isinstance(step, Offsets) and without_starts(ours) == without_starts(theirs):
-            # Of locks that ran out together Apache Kafka writes one by one (docs/differences.md): the first may be over meanwhile.
+            # Of locks that ran out together Apache Kafka writes one by one (../DIFFERENCES.md): the first may be over meanwhile.
             theirs = ours
             break
         if isinstance(step, Look | Offsets) or is_behind(step, theirs, ours) or is_not_begun(step, theirs, ours):
@@ -78,7 +78,7 @@ def compared_states(step: Settled, ours: Answer, theirs: Answer, kafka: Side) ->
 
 def trips(step: Step, ours: Answer, theirs: Answer) -> bool:
     """Whether Apache Kafka failed at an acknowledgement of records before the start offset while nothing is in flight from there on,
-    which costs it the whole request (docs/differences.md)."""
+    which costs it the whole request (../DIFFERENCES.md)."""
     if not isinstance(step, Acknowledge | Fetch) or theirs[:HEAD] != _TRIPPED or ours[0] != "NONE":
         return False
     return any(_NOT_IN_FLIGHT in row for row in ours[HEAD].values())

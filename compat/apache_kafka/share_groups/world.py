@@ -142,11 +142,11 @@ class World:
         if isinstance(step, Fetch):
             return self._loading(step)
         if isinstance(step, AlterOffsets | DeleteOffsets | DeleteGroup):
-            # Refused while there are members. Apache Kafka's share partitions find out once they write (docs/differences.md).
+            # Refused while there are members. Apache Kafka's share partitions find out once they write (../DIFFERENCES.md).
             leaves = not self._joined or self._rng.random() < 0.5
             return [*(self._leaving() if leaves else ()), *self._dropping(), step]
         if isinstance(step, DeleteRecords):
-            # Apache Kafka's share partition finds out once it fetches what is gone (docs/differences.md), which one begun anew does.
+            # Apache Kafka's share partition finds out once it fetches what is gone (../DIFFERENCES.md), which one begun anew does.
             return [*self._dropping(), step]
         return [step]
 
@@ -186,7 +186,7 @@ class World:
                 self._ended(step.member)
                 if not self._sessions:
                     # What was begun is let go of: it has to be begun again. Of locks that ran out together Apache Kafka writes one
-                    # by one (docs/differences.md), which shows in batches begun anew unless something was written behind that.
+                    # by one (../DIFFERENCES.md), which shows in batches begun anew unless something was written behind that.
                     self._queue.appendleft(Settled(self.group, tuple(sorted(self._loaded)), joins=True))
                     self._queue.appendleft(Pause(RELEASED_S))
                     self._loaded.clear()
@@ -218,7 +218,7 @@ class World:
                     self._aborted += batches
 
     def stumbles(self, step: Step, theirs: Answer, ours: Answer) -> bool:
-        """Whether a fetch met a batch of which the beginning was deleted, as Apache Kafka does (docs/differences.md): it acquired that, or failed
+        """Whether a fetch met a batch of which the beginning was deleted, as Apache Kafka does (../DIFFERENCES.md): it acquired that, or failed
         as the transaction was aborted. A fetch that waited tells of no error then, and of no records, now and ever after: so of those
         partitions alone, where that is all that differs."""
         if not isinstance(step, Fetch):
@@ -310,7 +310,7 @@ class World:
         version = rng.choice((1, 2, 2))
         renews = version == 2 and rng.random() < 0.06
         if rng.random() < (0.3 if epoch != FULL_EPOCH else 0.02) or renews:
-            # A topic that there is not stays in the session, which Apache Kafka serves no more (docs/differences.md).
+            # A topic that there is not stays in the session, which Apache Kafka serves no more (../DIFFERENCES.md).
             says = tuple(one for one in self._says(member, renews) if one[0].topic != UNKNOWN_TOPIC)
         step = Fetch(
             self.group,
@@ -330,7 +330,7 @@ class World:
             version=version,
         )
         if len(self._session_with(step)) > 1:
-            # Which partitions give something when there is not enough for all is chance in Apache Kafka (docs/differences.md).
+            # Which partitions give something when there is not enough for all is chance in Apache Kafka (../DIFFERENCES.md).
             step = step._replace(max_records=500, max_bytes=1 << 20)
         if renews and rng.random() < 0.8:
             step = step._replace(max_records=0, max_bytes=0, min_bytes=0, wait_ms=0)

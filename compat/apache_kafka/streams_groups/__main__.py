@@ -133,7 +133,7 @@ class Life:
             try:
                 theirs_made = {name: kafka.appears(name) for name in made}
             except TimeoutError:
-                # It failed behind the answer, and is not tried again before two more heartbeats' time (docs/differences.md).
+                # It failed behind the answer, and is not tried again before two more heartbeats' time (../DIFFERENCES.md).
                 self.is_tripped = True
                 return None
             if ours_made != theirs_made:

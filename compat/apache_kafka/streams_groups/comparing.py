@@ -32,7 +32,7 @@ class Difference(NamedTuple):
 def compared(step: Step, ottla: Side, kafka: Side, *, is_new: bool) -> tuple[Answer, Answer, int]:
     """Apache Kafka's answer, Ottla's, and how often Apache Kafka was asked again.
 
-    Of a new group Apache Kafka does not show what the topology makes of the topics (docs/differences.md).
+    Of a new group Apache Kafka does not show what the topology makes of the topics (../DIFFERENCES.md).
     Of what goes on behind its answers (deleted offsets) Apache Kafka may have done less so far; to look changes nothing.
     """
     given = ottla.given.get(step.member, NO_TASKS) if isinstance(step, Beat) else None
@@ -54,7 +54,7 @@ def compared(step: Step, ottla: Side, kafka: Side, *, is_new: bool) -> tuple[Ans
 
 def _retold(ours: Heard, theirs: Heard, given: Roles | None) -> Heard:
     """Our answer as it would be if we did not tell a member the tasks again that it was given, as it says that it has others. We mean
-    to (docs/differences.md): at Apache Kafka a member whose answer got lost works at less for ever."""
+    to (../DIFFERENCES.md): at Apache Kafka a member whose answer got lost works at less for ever."""
     if theirs.code == ours.code == FAILED:
         # Ottla's says why.
         return ours._replace(message=theirs.message)
@@ -64,7 +64,7 @@ def _retold(ours: Heard, theirs: Heard, given: Roles | None) -> Heard:
 
 
 def _with_old_port(step: Step, ours: Heard, theirs: Heard) -> Heard:
-    """Our answer as it would be if a member that names another endpoint were told of its own as it was, once more (docs/differences.md).
+    """Our answer as it would be if a member that names another endpoint were told of its own as it was, once more (../DIFFERENCES.md).
     Hosts are the members' names here, and stay."""
     if not isinstance(step, Beat) or not ours.endpoints or not theirs.endpoints or "user_endpoint" not in step.fields:
         return ours
@@ -84,7 +84,7 @@ def _in_short(ours: Answer, theirs: Answer) -> Answer:
 
 def trips(step: Step, ours: Answer, theirs: Answer) -> bool:
     """Whether Apache Kafka failed to name the partitions of a member with an endpoint, as topics are missing, which costs it the whole
-    request (docs/differences.md). The two are not alike any more then."""
+    request (../DIFFERENCES.md). The two are not alike any more then."""
     if not (isinstance(step, Beat) and isinstance(ours, Heard) and isinstance(theirs, Heard)):
         return False
     return theirs.code == FAILED and ours.is_well and bool(ours.endpoints)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.server.groups.streams.applications.configured import StatusCode
+from ottla.server.groups.streams.configured import StatusCode
 
 from .answers import Answer, Heard
 from .steps import Beat, Step

@@ -67,7 +67,7 @@ class World:
         self._last_epoch = -1
         self._has_looked = False
         """Since topics changed a heartbeat was taken. If one is refused then, Apache Kafka's group has looked at them all the same
-        (docs/differences.md)."""
+        (../DIFFERENCES.md)."""
         self._count = self._ended = 0
         self._queue: deque[Step] = deque(self._beginning())
         makers: dict[str, Callable[[], Step]] = {
@@ -143,7 +143,7 @@ class World:
         }
         if rng.random() < 0.2:
             fields["rack_id"] = rng.choice(("r1", "r2"))
-        # Where topics are missing, Apache Kafka fails on members with endpoints (docs/differences.md).
+        # Where topics are missing, Apache Kafka fails on members with endpoints (../DIFFERENCES.md).
         if self._is_ready and brings == self._brings and rng.random() < self._kind.endpoints:
             fields["user_endpoint"] = self._endpoint(member)
         return Beat(self.group, member, JOIN, says="nothing", fields=fields, brings=brings)
@@ -302,7 +302,7 @@ class World:
             self._assigned(began_s, ended_s)
         self._is_ready = not answer.has_status(MISSING_SOURCES, WRONG_PARTITIONS, MISSING_INTERNAL)
         if self.is_new and not self._is_second and self._configs.get(DELAY):
-            # Where a delay ends before its second heartbeat, Apache Kafka's group waits on (docs/differences.md).
+            # Where a delay ends before its second heartbeat, Apache Kafka's group waits on (../DIFFERENCES.md).
             self._queue.appendleft(Beat(self.group, member, says="not a word"))
         if not answer.has_status(MISSING_INTERNAL):
             return []

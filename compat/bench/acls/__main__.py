@@ -18,7 +18,7 @@ import trio
 from ottla.protocol.scram import ITERATIONS_MIN, SCRAM_SHA_256, ScramCredential
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.lives import run_lives
-from ottla.server.config.authorization import STANDARD
+from ottla.server.config.options.security_options import STANDARD
 from ottla.server.config.static_config import static_config
 from ottla.server.quotas.entities import USER, Entity
 from ottla.server.quotas.validation import PRODUCER_BYTE_RATE, Alteration

@@ -1,8 +1,8 @@
-"""The figures of README.md, measured anew: `python -m compat.bench.readme [--write]`, half a minute on a machine that does nothing else.
+"""Measure the figures of README.md: `python -m compat.bench.readme [--write]`, half a minute on an idle machine.
 
-The best of several fresh processes: what else a machine does only adds to a time. With --write the marked lines of README.md are
-replaced, and the time in its first sentence, which is the first of them; without, they are printed. Wants `pip install --editable '.[dev]'`.
-Comparisons are not measured here: they are those of `compat/bench/REPORT.md`, which `make bench` writes.
+Each figure is the best of several fresh processes, because other work on the machine only adds to a time. With --write the three
+marked sentences of README.md are replaced, and the start time in its first line. Without it they are printed. Needs
+`pip install --editable '.[dev]'`. Comparisons are not measured here: they come from `compat/bench/REPORT.md`, which `make bench` writes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from ..race.report import headlines_of
 
@@ -24,7 +25,9 @@ README = Path(__file__).parents[3] / "README.md"
 REPORT = Path(__file__).parents[1] / "REPORT.md"
 BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
 SENTENCE = re.compile(r"(?<=no JVM, )\d\.\d\d s(?=\.)")
-"""In the first sentence: the figure of the first row."""
+"""The start time in the first line of README.md, which is the first figure of the sentences."""
+COMPARED = re.compile(r"[\d.]+ of its (.+): (.+)")
+"""A headline of the report: ratio, Apache Kafka's figure, Ottla's figure."""
 
 BROKER = """
 import time
@@ -37,6 +40,15 @@ for _ in range(2):
 """
 SERVE = [sys.executable, "-m", "ottla.server", "serve", "--profile", "dev", "--listener", "127.0.0.1:0"]
 PRODUCE = [sys.executable, "-m", "ottla.server", "produce", "orders", "paid", "--key", "17"]
+
+
+class Figures(NamedTuple):
+    """What is measured here, with units."""
+
+    serve: str
+    first_broker: str
+    later_broker: str
+    idle_memory: str
 
 
 class NotMeasuredError(Exception):
@@ -53,41 +65,39 @@ def main(argv: list[str] | None = None) -> int:
     try:
         before = README.read_text()
         check(before)
-        rows = measured(parsed.runs) | comparisons(REPORT.read_text() if REPORT.exists() else "")
+        figures = measured(parsed.runs)
     except NotMeasuredError as error:
         print(f"not measured: {error}", file=sys.stderr)
         return 1
-    when = f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}, nothing beside"
-    after = rewritten(
-        before, rows, when, f"best of {parsed.runs}; measure again: `python -m compat.bench.readme --write`"
-    )
+    machine = f"{datetime.now(UTC):%Y-%m-%d} on {os.cpu_count()} cores with Python {platform.python_version()}"
+    comparison = compared(REPORT.read_text() if REPORT.exists() else "")
+    after = rewritten(before, figures, comparison, f"{machine}, best of {parsed.runs}")
     print(between(after), end="")
     if parsed.write:
         README.write_text(after)
     return 0
 
 
-def measured(runs: int) -> dict[str, str]:
-    """What was measured, by what it is. Raises NotMeasuredError."""
+def measured(runs: int) -> Figures:
+    """The best of `runs`. Raises NotMeasuredError."""
     served = [serve() for _ in range(runs)]
     embedded = [broker() for _ in range(runs)]
     ready_s, memory_bytes = (min(found) for found in zip(*served, strict=True))
     first_s, later_s = (min(found) for found in zip(*embedded, strict=True))
-    return {
-        "`ottla serve`, from the command until it serves": f"{ready_s:.2f} s",
-        "`ottla.Broker()` in a test's process, the first one / a later one": f"{first_s:.2f} s / {later_s:.3f} s",
-        "idle memory, after one client has connected": f"{memory_bytes / 1e6:.0f} MB",
-    }
+    return Figures(f"{ready_s:.2f} s", f"{first_s:.2f} s", f"{later_s:.3f} s", f"{memory_bytes / 1e6:.0f} MB")
 
 
-def comparisons(report: str) -> dict[str, str]:
-    """What the report of the race says in short, as rows of README's table, each with a link to where it stands."""
-    link = f"[beside Apache Kafka]({REPORT.relative_to(README.parent)})"
-    return {f"{link}: {what}": told for what, told in headlines_of(report).items()}
+def compared(report: str) -> str:
+    """The sentence that compares Ottla with Apache Kafka, from the headlines of the report; empty without headlines."""
+    pairs = [(what, COMPARED.fullmatch(figures)) for what, figures in headlines_of(report).items()]
+    listed = "; ".join(f"{what} {found[2]} ({found[1]})" for what, found in pairs if found)
+    return (
+        f"Compared with [Apache Kafka, in brackets]({REPORT.relative_to(README.parent)}): {listed}." if listed else ""
+    )
 
 
 def serve() -> tuple[float, int]:
-    """Seconds until `ottla serve` says that it serves, and the bytes that it takes once a client was there."""
+    """Seconds until `ottla serve` is ready, and its resident bytes after one client has connected."""
     try:
         import psutil
     except ImportError:
@@ -139,12 +149,21 @@ def between(readme: str) -> str:
     return readme.partition(BEGIN)[2].partition(END)[0]
 
 
-def rewritten(readme: str, rows: dict[str, str], when: str, how: str) -> str:
-    """The text with these rows, and the first of their figures in the sentence."""
-    lines = [f"| {when} | {how} |", "|---|---|", *(f"| {what} | {figure} |" for what, figure in rows.items())]
+def rewritten(readme: str, figures: Figures, comparison: str, measurement: str) -> str:
+    """README.md with these figures in its three sentences and in its first line."""
+    started = (
+        f"`ottla serve` starts in {figures.serve}, the first `ottla.Broker()` of a process in {figures.first_broker}"
+        f" and each later one in {figures.later_broker}; an idle broker uses {figures.idle_memory}."
+    )
+    sentences = [
+        started,
+        comparison,
+        f"Measured {measurement}; [method and all figures](compat/bench/README.md).",
+    ]
     before, _, rest = readme.partition(BEGIN)
-    readme = "".join([before, BEGIN, *(f"{line}\n" for line in lines), END, rest.partition(END)[2]])
-    return SENTENCE.sub(next(iter(rows.values())), readme)
+    lines = [f"{sentence}\n" for sentence in sentences if sentence]
+    readme = "".join([before, BEGIN, *lines, END, rest.partition(END)[2]])
+    return SENTENCE.sub(figures.serve, readme)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from ottla.pipeline.compaction import compact as spark_compact
 from ottla.pipeline.compaction.group_results import GroupResult
 from ottla.pipeline.compaction.local import compact_locally
-from ottla.pipeline.compaction.plan import CompactionPlan, make_plan, staging_root
+from ottla.pipeline.compaction.plan import CompactionPlan, make_plan
 from ottla.pipeline.compaction.staging import group_directory, save_plan
 from ottla.pipeline.records.arrow import KAFKA_COLUMNS
-from ottla.pipeline.snapshot.snapshot_job import snapshot
+from ottla.pipeline.snapshot.snapshot import take_snapshot
+from ottla.pipeline.snapshot.snapshot_job import rounds_on
 from ottla.pipeline.snapshot.snapshot_rounds import first_round
 from ottla.pipeline.source.source import OttlaSource, arrow_schema
 from ottla.pipeline.source.split_reader import Wanted, read_split
@@ -27,6 +28,7 @@ from ottla.pipeline.stores.store import Store
 from ottla.pipeline.stores.stored_log import open_log
 from ottla.storage.cleaning.cleaner import Cleaner
 from ottla.storage.cleaning.dirtiness import measure
+from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs.log_parts import LastStop, LogPlace
 from ottla.storage.logs.recovery import load_log
@@ -117,7 +119,7 @@ class Sides:
         return measured_by(work)
 
     def clear_staging(self) -> None:
-        shutil.rmtree(staging_root(self.data_dir), ignore_errors=True)
+        shutil.rmtree(paths.staging_root(self.data_dir), ignore_errors=True)
 
     def server(self, map_bytes: int = MAP_BYTES) -> Cost:
         """All passes until the log is clean."""
@@ -194,7 +196,14 @@ class Sides:
 
     def snapshot(self) -> Cost:
         return measured(
-            lambda: snapshot(self.spark, self.data_dir, TP.topic, str(self.work / "ours"), overwrite=True, now_ms=1)
+            lambda: take_snapshot(
+                Store(self.data_dir),
+                TP.topic,
+                str(self.work / "ours"),
+                rounds_on(self.spark, TP.topic),
+                overwrite=True,
+                now_ms=1,
+            )
         )
 
     def snapshot_with_sql(self) -> Cost:

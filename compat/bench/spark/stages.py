@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.pipeline.compaction.exchange import BITS, Blob, buckets_of, merge_buckets, scan_source
-from ottla.pipeline.compaction.plan import staging_root
 from ottla.pipeline.compaction.rewrite import rewrite_groups
 from ottla.pipeline.compaction.staging import save_plan
 from ottla.pipeline.stores.reading_files import ReadingFiles
+from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
 
 from ...support.suite import Suite
@@ -43,7 +43,7 @@ class Alone(NamedTuple):
 
 def run_alone(made: Made) -> Alone:
     """Do the work of all stages once."""
-    shutil.rmtree(staging_root(str(made.data_dir)), ignore_errors=True)
+    shutil.rmtree(paths.staging_root(str(made.data_dir)), ignore_errors=True)
     times = [time.process_time()]
     plan = planned(str(made.data_dir))
     times.append(time.process_time())
@@ -55,7 +55,7 @@ def run_alone(made: Made) -> Alone:
     times.append(time.process_time())
     results = list(rewrite_groups(plan, merged, source_files=ReadingFiles(), files=OsFiles(), attempt="bench"))
     times.append(time.process_time())
-    shutil.rmtree(staging_root(str(made.data_dir)))
+    shutil.rmtree(paths.staging_root(str(made.data_dir)))
     entries = sum(len(blob.data) for blob in blobs if blob.kind != BITS) // ENTRY_BYTES
     kept = sum(result.records_written for result in results)
     return Alone(

@@ -52,7 +52,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def make_rows(codec: str, *, quick: bool) -> dict[str, Row]:
-    """Floors and aims as DESIGN.md sets them; for uncompressed records only, as there.
+    """The rows, with floors and aims for uncompressed records only.
 
     One short round says little about times, so `quick` judges memory only.
     """

@@ -1,4 +1,4 @@
-"""How commands ask the admin listener: one call after the other, JSON in and out.
+"""How commands ask the admin listener, and show its answers: one call after the other, JSON in and out.
 
 What it refuses comes as one sentence, which is shown as it is. A call is an operation of `server.control`, named by its method and
 path. The arguments of a command have the names of the operation's parameters, so they are its request as they are.
@@ -10,16 +10,16 @@ import argparse
 import http.client
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ..frame.command import Command, no_options
 from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import ADMIN_TOKEN, admin_of, admin_options, json_option
-from ..frame.parser import Parser
-from .showing import show_answer
+from ..frame.parser import Command, Parser, no_options
+from ..frame.printing import show_json, show_table
+from ..frame.times import time_text
 
 CONNECT_TIMEOUT_S = 5
 SHOWN_CHARACTERS_MAX = 200
@@ -83,11 +83,11 @@ class Admin:
                 response = connection.getresponse()
                 status, data = response.status, response.read()
         except (UnicodeError, http.client.InvalidURL) as error:
-            raise WrongCallError(f"{self.address}: not an address of a host: {error}") from error
+            raise WrongCallError(f"{self.address}: invalid address: {error}") from error
         except OSError as error:
             raise WrongCallError(
-                f"nobody answers at {self.address} ({error.strerror or error}): is the broker's admin listener on, as with"
-                " `ottla dev` or `ottla serve --admin 9099`?"
+                f"no admin listener at {self.address} ({error.strerror or error}); start the broker with"
+                " `ottla dev` or `ottla serve --admin 9099`"
             ) from error
         except http.client.HTTPException as error:
             raise self._no_ottla(repr(error)) from error
@@ -104,11 +104,11 @@ class Admin:
             return answer
         sentence = str(answer.get("error", f"status {status}"))
         if status == http.client.UNAUTHORIZED:
-            sentence += f" (give --admin-token-file, or the token in {ADMIN_TOKEN})"
+            sentence += f" (use --admin-token-file, or set {ADMIN_TOKEN})"
         raise CommandError(sentence)
 
     def _no_ottla(self, found: str) -> WrongCallError:
-        return WrongCallError(f"what answers at {self.address} is no admin listener of Ottla: {found}")
+        return WrongCallError(f"{self.address} is not an admin listener of Ottla: {found}")
 
 
 def fields_of(options: argparse.Namespace) -> dict[str, object]:
@@ -183,8 +183,54 @@ def _token(file: str | None, environment: Mapping[str, str]) -> str | None:
             with open(file, "rb") as opened:
                 token = opened.read(TOKEN_BYTES_MAX + 1).decode("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not ASCII"
-            raise WrongCallError(f"cannot read {file} of --admin-token-file: {reason}") from error
+            reason = error.strerror if isinstance(error, OSError) else "not ASCII"
+            raise WrongCallError(f"--admin-token-file: cannot read {file}: {reason}") from error
     if token and not (token.isascii() and token.isprintable() and " " not in token and len(token) <= TOKEN_BYTES_MAX):
-        raise WrongCallError(f"{file or ADMIN_TOKEN}: a token has no blanks, and is one line of ASCII")
+        raise WrongCallError(f"{file or ADMIN_TOKEN}: invalid token: must be one line of ASCII without spaces")
     return token or None
+
+
+SENTENCE = "explanation"
+"""The field that stands below the table, as it is one."""
+
+
+def show_answer(options: argparse.Namespace, answer: Any, tell: Callable[[Any], object]) -> None:
+    """Print JSON for programs, where --json asks for it; for people what `tell` prints."""
+    (show_json if options.json else tell)(answer)
+
+
+def show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print objects of one kind as a table: all fields under their names."""
+    columns = {name: words(name).upper() for row in rows for name in row if name != SENTENCE}
+    cells = [[told(name, row.get(name)) for name in columns] for row in rows]
+    show_table(list(columns.values()), cells, [row.get(SENTENCE) or "" for row in rows])
+
+
+def words(name: str) -> str:
+    """The name of a field as people say it."""
+    return name.removeprefix("is_").removeprefix("has_").removesuffix("_ms").replace("_", " ")
+
+
+def told(name: str, value: Any) -> Any:
+    """A value as people say it; `name` tells times and durations from numbers."""
+    if value is None or isinstance(value, bool | str | float):
+        return value
+    if isinstance(value, int):
+        if name in ("now_ms", "at_ms") or name.endswith("_at_ms"):
+            return time_text(value) or value
+        return duration_text(value) if name.endswith("_ms") else value
+    if isinstance(value, list):
+        return [told(name, each) for each in value]
+    if isinstance(value, dict):
+        if value.keys() == {"topic", "partition"}:
+            return f"{value['topic']}-{value['partition']}"
+        return ", ".join(f"{words(key)} {told(key, each)}" for key, each in value.items() if each) or "none"
+    return value
+
+
+def duration_text(ms: int) -> str:
+    """`250 ms`, `1.5 s`, `25 h`: in the largest unit that says it in at most one place behind the point."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if abs(ms) >= size and ms * 10 % size == 0:
+            return f"{ms / size:g} {unit}"
+    return f"{ms} ms"

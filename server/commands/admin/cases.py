@@ -6,8 +6,7 @@ from typing import Any
 
 from ..frame.parser import Parser
 from ..frame.printing import folded, show, terminal_width
-from .asking import call_command
-from .showing import show_rows
+from .asking import call_command, show_rows
 
 _TOLD = ("looks_like", "reveals")
 
@@ -24,9 +23,9 @@ def _tell_loaded(answer: dict[str, Any]) -> None:
     committed = {each["offset"] for each in answer["read_committed"]}
     show_rows([_row(each, committed) for each in answer["read_uncommitted"]])
     if answer["position"] < answer["end_offset"]:
-        show(f"no batch brings a consumer further than {answer['position']}")
+        show(f"consumers stop at position {answer['position']}: no batch follows")
     if answer["group_id"] is not None:
-        show(f"group {answer['group_id']} is in epoch {answer['group_epoch']}")
+        show(f"group {answer['group_id']} is at epoch {answer['group_epoch']}")
 
 
 def _row(record: dict[str, Any], committed: set[int]) -> dict[str, Any]:
@@ -36,21 +35,21 @@ def _row(record: dict[str, Any], committed: set[int]) -> dict[str, Any]:
 
 
 def _load_options(parser: Parser) -> None:
-    parser.add_argument("name", metavar="CASE", help="its name, as `ottla cases list` has it")
-    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="the topic to create (default: the name of the case)")
+    parser.add_argument("name", metavar="CASE", help="name of the case, as listed by `ottla cases list`")
+    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="topic to create (default: the name of the case)")
 
 
 ACTIONS = (
     call_command(
         "list",
-        "which there are, what they look like and what they reveal",
+        "list the cases, with their contents and what they test",
         "GET /v1/cases",
         _tell_cases,
         shown="cases",
     ),
     call_command(
         "load",
-        "create a topic whose log is a hard case, and say what a right client reads",
+        "create a topic with the log of a hard case, and show what a correct client reads",
         "POST /v1/cases/{name}",
         _tell_loaded,
         _load_options,

@@ -20,11 +20,11 @@ examples:
 
 def _tell(answer: dict[str, Any]) -> None:
     now = time_text(answer["now_ms"], with_ms=True) or f"{answer['now_ms']} ms since 1970"
-    show(f"{now} UTC{', standing still' if answer['is_frozen'] else ''}")
+    show(f"{now} UTC{', frozen' if answer['is_frozen'] else ''}")
     if rolled := answer.get("rolled"):
         show(f"rolled: {', '.join(map(_partition, rolled))}")
     if answer.get("is_settled") is False:
-        show("some of what has become due is still under way")
+        show("some of the work that became due is still in progress")
 
 
 def _partition(found: Any) -> str:
@@ -32,24 +32,36 @@ def _partition(found: Any) -> str:
 
 
 def _advance_options(parser: Parser) -> None:
-    parser.add_argument("by_ms", metavar="TIME", type=duration_ms, help="as 25h, 8d, 90s, 250ms")
+    parser.add_argument("by_ms", metavar="TIME", type=duration_ms, help="duration to add, e.g. 25h, 8d, 90s, 250ms")
 
 
 def _set_options(parser: Parser) -> None:
-    parser.add_argument("now_ms", metavar="WHEN", type=time_ms, help="as 2026-12-31T23:59:00Z, or @ and ms since 1970")
+    parser.add_argument(
+        "now_ms",
+        metavar="WHEN",
+        type=time_ms,
+        help="new time, e.g. 2026-12-31T23:59:00Z, or @MS (milliseconds since 1970)",
+    )
 
 
 ACTIONS = (
-    call_command("show", "what it says", "GET /v1/clock", _tell),
+    call_command("show", "show the broker's time", "GET /v1/clock", _tell),
     call_command(
         "advance",
-        "let time pass: what is due by then is done, and old segments roll",
+        "move the clock forward; timers that become due fire, and old segments roll",
         "POST /v1/clock/advance",
         _tell,
         _advance_options,
         NOTES,
     ),
-    call_command("set", "set it; back, the wall time alone", "PUT /v1/clock", _tell, _set_options, NOTES),
-    call_command("freeze", "let it stand still, and all that waits with it", "POST /v1/clock/freeze", _tell),
-    call_command("unfreeze", "let it go on", "POST /v1/clock/unfreeze", _tell),
+    call_command(
+        "set",
+        "set the clock; moving it back changes the wall time only, not timers",
+        "PUT /v1/clock",
+        _tell,
+        _set_options,
+        NOTES,
+    ),
+    call_command("freeze", "stop the clock and all timers", "POST /v1/clock/freeze", _tell),
+    call_command("unfreeze", "let the clock run again", "POST /v1/clock/unfreeze", _tell),
 )

@@ -6,21 +6,19 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import duration_ms, number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import BECOMES, show, waited_for
-from ..frame.progress import Progress
-from .asking import Admin, call_command, with_admin_options
-from .showing import SENTENCE, show_answer, show_rows
+from ..frame.terminal import Progress
+from .asking import SENTENCE, Admin, call_command, show_answer, show_rows, with_admin_options
 
 COMPACT_NOTES = """\
-Without --force as Apache Kafka's cleaner would: the active segment stays, so does what min.compaction.lag.ms and open
-transactions protect, and a partition below min.cleanable.dirty.ratio is left alone. --roll ends the active segment first. With
---force all that no open transaction protects is cleaned.
+Without --force, the same rules apply as in Apache Kafka's cleaner. It skips the active segment, records protected by
+min.compaction.lag.ms or open transactions, and partitions below min.cleanable.dirty.ratio. --roll rolls the active segment
+first. With --force, everything that no open transaction protects is cleaned.
 
-`ottla explain TOPIC` says what a partition waits for.
+`ottla explain TOPIC` shows what a partition is waiting for.
 """
 
 _PARTITION_MAX = 2**31 - 1
@@ -31,9 +29,9 @@ def _compact(options: argparse.Namespace) -> None:
         _wait(options)
         return
     if options.timeout is not None:
-        raise WrongCallError("--timeout goes with --wait; a pass takes as long as it takes")
+        raise WrongCallError("--timeout requires --wait; a pass has no time limit")
     if options.data and options.admin:
-        raise WrongCallError("--data and --admin: expected one of them")
+        raise WrongCallError("--data and --admin cannot be combined")
     admin = None if options.data else Admin(options)
     with Progress() as progress:
         progress.say(f"compacting {options.topic} …")
@@ -57,7 +55,7 @@ def _tell(answer: dict[str, Any]) -> None:
                 "partition": f"{answer['topic']}-{each['partition']}",
                 "passes": each["passes"],
                 "rolled": each["has_rolled"],
-                "clean below": each["first_dirty_offset"],
+                "first dirty": each["first_dirty_offset"],
                 "log end": each["log_end_offset"],
                 # Without a pass nobody has counted.
                 "records": f"{each['records_read']}{BECOMES}{each['records_written']}" if each["passes"] else None,
@@ -83,13 +81,13 @@ def _compact_stopped(options: argparse.Namespace) -> dict[str, Any]:
 
 def _wait(options: argparse.Namespace) -> None:
     if options.data:
-        raise WrongCallError("--wait asks a broker: expected no --data")
+        raise WrongCallError("--wait and --data cannot be combined: --wait needs a running broker")
     if options.force or options.roll or options.partitions:
         raise WrongCallError(
-            "--wait starts nothing, and is for the whole topic: expected no --force, --roll, --partition"
+            "--wait starts no pass and covers the whole topic: not allowed with --force, --roll or --partition"
         )
     with Progress() as progress:
-        progress.say(f"waiting for the cleaner to have covered {options.topic} …")
+        progress.say(f"waiting until the cleaner has covered {options.topic} …")
         answer = Admin(options).call(
             "GET /v1/topics/{topic}/compacted", topic=options.topic, timeout_ms=options.timeout
         )
@@ -101,7 +99,7 @@ def _tell_waited(answer: dict[str, Any]) -> None:
         [
             {
                 "partition": f"{answer['topic']}-{each['partition']}",
-                "clean below": each["first_dirty_offset"],
+                "first dirty": each["first_dirty_offset"],
                 "log end": each["log_end_offset"],
                 SENTENCE: _why(each),
             }
@@ -129,14 +127,14 @@ def _tell_rolled(answer: dict[str, Any]) -> None:
 
 def _what_rolled(each: dict[str, Any]) -> str:
     if each["has_rolled"]:
-        return f"rolled, the active segment begins at {each['active_segment']}"
+        return f"rolled, the active segment starts at {each['active_segment']}"
     return "nothing to roll: the active segment is empty"
 
 
 def _tell_retained(answer: dict[str, Any]) -> None:
     changed = [each for each in answer["partitions"] if each["segments_deleted"] or each["explanation"]]
     if not changed:
-        show("nothing was to go")
+        show("nothing to delete")
         return
     show_rows(
         [
@@ -160,43 +158,46 @@ def _partition_options(parser: Parser) -> None:
         type=number(0, _PARTITION_MAX),
         metavar="N",
         action="append",
-        help="only this one; repeatable",
+        help="only this partition; repeatable",
     )
 
 
 def _compact_options(parser: Parser) -> None:
     _partition_options(parser)
-    parser.add_argument("--force", action="store_true", help="whatever ratio and lags say; rolls, too")
-    parser.add_argument("--roll", action="store_true", help="end the active segment first")
+    parser.add_argument(
+        "--force", action="store_true", help="ignore the dirty ratio and lags, and roll the active segment first"
+    )
+    parser.add_argument("--roll", action="store_true", help="roll the active segment first")
     parser.add_argument(
         "--data",
         metavar="DIR",
-        help="a data directory in which no broker runs: it is done here, and no broker is asked",
+        help="clean in this data directory, in this process; no broker may be running on it",
     )
     parser.add_argument(
         "--wait",
         action="store_true",
-        help="start nothing: wait until the cleaner's own passes have covered what lies in closed segments now",
+        help="start no pass; wait until the cleaner's own passes have covered all segments that are closed now",
     )
     parser.add_argument(
-        "--timeout", type=duration_ms, metavar="TIME", help="of --wait, as 30s; then exit code 1 (default: 10s)"
+        "--timeout",
+        type=duration_ms,
+        metavar="TIME",
+        help="with --wait: time limit, e.g. 30s (default: 10s); exit code 1 when it expires",
     )
 
 
 def _retention_options(parser: Parser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="default: all")
+    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="topic to apply retention to (default: all topics)")
 
 
 COMPACT = Command(
     "compact",
-    "clean partitions of a compacted topic now",
+    "run the cleaner on a compacted topic now",
     _compact,
     with_admin_options(_compact_options),
     COMPACT_NOTES,
 )
 ROLL = call_command(
-    "roll", "end the active segments of a topic", "POST /v1/topics/{topic}/roll", _tell_rolled, _partition_options
+    "roll", "roll the active segments of a topic", "POST /v1/topics/{topic}/roll", _tell_rolled, _partition_options
 )
-RETENTION = call_command(
-    "retention", "delete now what retention lets go", "POST /v1/retention", _tell_retained, _retention_options
-)
+RETENTION = call_command("retention", "apply retention now", "POST /v1/retention", _tell_retained, _retention_options)

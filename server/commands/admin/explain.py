@@ -6,19 +6,17 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.errors import WrongCallError
 from ..frame.options import number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import folded, show, terminal_width, visible
 from ..frame.times import time_text
-from .asking import Admin, with_admin_options
-from .showing import SENTENCE, duration_text, show_answer, show_rows
+from .asking import SENTENCE, Admin, duration_text, show_answer, show_rows, with_admin_options
 
 NOTES = """\
 examples:
-  ottla explain orders                    each partition: eligible now, or when, or what would make it so
-  ottla explain orders --key 17           each record of the key: superseded by which offset, gone when
+  ottla explain orders                    for each partition: whether and when it can be cleaned, and how to get there
+  ottla explain orders --key 17           for each record of the key: which offset supersedes it, when it is removed
   ottla explain orders --dry-run          what a pass would remove now, and why
 """
 
@@ -28,26 +26,26 @@ _PARTITION_MAX = 2**31 - 1
 _RECORDS_MAX = 100_000
 _GOES = {
     "superseded": "the next pass removes it",
-    "tombstones": "the next pass removes it: its horizon has come",
-    "aborted": "the next pass removes it: it was aborted",
+    "tombstones": "the next pass removes it: its delete horizon has passed",
+    "aborted": "the next pass removes it: its transaction was aborted",
 }
 _STAYS = {
-    "newest": "stays: the newest of its key",
-    "bound": "stays: a pass ends before it",
-    "superseded_beyond_bound": "stays: a pass ends before what supersedes it",
-    "superseded_in_clean_part": "stays: what supersedes it is in the clean part, where a pass does not look",
-    "delete_horizon": "goes with the first pass from {horizon} on",
-    "no_horizon_yet": "the next pass gives it a delete horizon, {retention} from then on; it goes with the first pass after that",
+    "newest": "kept: newest record of its key",
+    "bound": "kept: a pass ends before it",
+    "superseded_beyond_bound": "kept: a pass ends before the record that supersedes it",
+    "superseded_in_clean_part": "kept: the record that supersedes it is in the clean part, which a pass does not scan for keys",
+    "delete_horizon": "removed by the first pass at or after {horizon}",
+    "no_horizon_yet": "the next pass sets its delete horizon ({retention} later); the first pass after that removes it",
 }
 
 
 def run(options: argparse.Namespace) -> None:
     """Ask, and print."""
     if options.key is not None and options.dry_run:
-        raise WrongCallError("--key and --dry-run: expected one of them")
+        raise WrongCallError("--key and --dry-run cannot be combined")
     for name in ("force", "limit"):
         if getattr(options, name) and options.key is None and not options.dry_run:
-            raise WrongCallError(f"--{name} goes with --dry-run" + (" or --key" if name == "limit" else ""))
+            raise WrongCallError(f"--{name} requires --dry-run" + (" or --key" if name == "limit" else ""))
     if options.key is not None:
         _key(options)
     elif options.dry_run:
@@ -74,8 +72,8 @@ def _lines(partition: dict[str, Any]) -> Iterator[tuple[int, str]]:
     yield 0, f"{partition['topic']}-{partition['partition']}: {state}: {partition['sentence']}"
     found = partition["cleaner"]["eligibility"]
     line = (
-        f"clean below {found['first_dirty_offset']}, a pass would end at {found['upper_offset']}, log end"
-        f" {found['log_end_offset']}; dirty ratio {found['dirty_ratio']:.3f}, wanted above"
+        f"first dirty offset {found['first_dirty_offset']}, a pass would end at {found['upper_offset']}, log end"
+        f" {found['log_end_offset']}; dirty ratio {found['dirty_ratio']:.3f}, must be above"
         f" {found['min_cleanable_dirty_ratio']:g}; {partition['cleaner']['passes']} passes so far"
     )
     yield 1, line
@@ -157,23 +155,30 @@ def _tell_dry_run(answer: dict[str, Any]) -> None:
         )
         show(f"  offset {each['offset']}: {each['reason']}" for each in found["removals"])
         if not found["are_all_listed"]:
-            show(f"  and {sum(stats['removed'].values()) - len(found['removals'])} more (--limit)")
+            show(f"  and {sum(stats['removed'].values()) - len(found['removals'])} more (raise --limit)")
 
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--partition", type=number(0, _PARTITION_MAX), metavar="N", help="only this one")
-    parser.add_argument("--key", metavar="KEY", help="the history of one key")
+    parser.add_argument("--partition", type=number(0, _PARTITION_MAX), metavar="N", help="only this partition")
+    parser.add_argument("--key", metavar="KEY", help="show the history of this key")
     parser.add_argument(
-        "--key-encoding", choices=("text", "hex", "base64"), default="text", help="how --key is written (default: text)"
+        "--key-encoding", choices=("text", "hex", "base64"), default="text", help="encoding of --key (default: text)"
     )
-    parser.add_argument("--dry-run", action="store_true", help="what a pass would remove, without writing anything")
-    parser.add_argument("--force", action="store_true", help="with --dry-run: as `ottla compact --force` would")
+    parser.add_argument("--dry-run", action="store_true", help="show what a pass would remove; writes nothing")
+    parser.add_argument("--force", action="store_true", help="with --dry-run: simulate `ottla compact --force`")
     parser.add_argument(
-        "--limit", type=number(1, _RECORDS_MAX), metavar="N", help="with --dry-run or --key: tell of so many records"
+        "--limit",
+        type=number(1, _RECORDS_MAX),
+        metavar="N",
+        help="with --dry-run or --key: maximum number of records to show",
     )
 
 
 COMMAND = Command(
-    "explain", "why a topic is compacted or not, and what would make it so", run, with_admin_options(add_options), NOTES
+    "explain",
+    "show why a topic is or is not compacted, and how to get it compacted",
+    run,
+    with_admin_options(add_options),
+    NOTES,
 )

@@ -5,24 +5,23 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.errors import SAID_NO
 from ..frame.options import duration_ms, number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show
-from .asking import NULL, Admin, call_command, fields_of, with_admin_options
-from .showing import duration_text, show_answer, show_rows
+from .asking import NULL, Admin, call_command, duration_text, fields_of, show_answer, show_rows, with_admin_options
 
 NOTES = """\
 examples:
   ottla faults add --api Produce --error NOT_LEADER_OR_FOLLOWER --count 3
   ottla faults add --api Fetch --topic orders --delay 2s --count all
-  ottla faults add --api Produce --disconnect after --client shop        the records are written, the answer is lost
+  ottla faults add --api Produce --disconnect after --client shop        the records are written, the response is lost
   ottla faults add --api Fetch --corrupt-batch
   ottla faults add --disk full
 
-A fault says which requests it is for, by all of --api … --api-version that are given, and what becomes of them: one of --error,
---disconnect, --drop-response and --corrupt-batch, with a --delay or a delay alone. With --disk it is about the disk instead.
+A fault selects requests by --api, --topic, --partition, --group, --transactional-id, --client, --node and --api-version: a
+request must match all of those given. Its effect is one of --error, --disconnect, --drop-response and --corrupt-batch, each
+with an optional --delay, or --delay alone. A fault with --disk affects the disk instead of requests.
 """
 
 _ID_MAX = 2**63 - 1
@@ -51,13 +50,13 @@ def _tell_all(faults: list[dict[str, Any]]) -> None:
     if faults:
         show_rows([row_of(each) for each in faults])
     else:
-        show("there are no faults")
+        show("no faults")
 
 
 def row_of(state: dict[str, Any]) -> dict[str, Any]:
     """A fault as a row of a table."""
     is_for_all = state["left"] is None or state["declaration"]["disk"] is not None
-    left = "removed or spent" if not state["is_active"] else "all" if is_for_all else state["left"]
+    left = "removed or used up" if not state["is_active"] else "all" if is_for_all else state["left"]
     return {"fault": state["fault_id"], "hits": state["hits"], "left": left, "what": _text(state["declaration"])}
 
 
@@ -71,8 +70,8 @@ def _text(declaration: dict[str, Any]) -> str:
         return what + (f", {duration_text(told['delay_ms'])} each" if "delay_ms" in told else "")
     about = [f"{name.replace('_', ' ')} {told[name]}" for name in _REQUEST_OPTIONS[1:] if name in told]
     does = [_action(name, told[name]) for name in _ACTIONS if name in told and name not in ("after", "skip")]
-    done = ", ".join(does) + (", carried out all the same" if "after" in told else "")
-    skipped = f", after {told['skip']} that go by" if "skip" in told else ""
+    done = ", ".join(does) + (", after executing the request" if "after" in told else "")
+    skipped = f", after skipping {told['skip']}" if "skip" in told else ""
     return f"{' of '.join([told.get('api', 'every request'), *([', '.join(about)] if about else [])])}: {done}{skipped}"
 
 
@@ -93,52 +92,84 @@ def _tell(state: dict[str, Any]) -> None:
 
 
 def _add_options(parser: Parser) -> None:
-    parser.add_argument("--api", metavar="NAME", help="only requests of this API, as Produce")
-    parser.add_argument("--topic", metavar="NAME", help="only those that name this topic")
-    parser.add_argument("--partition", type=number(0, _COUNT_MAX), metavar="N", help="and this partition of it")
-    parser.add_argument("--group", metavar="ID", help="only those that name this group")
-    parser.add_argument("--transactional-id", metavar="ID", help="only those that name it")
-    parser.add_argument("--client", dest="client_id", metavar="ID", help="only those of this client.id")
-    parser.add_argument("--node", type=number(0, _COUNT_MAX), metavar="ID", help="only those to this node")
+    parser.add_argument("--api", metavar="NAME", help="match only requests of this API, e.g. Produce")
+    parser.add_argument("--topic", metavar="NAME", help="match only requests for this topic")
     parser.add_argument(
-        "--api-version", dest="version", type=number(0, 100), metavar="N", help="only those in this version of the API"
+        "--partition", type=number(0, _COUNT_MAX), metavar="N", help="match only this partition of the topic"
     )
-    parser.add_argument("--error", metavar="NAME", help="answer with this error, as NOT_LEADER_OR_FOLLOWER")
-    parser.add_argument("--after", action="store_true", help="with --error: carry the request out all the same")
-    parser.add_argument("--delay", dest="delay_ms", type=duration_ms, metavar="TIME", help="keep it so long, as 2s")
-    parser.add_argument("--disconnect", choices=("before", "after"), help="close the connection without an answer")
-    parser.add_argument("--drop-response", action="store_true", help="carry it out, and never answer")
-    parser.add_argument("--corrupt-batch", action="store_true", help="a wrong byte in what a Fetch returns")
-    parser.add_argument("--disk", choices=("full", "slow", "failed"), help="no request, but the disk")
-    parser.add_argument("--data-dir", metavar="DIR", help="with --disk: which of log.dirs")
-    parser.add_argument("--count", type=count, metavar="N", help="so many requests, or `all` (default: 1)")
-    parser.add_argument("--skip", type=number(0, _COUNT_MAX), metavar="N", help="let so many go by first")
+    parser.add_argument("--group", metavar="ID", help="match only requests for this group")
+    parser.add_argument("--transactional-id", metavar="ID", help="match only requests for this transactional id")
+    parser.add_argument("--client", dest="client_id", metavar="ID", help="match only clients with this client.id")
+    parser.add_argument("--node", type=number(0, _COUNT_MAX), metavar="ID", help="match only requests to this node")
+    parser.add_argument(
+        "--api-version", dest="version", type=number(0, 100), metavar="N", help="match only this version of the API"
+    )
+    parser.add_argument("--error", metavar="NAME", help="respond with this error, e.g. NOT_LEADER_OR_FOLLOWER")
+    parser.add_argument(
+        "--after", action="store_true", help="with --error: execute the request before responding with the error"
+    )
+    parser.add_argument(
+        "--delay",
+        dest="delay_ms",
+        type=duration_ms,
+        metavar="TIME",
+        help="delay of each request, or with --disk slow of each disk operation, e.g. 2s",
+    )
+    parser.add_argument(
+        "--disconnect",
+        choices=("before", "after"),
+        help="close the connection before or after executing the request, without a response",
+    )
+    parser.add_argument("--drop-response", action="store_true", help="execute the request, but never respond")
+    parser.add_argument(
+        "--corrupt-batch", action="store_true", help="corrupt a byte of the batches that a Fetch returns"
+    )
+    parser.add_argument("--disk", choices=("full", "slow", "failed"), help="disk fault instead of a request fault")
+    parser.add_argument("--data-dir", metavar="DIR", help="with --disk: affected data directory (one of log.dirs)")
+    parser.add_argument("--count", type=count, metavar="N", help="number of requests to affect, or `all` (default: 1)")
+    parser.add_argument(
+        "--skip",
+        type=number(0, _COUNT_MAX),
+        metavar="N",
+        help="number of matching requests to let through first (default: 0)",
+    )
 
 
 def _fault_options(parser: Parser) -> None:
-    parser.add_argument("fault_id", metavar="FAULT", type=number(1, _ID_MAX), help="its number")
+    parser.add_argument(
+        "fault_id",
+        metavar="FAULT",
+        type=number(1, _ID_MAX),
+        help="number of the fault, as listed by `ottla faults list`",
+    )
 
 
 def _wait_options(parser: Parser) -> None:
-    parser.add_argument("--hits", type=number(1, _COUNT_MAX), default=1, metavar="N", help="so many (default: 1)")
     parser.add_argument(
-        "--timeout", dest="timeout_ms", type=duration_ms, metavar="TIME", help="so long, as 30s (default: 10s)"
+        "--hits", type=number(1, _COUNT_MAX), default=1, metavar="N", help="number of hits to wait for (default: 1)"
+    )
+    parser.add_argument(
+        "--timeout", dest="timeout_ms", type=duration_ms, metavar="TIME", help="time limit, e.g. 30s (default: 10s)"
     )
     _fault_options(parser)
 
 
 ACTIONS = (
-    call_command("list", "which are declared, and what they have met", "GET /v1/faults", _tell_all, shown="faults"),
-    Command("add", "declare one", _add, with_admin_options(_add_options), NOTES),
-    call_command("show", "what one has met", "GET /v1/faults/{fault_id}", _tell, _fault_options),
+    call_command("list", "list faults and their hits", "GET /v1/faults", _tell_all, shown="faults"),
+    Command("add", "add a fault", _add, with_admin_options(_add_options), NOTES),
+    call_command("show", "show a fault and its hits", "GET /v1/faults/{fault_id}", _tell, _fault_options),
     Command(
         "wait",
-        "until one has met a request; exit code 1 if it has not in time",
+        "wait until a fault has hit a request (exit code 1 on timeout)",
         _wait,
         with_admin_options(_wait_options),
     ),
     call_command(
-        "remove", "end one: what it keeps waiting goes on", "DELETE /v1/faults/{fault_id}", _tell, _fault_options
+        "remove",
+        "remove a fault; requests that it delays continue",
+        "DELETE /v1/faults/{fault_id}",
+        _tell,
+        _fault_options,
     ),
-    call_command("clear", "end all", "DELETE /v1/faults", lambda done: show(f"removed {done['removed']}")),
+    call_command("clear", "remove all faults", "DELETE /v1/faults", lambda done: show(f"removed {done['removed']}")),
 )

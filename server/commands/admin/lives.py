@@ -7,13 +7,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.errors import WrongCallError
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show
-from ..frame.progress import Progress
-from .asking import Admin, with_admin_options
-from .showing import show_answer
+from ..frame.terminal import Progress
+from .asking import Admin, show_answer, with_admin_options
 
 
 def _begun(what: str, done: str) -> Callable[[argparse.Namespace], None]:
@@ -22,7 +20,7 @@ def _begun(what: str, done: str) -> Callable[[argparse.Namespace], None]:
         with Progress() as progress:
             progress.say(f"{what} …")
             answer = admin.call(f"POST /v1/{what}")
-        show_answer(options, answer, lambda _: show(f"{done}, {answer['bootstrap']} serves again"))
+        show_answer(options, answer, lambda _: show(f"{done}, serving again at {answer['bootstrap']}"))
 
     return run
 
@@ -46,36 +44,36 @@ def _size(answer: dict[str, Any]) -> str:
 
 
 def _directory_options(parser: Parser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="on the machine of the broker")
+    parser.add_argument("directory", metavar="DIR", help="directory on the broker's machine")
 
 
 RESTART = Command(
     "restart",
-    "stop the broker cleanly and start it again: the same ports, data and time",
+    "stop the broker cleanly and start it again, with the same ports, data and time",
     _begun("restart", "stopped and started"),
     with_admin_options(),
 )
 CRASH = Command(
     "crash",
-    "kill the broker without a goodbye and start it again, with recovery",
+    "kill the broker without a clean shutdown and start it again, with log recovery",
     _begun("crash", "killed and started"),
     with_admin_options(),
 )
 RESET = Command(
     "reset",
-    "lose all data, faults and moves of the clock, and start as the first time",
+    "delete all data, remove all faults, reset the clock, and start as on first start",
     _begun("reset", "reset"),
     with_admin_options(),
 )
 SNAPSHOT = Command(
     "snapshot",
-    "copy all data of the broker into a new directory",
+    "copy all data of the broker to a new directory",
     _copied("snapshot", lambda answer: f"copied {_size(answer)} to {answer['path']}"),
     with_admin_options(_directory_options),
 )
 RESTORE = Command(
     "restore",
-    "have all data, and the clock, as they were when a snapshot was made",
-    _copied("restore", lambda answer: f"restored {_size(answer)} of {answer['path']}"),
+    "restore all data and the clock from a snapshot",
+    _copied("restore", lambda answer: f"restored {_size(answer)} from {answer['path']}"),
     with_admin_options(_directory_options),
 )

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.options import number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show
-from .asking import Admin, call_command, fields_of, with_admin_options
-from .showing import show_answer, show_rows
+from .asking import Admin, call_command, fields_of, show_answer, show_rows, with_admin_options
 
 _INT32_MAX = 2**31 - 1
 
@@ -44,7 +42,7 @@ def _move_coordinator(options: argparse.Namespace) -> None:
 
 def _tell_leader(answer: dict[str, Any]) -> None:
     what = f"{answer['topic']}-{answer['partition']}"
-    moved = "leads" if answer["was"] != answer["leader"] else "led it before: nothing to do;"
+    moved = "leads" if answer["was"] != answer["leader"] else "already leads"
     show(
         f"node {answer['leader']} {moved} {what}, leader epoch {answer['leader_epoch']} (before: node {answer['was']})"
     )
@@ -64,7 +62,12 @@ def _node_options(parser: Parser) -> None:
 
 def _to_option(parser: Parser) -> None:
     parser.add_argument(
-        "--to", dest="node", metavar="ID", type=number(0, _INT32_MAX), required=True, help="the node that takes over"
+        "--to",
+        dest="node",
+        metavar="ID",
+        type=number(0, _INT32_MAX),
+        required=True,
+        help="id of the node to move to",
     )
 
 
@@ -74,34 +77,44 @@ def _leader_options(parser: Parser) -> None:
 
 
 def _coordinator_options(parser: Parser) -> None:
-    parser.add_argument("--group", metavar="ID", help="the group that is to be coordinated elsewhere")
-    parser.add_argument("--transactional-id", metavar="ID", help="or the transactional id")
+    parser.add_argument("--group", metavar="ID", help="group whose coordinator moves")
     parser.add_argument(
-        "--partition", metavar="TOPIC:PARTITION", type=partition_of, help="with a share group: this share partition"
+        "--transactional-id", metavar="ID", help="transactional id whose coordinator moves (instead of --group)"
+    )
+    parser.add_argument(
+        "--partition",
+        metavar="TOPIC:PARTITION",
+        type=partition_of,
+        help="with --group of a share group: move the coordinator of this share partition",
     )
     _to_option(parser)
 
 
 ACTIONS = (
-    call_command("list", "which there are, and which of them serve", "GET /v1/nodes", _tell_all, shown="nodes"),
+    call_command("list", "list nodes and whether they are running", "GET /v1/nodes", _tell_all, shown="nodes"),
     call_command(
         "stop",
-        "stop one: it hands over what it leads, and listens no more",
+        "stop a node: it hands over its leaderships and closes its listeners",
         "POST /v1/nodes/{node_id}/stop",
         lambda node: show(f"stopped node {node['node_id']}"),
         _node_options,
     ),
     call_command(
         "start",
-        "start a stopped one again, on the same ports",
+        "start a stopped node again, on the same ports",
         "POST /v1/nodes/{node_id}/start",
         lambda node: show(f"started node {node['node_id']}"),
         _node_options,
     ),
-    Command("move-leader", "have another one lead a partition", _move_leader, with_admin_options(_leader_options)),
+    Command(
+        "move-leader",
+        "move the leader of a partition to another node",
+        _move_leader,
+        with_admin_options(_leader_options),
+    ),
     Command(
         "move-coordinator",
-        "have another one coordinate a group",
+        "move the coordinator of a group or transactional id to another node",
         _move_coordinator,
         with_admin_options(_coordinator_options),
     ),

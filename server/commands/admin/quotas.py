@@ -6,11 +6,9 @@ import argparse
 import math
 from typing import Any
 
-from ..frame.command import Command
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show
-from .asking import Admin, call_command, with_admin_options
-from .showing import show_answer, show_rows
+from .asking import Admin, call_command, show_answer, show_rows, with_admin_options
 
 NOTES = """\
 examples:
@@ -19,8 +17,9 @@ examples:
   ottla quotas set ip=10.0.0.7 connection_creation_rate=5
   ottla quotas remove client-id=app producer_byte_rate
 
-An entity is user=NAME, client-id=NAME, both with a comma between, or ip=ADDRESS; the name <default> is for all that have no quota of
-their own. Of users and client ids: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate.
+An entity is user=NAME, client-id=NAME, user=NAME,client-id=NAME, or ip=ADDRESS. The name <default> applies to all entities
+without a quota of their own. Quota keys for users and client ids: producer_byte_rate, consumer_byte_rate, request_percentage,
+controller_mutation_rate; for IP addresses: connection_creation_rate.
 """
 
 
@@ -28,7 +27,7 @@ def _tell_all(quotas: list[dict[str, Any]]) -> None:
     if quotas:
         show_rows([_row(state["entity"], key, value) for state in quotas for key, value in state["quotas"].items()])
     else:
-        show("there are no quotas")
+        show("no quotas")
 
 
 def _set(options: argparse.Namespace) -> None:
@@ -48,7 +47,7 @@ def _row(entity: str, key: str, value: float | None) -> dict[str, Any]:
 
 
 def _tell_throttled(throttled: list[dict[str, Any]]) -> None:
-    show([each["sentence"] for each in throttled] or "nobody is throttled")
+    show([each["sentence"] for each in throttled] or "no clients are throttled")
 
 
 def quota(text: str) -> tuple[str, float]:
@@ -59,27 +58,31 @@ def quota(text: str) -> tuple[str, float]:
     except ValueError:
         number = math.nan
     if not key or not equals or not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"expected KEY=NUMBER, as producer_byte_rate=1048576, found {text!r}")
+        raise argparse.ArgumentTypeError(f"expected KEY=NUMBER, e.g. producer_byte_rate=1048576, found {text!r}")
     return key, number
 
 
 def _set_options(parser: Parser) -> None:
-    parser.add_argument("entity", metavar="ENTITY", help="as client-id=app")
-    parser.add_argument("quotas", metavar="KEY=NUMBER", nargs="+", type=quota, help="as producer_byte_rate=1048576")
+    parser.add_argument("entity", metavar="ENTITY", help="quota entity, e.g. client-id=app")
+    parser.add_argument(
+        "quotas", metavar="KEY=NUMBER", nargs="+", type=quota, help="quota to set, e.g. producer_byte_rate=1048576"
+    )
 
 
 def _remove_options(parser: Parser) -> None:
-    parser.add_argument("entity", metavar="ENTITY", help="as client-id=app")
-    parser.add_argument("key", metavar="KEY", nargs="*", help="as producer_byte_rate (default: all)")
+    parser.add_argument("entity", metavar="ENTITY", help="quota entity, e.g. client-id=app")
+    parser.add_argument("key", metavar="KEY", nargs="*", help="quota to remove, e.g. producer_byte_rate (default: all)")
 
 
 ACTIONS = (
-    call_command("list", "what is set", "GET /v1/quotas", _tell_all, shown="quotas"),
-    Command("set", "set some of one entity; the others stay", _set, with_admin_options(_set_options), NOTES),
-    call_command("remove", "remove some, or all, of one entity", "DELETE /v1/quotas", _tell, _remove_options),
+    call_command("list", "list quotas", "GET /v1/quotas", _tell_all, shown="quotas"),
+    Command(
+        "set", "set quotas of an entity; its other quotas do not change", _set, with_admin_options(_set_options), NOTES
+    ),
+    call_command("remove", "remove some or all quotas of an entity", "DELETE /v1/quotas", _tell, _remove_options),
     call_command(
         "throttled",
-        "who waits at the moment, for how long, and why",
+        "list the clients that are throttled now, for how long, and why",
         "GET /v1/quotas/throttled",
         _tell_throttled,
         shown="throttled",

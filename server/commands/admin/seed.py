@@ -6,12 +6,10 @@ import argparse
 import sys
 from typing import Any
 
-from ..frame.command import Command
 from ..frame.errors import WrongCallError
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json
-from .asking import Admin, with_admin_options
-from .showing import show_answer, show_rows
+from .asking import Admin, show_answer, show_rows, with_admin_options
 
 SEED_BYTES_MAX = 4 << 20
 NOTES = """\
@@ -32,11 +30,13 @@ NOTES = """\
 def _seed(options: argparse.Namespace) -> None:
     if options.export:
         if options.file is not None:
-            raise WrongCallError(f"--export writes a seed, and {options.file} would be read: give one of them")
+            raise WrongCallError(
+                f"--export and FILE ({options.file}) cannot be combined: --export writes a seed to standard output"
+            )
         show_json(Admin(options).call("GET /v1/seed"))
         return
     if options.file is None:
-        raise WrongCallError("a FILE is missing, as in `ottla seed seed.yaml`; - is standard input")
+        raise WrongCallError("missing FILE, e.g. `ottla seed seed.yaml`; use - for standard input")
     name = "standard input" if options.file == "-" else options.file
     answer = Admin(options).call("POST /v1/seed", text=_text(options.file, name), name=name)
     show_answer(options, answer, _tell)
@@ -58,7 +58,7 @@ def _text(file: str, name: str) -> str:
             with open(file, "rb") as opened:
                 data = opened.read(SEED_BYTES_MAX + 1)
         if len(data) > SEED_BYTES_MAX:
-            raise WrongCallError(f"{name}: at most {SEED_BYTES_MAX} bytes are taken")
+            raise WrongCallError(f"{name}: seed too large (limit {SEED_BYTES_MAX} bytes)")
         return data.decode()
     except OSError as error:
         raise WrongCallError(f"cannot read {name}: {error.strerror}") from error
@@ -67,13 +67,13 @@ def _text(file: str, name: str) -> str:
 
 
 def _options(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE", nargs="?", help="YAML or JSON; - is standard input")
-    parser.add_argument("--export", action="store_true", help="write the broker's topics and configs as a seed instead")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="YAML or JSON file; - for standard input")
+    parser.add_argument("--export", action="store_true", help="print the broker's topics and configs as a seed instead")
 
 
 COMMAND = Command(
     "seed",
-    "make the topics, records, groups and hard cases that a file names",
+    "create the topics, records, groups and hard cases that a file lists",
     _seed,
     with_admin_options(_options),
     NOTES,

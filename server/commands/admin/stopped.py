@@ -15,8 +15,7 @@ from functools import partial
 from ....protocol.errors import KafkaError
 from ....storage.cleaning.cleaner import Cleaner, CleaningAbortedError, CleanStats
 from ....storage.cleaning.cleaner_manager import CleanerManager
-from ....storage.cleaning.cleaning_states import HeldError
-from ....storage.cleaning.delete_horizons import is_any_reached
+from ....storage.cleaning.dirtiness import is_any_reached
 from ....storage.disk import paths
 from ....storage.disk.files import DirectoryLockedError
 from ....storage.disk.health import DataDirectoryError
@@ -60,7 +59,7 @@ def compact_stopped(
         store = open_store(Start(static, LiveConfig(static).current, files, clock, random.Random()))
     except DataDirectoryError as error:
         is_held = isinstance(error.__cause__, DirectoryLockedError)
-        hint = f"; ask that broker: ottla compact {topic}" if is_held else ""
+        hint = f"; run it on that broker instead: ottla compact {topic}" if is_held else ""
         raise ControlError(Kind.CONFLICT, f"{error}{hint}") from error
     except OSError as error:
         raise ControlError(Kind.FAILED, str(error)) from error
@@ -84,10 +83,10 @@ def compact_stopped(
 def _config(files: OsFiles, data_dirs: str) -> StaticConfig:
     for each in data_dirs.split(","):
         if not os.path.isdir(each.strip()):
-            raise ControlError(Kind.NOT_FOUND, f"there is no directory {each.strip()!r:.300}")
+            raise ControlError(Kind.NOT_FOUND, f"directory not found: {each.strip()!r:.300}")
     if not any(files.exists(paths.join(each.strip(), paths.META_PROPERTIES)) for each in data_dirs.split(",")):
         raise ControlError(
-            Kind.NOT_FOUND, f"{data_dirs!r:.300} is no data directory: it has no {paths.META_PROPERTIES}"
+            Kind.NOT_FOUND, f"{data_dirs!r:.300} is not a data directory: {paths.META_PROPERTIES} not found"
         )
     try:
         return static_config_with_stored_id(
@@ -149,12 +148,11 @@ class _Compacting:
     def _pass(self, passes: list[CleanStats]) -> bool:
         """Whether there is more to do."""
         log, manager, now_ms = self._log, self._manager, self._clock.now_ms()
-        try:
-            chosen = to_the_end(manager.take(log, now_ms, is_forced=self._is_forced))
-        except HeldError:
+        chosen = to_the_end(manager.take(log, now_ms, is_forced=self._is_forced))
+        if chosen is None and not manager.is_available(log):
             mark = manager.uncleanable.get(log.topic_partition)
             reason = log.failure if mark is None else mark.reason
-            raise ControlError(Kind.FAILED, f"{log.topic_partition} cannot be cleaned: {reason}") from None
+            raise ControlError(Kind.FAILED, f"{log.topic_partition} cannot be cleaned: {reason}")
         if chosen is None:
             return False
         try:

@@ -131,4 +131,4 @@ def _note_listener(lives: Lives) -> None:
         with open(open_file(path, os.O_WRONLY, create=True, truncate=True), "w", encoding="utf-8") as file:
             file.write(f"{listener.security_protocol} {listener.address}\n")
     except OSError as error:
-        log.warning("the health check asks port 9092, as it cannot be told of another: %s", error)
+        log.warning("the health check uses port 9092, as no other port could be recorded: %s", error)

@@ -54,7 +54,7 @@ def serve_words(
         action = options.get(name)
         if action is None:
             hint = did_you_mean(variable, [_variable(each) for each in options])
-            warnings.append(f"environment variable {variable}: there is no option {name}, ignored{hint}")
+            warnings.append(f"environment variable {variable}: option {name} not found, ignored{hint}")
         elif name not in given:
             found += _words(variable, name, action, environment[variable])
     return found, warnings
@@ -82,13 +82,13 @@ def broker_variables(environment: Mapping[str, str], secrets: str = SECRETS_DIR)
     roles = [each.strip() for each in (environment.get(_ROLES) or "broker").split(",")]
     if "broker" not in roles:
         raise WrongCallError(
-            f"{_ROLES}={environment[_ROLES]}: Ottla has no controllers of their own; leave this container out"
+            f"{_ROLES}={environment[_ROLES]}: separate controllers are not supported; remove this container"
         )
     voters = [each for each in environment.get(_VOTERS, "").split(",") if each.strip()]
     if len(voters) > 1:
         raise WrongCallError(
-            f"{_VOTERS} names {len(voters)} controllers: containers of Ottla form no cluster;"
-            " one of them plays several brokers with --nodes (OTTLA_NODES)"
+            f"{_VOTERS}: a cluster of several containers is not supported ({len(voters)} controllers);"
+            " run several brokers in one container with --nodes (OTTLA_NODES)"
         )
     found = {name: value for name, value in environment.items() if name not in FILES | CONTENTS}
     for name in _ADDRESSES:

@@ -12,25 +12,24 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple, NoReturn
 
-from .command import Command
 from .errors import did_you_mean
-from .parser import Parser, looks_like_option, read, taken
+from .parser import Command, Parser, looks_like_option, read, taken
 from .table import ROWS, Commands, load
 
-DESCRIPTION = "A Kafka-compatible broker in Python whose log compaction can be trusted."
+DESCRIPTION = "A Kafka-compatible broker in Python, with log compaction that you can trust."
 EXAMPLES = """\
 examples:
-  ottla serve --profile dev --data ./data       a broker on localhost:9092 that reacts quickly
-  ottla serve --config server.properties        the configuration of an Apache Kafka broker
+  ottla serve --profile dev --data ./data       a broker on localhost:9092 with short delays, for development
+  ottla serve --config server.properties        a broker with the configuration of an Apache Kafka broker
   ottla topics create t --config cleanup.policy=compact
   ottla topics list
-  ottla topics status t                         what the cleaner does about it, and what it waits for
+  ottla topics status t                         what the cleaner has done, and what it is waiting for
   ottla dump-log --print-data ./data/t-0/00000000000000000000.log
   ottla describe-config min.cleanable.dirty.ratio
 
-exit codes: 0 done, 1 the broker or a file said no, 2 a wrong call, or nobody answers
+exit codes: 0 success, 1 rejected by the broker or invalid file, 2 usage error or no broker reachable
 
-Clients need nothing of Ottla's: point any Kafka client at the address.
+Clients need no special library: point any Kafka client at the address.
 """
 
 
@@ -61,7 +60,7 @@ class Level(NamedTuple):
         made = Parser(f"ottla {self.group}".rstrip(), text, "" if row else EXAMPLES)
         if not row:
             made.add_argument(
-                "--version", action=_Version, nargs=0, help="show the version, and which cleaner kernel this is"
+                "--version", action=_Version, nargs=0, help="show the version and the kind of cleaner kernel, and exit"
             )
         found = made.add_subparsers(
             title=f"{self.what}s", metavar=self.what.upper(), parser_class=argparse.ArgumentParser
@@ -136,16 +135,16 @@ def _name(level: Level, left: list[str], early: list[str]) -> str:
             return word
         else:
             hint = did_you_mean(word, list(level.names)) or _all(level.names)
-            level.parser().error(f"there is no {level.what} {word!r}{hint}")
+            level.parser().error(f"{level.what} {word!r} not found{hint}")
     parser = level.parser()
     if {"-h", "--help"} & set(early):
         parser.print_help()
         parser.exit()
     if level.group:
-        parser.error(f"an action is missing{_all(level.names)}")
+        parser.error(f"missing action{_all(level.names)}")
     parser.print_help()
     parser.exit(2)
 
 
 def _all(names: Iterable[str]) -> str:
-    return f"; there are: {', '.join(names)}"
+    return f"; choose from: {', '.join(names)}"

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ....storage.topics.properties import parse_properties
-from ...config.authorization import HANDED_ON
-from ...config.options.by_name import BROKER_OPTIONS, find_option
+from ...config.options.known_options import BROKER_OPTIONS, find_option
+from ...config.options.security_options import HANDED_ON
 
 PREFIX = "KAFKA_"
 BITNAMI_PREFIX = "KAFKA_CFG_"
@@ -84,7 +84,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
 
             close = get_close_matches(name[:_CHARS_LIKE], BROKER_OPTIONS, n=1)
             hint = f"; did you mean {variable_name(close[0])} ({close[0]})?" if close else ""
-            told = f"there is no option {name}" if name else "it names no option"
+            told = f"option {name} not found" if name else "no option name"
             warnings.append(f"environment variable {variable}: {told}, ignored{hint}")
             continue
         options[name] = _value(variable, variables[variable])

@@ -28,7 +28,7 @@ def bootstrap_option(parser: Parser) -> None:
     parser.add_argument(
         "--bootstrap",
         metavar="HOST:PORT",
-        help=f"a broker's address, or several with commas (default: ${BOOTSTRAP}, else {DEFAULT_BOOTSTRAP})",
+        help=f"broker address; separate several by commas (default: ${BOOTSTRAP}, else {DEFAULT_BOOTSTRAP})",
     )
     command_config_option(parser)
 
@@ -38,8 +38,8 @@ def command_config_option(parser: Parser) -> None:
     parser.add_argument(
         "--command-config",
         metavar="FILE",
-        help="how to connect, as Apache Kafka's clients have it: security.protocol, ssl.truststore.location and the like"
-        f" (default: ${COMMAND_CONFIG}, else plain)",
+        help="file with client properties as for Apache Kafka's tools, e.g. security.protocol, ssl.truststore.location"
+        f" (default: ${COMMAND_CONFIG}, else PLAINTEXT)",
     )
 
 
@@ -53,12 +53,12 @@ def admin_options(parser: Parser) -> None:
     parser.add_argument(
         "--admin",
         metavar="[HOST:]PORT",
-        help=f"the address of the broker's admin listener (default: ${ADMIN}, else {DEFAULT_ADMIN})",
+        help=f"address of the broker's admin listener (default: ${ADMIN}, else {DEFAULT_ADMIN})",
     )
     parser.add_argument(
         "--admin-token-file",
         metavar="FILE",
-        help=f"the file of the token, where the listener wants one (default: the token in ${ADMIN_TOKEN})",
+        help=f"file with the bearer token, if the listener requires one (default: the token in ${ADMIN_TOKEN})",
     )
 
 
@@ -67,7 +67,7 @@ def admin_of(options: argparse.Namespace, environment: Mapping[str, str] = os.en
     return options.admin or environment.get(ADMIN) or DEFAULT_ADMIN
 
 
-def json_option(parser: Parser, what: str = "everything, as JSON") -> None:
+def json_option(parser: Parser, what: str = "print the result as JSON") -> None:
     """For programs."""
     parser.add_argument("--json", action="store_true", help=what)
 
@@ -98,7 +98,7 @@ def duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if match is None or (match[2] is None and float(match[1])):
         raise argparse.ArgumentTypeError(
-            f"expected a number with one of {', '.join(_UNITS_MS)} behind it, as 25h, found {text!r}"
+            f"expected a number followed by one of {', '.join(_UNITS_MS)}, e.g. 25h, found {text!r}"
         )
     found = round(float(match[1]) * _UNITS_MS[match[2] or "ms"])
     if found > _DURATION_MS_MAX:

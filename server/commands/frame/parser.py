@@ -1,10 +1,10 @@
-"""A parser of one command's options: says what is wrong in one line; what would be right stands in the help."""
+"""What a command is, and a parser of its options, which says what is wrong in one line; what would be right stands in the help."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, NoReturn
 
 from .errors import WRONG_CALL, did_you_mean
 
@@ -37,8 +37,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             names = list(map(str, action.choices))
-            hint = did_you_mean(str(value), names) or f"; there are: {', '.join(names)}"
-            raise argparse.ArgumentError(action, f"there is no {str(value)!r}{hint}")
+            hint = did_you_mean(str(value), names) or f"; choose from: {', '.join(names)}"
+            raise argparse.ArgumentError(action, f"invalid choice {str(value)!r}{hint}")
 
 
 def takes_value(action: argparse.Action) -> bool:
@@ -57,7 +57,7 @@ def read(parser: Parser, words: Iterable[str]) -> argparse.Namespace:
     options, rest = split(parser.options, words, parser)
     found, left = parser.parse_known_args([*options, "--", *rest] if rest else options)
     if surplus := [word for word in left if word != "--"]:
-        parser.error(f"expected nothing more, found {surplus[0]!r}")
+        parser.error(f"unexpected argument {surplus[0]!r}")
     return found
 
 
@@ -84,7 +84,7 @@ def taken(known: dict[str, argparse.Action], word: str, left: list[str], parser:
         name, equals = word[:2], word[2:]
     action = known.get(name)
     if action is None:
-        parser.error(f"there is no option {name}{did_you_mean(name, list(known))}")
+        parser.error(f"unknown option {name}{did_you_mean(name, list(known))}")
     if equals or not takes_value(action) or not left or left[0] in known:
         return word
     return f"{name}={left.pop(0)}"
@@ -93,3 +93,34 @@ def taken(known: dict[str, argparse.Action], word: str, left: list[str], parser:
 def looks_like_option(word: str) -> bool:
     """A dash alone is a file's name, and one before a digit belongs to a number."""
     return len(word) > 1 and word[0] == "-" and not word[1].isdigit()
+
+
+def no_options(_parser: Parser) -> None:
+    """For a command that has none."""
+
+
+class Command(NamedTuple):
+    """One thing that `ottla` can be asked to do.
+
+    A module of a command has either `COMMAND` (`ottla status`) or `ACTIONS` (`ottla topics list`, `ottla topics create` …).
+    It is loaded for every help text and every completion, so what it needs to do its work is imported in `run`.
+    """
+
+    name: str
+    help: str
+    """One line, without a full stop."""
+    run: Callable[[argparse.Namespace], int | None]
+    """Does it; returns the exit code, None for 0. Raises `errors.CommandError`."""
+    add_options: Callable[[Parser], None] = no_options
+    notes: str = ""
+    """What the help says below the options, laid out as it is."""
+
+    def parser(self, group: str = "") -> Parser:
+        """Reads the options; `group` is the command that this is an action of."""
+        made = Parser(" ".join(filter(None, ("ottla", group, self.name))), _sentence(self.help), self.notes)
+        self.add_options(made)
+        return made
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

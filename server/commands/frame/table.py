@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
-from .command import Command
+from .parser import Command
 
 
 class CommandRow(NamedTuple):
@@ -36,32 +36,36 @@ ROWS: dict[str, CommandRow] = {
     row.name: row
     for row in (
         CommandRow("serve", "run a broker", "serve_command"),
-        CommandRow("dev", "run a broker for development: loopback, temporary data, the admin listener", "dev_command"),
-        CommandRow("status", "a running broker on one screen", "status"),
-        CommandRow("topics", "topics: list, describe, create, delete, and how clean they are", "kafka.topics"),
-        CommandRow("configs", "options of topics, brokers and groups: describe, alter, delete", "kafka.configs"),
-        CommandRow("groups", "groups: list, describe with lag, delete, set offsets", "kafka.groups"),
-        CommandRow("acls", "who may do what: list, add, remove, and which entry decides", "admin.acls"),
-        CommandRow("quotas", "how much clients may use: list, set, remove, and who is throttled", "admin.quotas"),
-        CommandRow("produce", "write records into a topic", "kafka.produce"),
+        CommandRow(
+            "dev",
+            "run a broker for development: on loopback, with temporary data and the admin listener",
+            "dev_command",
+        ),
+        CommandRow("status", "show a running broker on one screen", "status"),
+        CommandRow("topics", "list, describe, create and delete topics, and show their cleaner status", "kafka.topics"),
+        CommandRow("configs", "describe, alter and delete options of topics, brokers and groups", "kafka.configs"),
+        CommandRow("groups", "list, describe (with lag) and delete groups, and reset their offsets", "kafka.groups"),
+        CommandRow("acls", "list, add and remove ACLs, and show which one decides", "admin.acls"),
+        CommandRow("quotas", "list, set and remove client quotas, and show throttled clients", "admin.quotas"),
+        CommandRow("produce", "write records to a topic", "kafka.produce"),
         CommandRow("consume", "show the records of a topic", "kafka.consume"),
-        CommandRow("explain", "why a topic is compacted or not, and what would make it so", "admin.explain"),
-        CommandRow("compact", "clean partitions of a compacted topic now", "admin.compact:COMPACT"),
-        CommandRow("roll", "end the active segments of a topic", "admin.compact:ROLL"),
-        CommandRow("retention", "delete now what retention lets go", "admin.compact:RETENTION"),
-        CommandRow("clock", "the broker's time: show, advance, set, freeze", "admin.clock"),
-        CommandRow("faults", "what is to go wrong: list, add, wait, remove, clear", "admin.faults"),
-        CommandRow("nodes", "the broker ids that are played: list, stop, start, move leaders", "admin.nodes"),
-        CommandRow("seed", "make the topics, records, groups and hard cases that a file names", "admin.seed"),
-        CommandRow("cases", "hard cases that many clients have stumbled over, as topics: list, load", "admin.cases"),
-        CommandRow("snapshot", "copy all data of the broker into a new directory", "admin.lives:SNAPSHOT"),
-        CommandRow("restore", "have all data as they were when a snapshot was made", "admin.lives:RESTORE"),
+        CommandRow("explain", "show why a topic is or is not compacted, and how to get it compacted", "admin.explain"),
+        CommandRow("compact", "run the cleaner on a compacted topic now", "admin.compact:COMPACT"),
+        CommandRow("roll", "roll the active segments of a topic", "admin.compact:ROLL"),
+        CommandRow("retention", "apply retention now", "admin.compact:RETENTION"),
+        CommandRow("clock", "show, advance, set and freeze the broker's clock", "admin.clock"),
+        CommandRow("faults", "list, add and remove injected faults, and wait until they are hit", "admin.faults"),
+        CommandRow("nodes", "list, stop and start nodes, and move leaders", "admin.nodes"),
+        CommandRow("seed", "create the topics, records, groups and hard cases that a file lists", "admin.seed"),
+        CommandRow("cases", "list and load hard cases: topics that have exposed bugs in many clients", "admin.cases"),
+        CommandRow("snapshot", "copy all data of the broker to a new directory", "admin.lives:SNAPSHOT"),
+        CommandRow("restore", "restore all data from a snapshot", "admin.lives:RESTORE"),
         CommandRow("restart", "stop the broker cleanly and start it again", "admin.lives:RESTART"),
         CommandRow("crash", "kill the broker and start it again", "admin.lives:CRASH"),
-        CommandRow("reset", "lose all data and start as the first time", "admin.lives:RESET"),
-        CommandRow("dump-log", "show what is in log, index, snapshot and checkpoint files", "dump_log"),
-        CommandRow("describe-config", "what options there are, their defaults and bounds", "describe_config"),
-        CommandRow("completion", "a script that completes these commands in bash, zsh or fish", "completion"),
+        CommandRow("reset", "delete all data and start as on first start", "admin.lives:RESET"),
+        CommandRow("dump-log", "show the contents of log, index, snapshot and checkpoint files", "dump_log"),
+        CommandRow("describe-config", "show options with their defaults and bounds", "describe_config"),
+        CommandRow("completion", "print a completion script for bash, zsh or fish", "completion"),
     )
 }
 

@@ -27,6 +27,6 @@ def time_ms(text: str) -> int:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"expected a time as 2026-01-31T12:00:00Z, or @ and ms since 1970, found {text!r}"
+            f"expected a time, e.g. 2026-01-31T12:00:00Z, or @MS (milliseconds since 1970), found {text!r}"
         ) from None
     return ((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)

@@ -7,23 +7,22 @@ from collections.abc import Mapping
 from typing import get_args
 
 from ...client.configs import Kind
-from ..frame.command import Command
 from ..frame.errors import CommandError, did_you_mean
 from ..frame.options import bootstrap_option, json_option, name_and_value
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json, show_table
 from .asking import connected
 
 NOTES = """\
-RESOURCE is topic:NAME, broker:ID, broker: (what all brokers share) or group:ID (Apache Kafka has options of groups, Ottla none).
+RESOURCE is topic:NAME, broker:ID, broker: (cluster-wide defaults) or group:ID (for Apache Kafka; Ottla has no group options).
 
 examples:
   ottla configs describe topic:orders
   ottla configs describe topic:orders retention.ms
   ottla configs alter topic:orders retention.ms=1000 cleanup.policy=compact
-  ottla configs delete topic:orders retention.ms              back to the default
+  ottla configs delete topic:orders retention.ms              resets it to the default
 
-`ottla describe-config NAME` explains an option.
+`ottla describe-config NAME` describes an option.
 """
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -46,7 +45,7 @@ def _describe(options: argparse.Namespace) -> None:
     for wanted in options.names:
         if wanted not in {each.name for each in found}:
             hint = did_you_mean(wanted, [each.name for each in found])
-            raise CommandError(f"{kind}:{name} has no option {wanted}{hint}")
+            raise CommandError(f"option {wanted} of {kind}:{name} not found{hint}")
     if options.names:
         found = [each for each in found if each.name in options.names]
     elif not options.all:
@@ -66,11 +65,11 @@ def _describe(options: argparse.Namespace) -> None:
     elif rows:
         show_table(("OPTION", "VALUE", ""), [[row["name"], _shown(row), _remark(row)] for row in rows])
     else:
-        show(f"{kind}:{name} has its defaults; --all shows them")
+        show(f"{kind}:{name} has no options set; --all shows the defaults")
 
 
 def _shown(row: Mapping[str, object]) -> object:
-    return "(not shown)" if row["value"] is None else row["value"]
+    return "(hidden)" if row["value"] is None else row["value"]
 
 
 def _remark(row: Mapping[str, object]) -> str:
@@ -86,7 +85,7 @@ def _alter(options: argparse.Namespace) -> None:
 
 def _delete(options: argparse.Namespace) -> None:
     kind, name = options.resource
-    _change(options, dict.fromkeys(options.names), f"{kind}:{name} has the defaults of {', '.join(options.names)} now")
+    _change(options, dict.fromkeys(options.names), f"{kind}:{name}: reset to default: {', '.join(options.names)}")
 
 
 def _change(options: argparse.Namespace, changes: dict[str, str | None], done: str) -> None:
@@ -101,26 +100,34 @@ def _change(options: argparse.Namespace, changes: dict[str, str | None], done: s
 
 def _resource_option(parser: Parser) -> None:
     parser.add_argument(
-        "resource", metavar="RESOURCE", type=resource, help="topic:NAME, broker:ID, broker: or group:ID"
+        "resource", metavar="RESOURCE", type=resource, help="resource: topic:NAME, broker:ID, broker: or group:ID"
     )
 
 
 def _describe_options(parser: Parser) -> None:
     _resource_option(parser)
-    parser.add_argument("names", metavar="OPTION", nargs="*", help="these; without one, those that are set")
-    parser.add_argument("--all", action="store_true", help="those with their default, too")
+    parser.add_argument("names", metavar="OPTION", nargs="*", help="option to show (default: all options that are set)")
+    parser.add_argument("--all", action="store_true", help="include options that have their default value")
     _common(parser)
 
 
 def _alter_options(parser: Parser) -> None:
     _resource_option(parser)
-    parser.add_argument("changes", metavar="NAME=VALUE", type=name_and_value, nargs="+", help="all of them or none")
+    parser.add_argument(
+        "changes",
+        metavar="NAME=VALUE",
+        type=name_and_value,
+        nargs="+",
+        help="option to set; either all of them are set or none",
+    )
     _common(parser)
 
 
 def _delete_options(parser: Parser) -> None:
     _resource_option(parser)
-    parser.add_argument("names", metavar="OPTION", nargs="+", help="all of them or none")
+    parser.add_argument(
+        "names", metavar="OPTION", nargs="+", help="option to reset; either all of them are reset or none"
+    )
     _common(parser)
 
 
@@ -130,7 +137,7 @@ def _common(parser: Parser) -> None:
 
 
 ACTIONS = (
-    Command("describe", "the options of a topic, a broker or a group", _describe, _describe_options, NOTES),
+    Command("describe", "show the options of a topic, broker or group", _describe, _describe_options, NOTES),
     Command("alter", "set options", _alter, _alter_options, NOTES),
-    Command("delete", "set options back to their defaults", _delete, _delete_options, NOTES),
+    Command("delete", "reset options to their defaults", _delete, _delete_options, NOTES),
 )

@@ -9,10 +9,9 @@ from itertools import islice
 
 from ...client.reading import EARLIEST, LATEST, Isolation
 from ...client.values import Offsets, Record
-from ..frame.command import Command
 from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import bootstrap_option, json_option, number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show_bytes, visible
 from ..frame.printing import show_json as show_line_of_json
 from ..frame.times import time_text
@@ -21,16 +20,16 @@ from .record_json import as_json
 
 NOTES = """\
 examples:
-  ottla consume orders                      all there is, then what comes, until Ctrl-C
-  ottla consume orders --until-end          all there is
+  ottla consume orders                      all records, then new ones as they arrive, until Ctrl-C
+  ottla consume orders --until-end          all records
   ottla consume orders -n 10 --from -10 --partition 0
-  ottla consume orders --from end           only what comes
+  ottla consume orders --from end           only new records
   ottla consume orders --until-end --json | jq .value
 
 formats:
-  text        partition:offset, time, key and value; (null) is none, control characters are shown
-  value       the value alone, as it is
-  key-value   key, --key-separator and value, as they are
+  text        partition:offset, time, key and value; a missing key or value is (null), control characters are escaped
+  value       the value only, unchanged
+  key-value   key, --key-separator and value, unchanged
 """
 
 POLL_EVERY_S = 0.1
@@ -58,7 +57,7 @@ def _start(text: str) -> int | str:
     except ValueError:
         raise WrongCallError(f"--from: expected beginning, end, an offset or -N, found {text!r}") from None
     if abs(offset) > _INT64_MAX:
-        raise WrongCallError(f"--from: expected at most {_INT64_MAX}, found {text!r}")
+        raise WrongCallError(f"--from: offset too large ({text!r}, limit {_INT64_MAX})")
     return offset
 
 
@@ -90,7 +89,7 @@ def _records(cluster: ClusterViews, options: argparse.Namespace, start: int | st
             positions[partition], seen[partition] = max(position, end), end
         if options.until_end:
             if unled := [f"{options.topic}-{partition}" for partition in wanted if partition not in ends]:
-                raise CommandError(f"{', '.join(unled)}: nobody leads it, so its records are not shown")
+                raise CommandError(f"{', '.join(unled)}: no leader, so its records are not shown")
             return
         pause.wait(POLL_EVERY_S)
 
@@ -142,21 +141,28 @@ _FORMATS: dict[str, Callable[[Record, bytes], None]] = {
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--partition", type=number(0), metavar="N", help="only this one")
+    parser.add_argument("--partition", type=number(0), metavar="N", help="only this partition")
     parser.add_argument(
         "--from",
         dest="start",
         metavar="OFFSET",
         default="beginning",
-        help="beginning (the default), end, an offset, or -N for the last N offsets of each partition",
+        help="where to start: beginning (the default), end, an offset, or -N for the last N offsets of each partition",
     )
-    parser.add_argument("-n", "--limit", type=number(1), metavar="N", help="end after N records")
-    parser.add_argument("-e", "--until-end", action="store_true", help="end at the end that the log has now")
-    parser.add_argument("--read-committed", action="store_true", help="nothing of open and aborted transactions")
-    parser.add_argument("-f", "--format", choices=("text", "value", "key-value"), default="text", help="default: text")
-    parser.add_argument("--key-separator", metavar="TEXT", default="\t", help="of --format key-value (default: a tab)")
+    parser.add_argument("-n", "--limit", type=number(1), metavar="N", help="stop after N records")
+    parser.add_argument("-e", "--until-end", action="store_true", help="stop at the current end of the log")
+    parser.add_argument("--read-committed", action="store_true", help="skip records of open and aborted transactions")
+    parser.add_argument(
+        "-f", "--format", choices=("text", "value", "key-value"), default="text", help="output format (default: text)"
+    )
+    parser.add_argument(
+        "--key-separator",
+        metavar="TEXT",
+        default="\t",
+        help="with --format key-value: separator between key and value (default: a tab)",
+    )
     bootstrap_option(parser)
-    json_option(parser, "an object for each record, on a line of its own")
+    json_option(parser, "print one JSON object per record, one per line")
 
 
 COMMAND = Command("consume", "show the records of a topic", run, add_options, NOTES)

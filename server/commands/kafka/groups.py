@@ -19,26 +19,25 @@ from ....protocol.messages.streams_group_describe import StreamsGroupDescribeReq
 from ...client.nodes import check
 from ...client.reading import EARLIEST, LATEST
 from ...client.values import Group
-from ..frame.command import Command
 from ..frame.errors import CommandError, WrongCallError, did_you_mean
 from ..frame.options import bootstrap_option, json_option
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json, show_table
 from ..frame.times import time_ms
 from .asking import ClusterViews, connected
 from .share_groups import SharePosition, move, positions
 
 RESET_NOTES = """\
-WHERE is beginning, end, an offset, +N or -N (relative to what is committed), or a time: 2026-01-31T12:00:00Z, or ms since 1970
-behind an @. An offset outside of the log is moved to its nearest end.
+WHERE is beginning, end, an offset, +N or -N (relative to the committed offset), or a time: 2026-01-31T12:00:00Z, or @MS
+(milliseconds since 1970). An offset outside the log is moved to the nearest end of the log.
 
 examples:
   ottla groups reset billing --topic orders --to beginning
   ottla groups reset billing --topic orders:0 --to 1200
   ottla groups reset billing --topic orders --to=-10 --dry-run
 
-The group must have no members: they commit for themselves. A share group goes on where it is set; records that its members had,
-or that are behind that and were done with, are delivered again.
+The group must have no members. A share group continues at the new offset; records after it are delivered again, even if they
+were acknowledged or acquired before.
 """
 _TOPIC = re.compile(r"([^:]+)(?::([0-9]{1,9}))?")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -139,7 +138,7 @@ def _group(cluster: ClusterViews, group_id: str) -> Group:
         if each.group_id == group_id:
             return each
     _check_right(cluster, group_id)
-    raise CommandError(f"there is no group {group_id!r}{did_you_mean(group_id, [each.group_id for each in found])}")
+    raise CommandError(f"group {group_id!r} not found{did_you_mean(group_id, [each.group_id for each in found])}")
 
 
 def _check_right(cluster: ClusterViews, group_id: str) -> None:
@@ -153,7 +152,7 @@ def _check_right(cluster: ClusterViews, group_id: str) -> None:
 def _members(cluster: ClusterViews, group: Group) -> list[dict[str, Any]]:
     """Each with `member_id`, `client_id`, `host` and `partitions`, pairs of topic and number."""
     if group.type not in KINDS:
-        raise CommandError(f"group {group.group_id!r} is of a kind that is not known here: {group.type!r}")
+        raise CommandError(f"group {group.group_id!r}: unknown group type {group.type!r}")
     request, assigned = KINDS[group.type]
     ask = partial(cluster.nodes.ask_coordinator, request(group.group_id), group.group_id)
     (found,) = cluster.nodes.retrying(ask).groups
@@ -296,7 +295,7 @@ def _wanted(
     """The partitions that are to be set, each once; those that the group is in if nothing else is said."""
     if not options.topics:
         if not known:
-            raise WrongCallError(f"group {options.group!r} has committed nothing: say with --topic what to set")
+            raise WrongCallError(f"group {options.group!r} has no committed offsets; use --topic to select what to set")
         yield from sorted(known)
         return
     seen = set()
@@ -321,14 +320,14 @@ def _moved(
         for tp in partitions:
             index = tp[1]
             if index not in starts or index not in ends:
-                raise CommandError(f"{topic}-{index} has no leader, so nobody knows its offsets")
+                raise CommandError(f"{topic}-{index} has no leader, so its offsets are unknown")
             if not is_place:
                 found = at_time.get(index, -1)
                 yield tp, ends[index] if found < 0 else found
             elif to in ("beginning", "end"):
                 yield tp, starts[index] if to == "beginning" else ends[index]
             elif to[0] in "+-" and tp not in committed:
-                raise WrongCallError(f"--to {to}: the group has committed nothing in {topic}-{index} to count from")
+                raise WrongCallError(f"--to {to}: the group has no committed offset in {topic}-{index} to count from")
             else:
                 offset = int(to) + (committed[tp] if to[0] in "+-" else 0)
                 yield tp, min(max(offset, starts[index]), ends[index])
@@ -349,7 +348,7 @@ def where_to(text: str) -> str:
             time_ms(text)
         except argparse.ArgumentTypeError:
             raise argparse.ArgumentTypeError(
-                "expected beginning, end, an offset, +N, -N, a time as 2026-01-31T12:00:00Z, or @ and ms since 1970, found"
+                "expected beginning, end, an offset, +N, -N, a time, e.g. 2026-01-31T12:00:00Z, or @MS, found"
                 f" {text!r}{did_you_mean(text, ['beginning', 'end'])}"
             ) from None
     return text
@@ -366,7 +365,7 @@ def _delete_options(parser: Parser) -> None:
 
 
 def _reset_options(parser: Parser) -> None:
-    parser.add_argument("group", metavar="GROUP", help="made if it is not there")
+    parser.add_argument("group", metavar="GROUP", help="group to reset; created if it does not exist")
     parser.add_argument(
         "--topic",
         dest="topics",
@@ -374,10 +373,10 @@ def _reset_options(parser: Parser) -> None:
         metavar="TOPIC[:PARTITION]",
         action="append",
         default=[],
-        help="what to set; repeatable (default: all that is committed)",
+        help="topic or partition to set; repeatable (default: all with committed offsets)",
     )
-    parser.add_argument("--to", type=where_to, metavar="WHERE", required=True, help="see below")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be set")
+    parser.add_argument("--to", type=where_to, metavar="WHERE", required=True, help="new position (see below)")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be set, without setting it")
     _common(parser)
 
 
@@ -387,8 +386,8 @@ def _common(parser: Parser) -> None:
 
 
 ACTIONS = (
-    Command("list", "names, types and states", _list, _common),
-    Command("describe", "how far a group is behind, and its members", _describe, _describe_options),
-    Command("delete", "delete groups without members, and what they have committed", _delete, _delete_options),
-    Command("reset", "set what a group has committed", _reset, _reset_options, RESET_NOTES),
+    Command("list", "list groups with type and state", _list, _common),
+    Command("describe", "show the lag and members of a group", _describe, _describe_options),
+    Command("delete", "delete groups without members, and their committed offsets", _delete, _delete_options),
+    Command("reset", "set the committed offsets of a group", _reset, _reset_options, RESET_NOTES),
 )

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ...client.values import NewRecord, Record
-from ..frame.command import Command
 from ..frame.errors import CommandError, WrongCallError
 from ..frame.options import bootstrap_option, json_option, name_and_value, number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json
-from ..frame.progress import Progress
+from ..frame.terminal import Progress
 from .asking import connected
 from .record_json import RecordLineError, from_json
 
@@ -26,8 +25,8 @@ examples:
   printf '1:new\\n1:paid\\n' | ottla produce orders --key-separator :
   ottla consume orders --until-end --json | ottla produce copy --json-lines
 
-Without VALUE each line of standard input is a record, and is sent as soon as it is read. A line that is none, or that the broker
-refuses, ends the command; the lines before it are written.
+Without VALUE, each line of standard input is a record, and is sent as soon as it is read. The command stops at the first line
+that is invalid or that the broker rejects; the lines before it are written.
 """
 
 READ_BYTES = 256 << 10
@@ -95,9 +94,13 @@ def _count(written: dict[int, WrittenRecords]) -> int:
 
 def _from_arguments(options: argparse.Namespace) -> Iterator[NewRecord]:
     if options.key_separator is not None or options.json_lines:
-        raise WrongCallError("--key-separator and --json-lines are about lines of standard input, and VALUE is given")
+        raise WrongCallError(
+            "--key-separator and --json-lines apply to lines of standard input; not allowed with VALUE"
+        )
     if options.null and options.values:
-        raise WrongCallError(f"--null is a record without value, found the value {options.values[0]!r}, too")
+        raise WrongCallError(
+            f"--null and VALUE cannot be combined: a tombstone has no value, found {options.values[0]!r}"
+        )
     for value in [None] if options.null else options.values:
         yield _record(options, options.key, value)
 
@@ -109,11 +112,13 @@ def _record(options: argparse.Namespace, key: str | bytes | None, value: str | b
 def _from_lines(options: argparse.Namespace) -> Iterator[NewRecord | None]:
     """A record a line; None where reading has come to the end of what there is for now."""
     if options.json_lines and (options.key_separator is not None or options.key is not None or options.header):
-        raise WrongCallError("--json-lines says of each record what --key, --key-separator and --header say of all")
+        raise WrongCallError(
+            "--json-lines cannot be combined with --key, --key-separator or --header: each line sets its own"
+        )
     if options.key_separator == "":
-        raise WrongCallError("--key-separator: expected a text, found none")
+        raise WrongCallError("--key-separator is empty")
     if options.key_separator is not None and options.key is not None:
-        raise WrongCallError("--key and --key-separator: expected one of them")
+        raise WrongCallError("--key and --key-separator cannot be combined")
     separator = None if options.key_separator is None else options.key_separator.encode()
     for place, line in enumerate(_lines(), start=1):
         if line is None:
@@ -129,7 +134,7 @@ def _json_record(options: argparse.Namespace, line: bytes) -> NewRecord:
     try:
         return from_json(line.decode(), options.partition)
     except UnicodeDecodeError as error:
-        raise RecordLineError(f"expected UTF-8, found another byte at {error.start}") from None
+        raise RecordLineError(f"invalid UTF-8 at byte {error.start}") from None
 
 
 def _split(options: argparse.Namespace, line: bytes, separator: bytes | None) -> NewRecord:
@@ -164,7 +169,7 @@ def _lines() -> Iterator[bytes | None]:
             yield from lines
             yield None
         elif len(pending) > LINE_BYTES_MAX:
-            raise RecordLineError(f"expected at most {LINE_BYTES_MAX} bytes, found more")
+            raise RecordLineError(f"line too long (limit {LINE_BYTES_MAX} bytes)")
     if pending:
         yield bytes(pending)
 
@@ -188,14 +193,18 @@ def _chunks(records: Iterable[NewRecord | None]) -> Iterator[list[NewRecord]]:
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", help="made if it is not there and the broker makes topics by itself")
-    parser.add_argument("values", metavar="VALUE", nargs="*", help="without one, lines of standard input")
-    parser.add_argument("--key", help="of all records")
-    parser.add_argument("--null", action="store_true", help="one record without a value: a tombstone")
-    parser.add_argument("--key-separator", metavar="TEXT", help="what stands between key and value of a line")
-    parser.add_argument("--empty-is-null", action="store_true", help="an empty line or value is no value: a tombstone")
     parser.add_argument(
-        "--json-lines", action="store_true", help="lines are JSON objects, as `ottla consume --json` prints them"
+        "topic", metavar="TOPIC", help="topic to write to; created if missing and auto.create.topics.enable is set"
+    )
+    parser.add_argument(
+        "values", metavar="VALUE", nargs="*", help="record value; repeatable (default: lines of standard input)"
+    )
+    parser.add_argument("--key", help="key of all records")
+    parser.add_argument("--null", action="store_true", help="write one tombstone: a record without a value")
+    parser.add_argument("--key-separator", metavar="TEXT", help="separator between key and value of a line")
+    parser.add_argument("--empty-is-null", action="store_true", help="write a tombstone for an empty line or value")
+    parser.add_argument(
+        "--json-lines", action="store_true", help="read lines as JSON objects, in the format of `ottla consume --json`"
     )
     parser.add_argument(
         "--header",
@@ -203,12 +212,22 @@ def add_options(parser: Parser) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="of all records; repeatable",
+        help="header of all records; repeatable",
     )
-    parser.add_argument("--partition", type=number(0, _INT32_MAX), metavar="N", help="default: the key decides")
-    parser.add_argument("--timestamp", type=number(0, _INT64_MAX), metavar="MS", help="since 1970; default: now")
+    parser.add_argument(
+        "--partition",
+        type=number(0, _INT32_MAX),
+        metavar="N",
+        help="partition to write to (default: chosen by the key)",
+    )
+    parser.add_argument(
+        "--timestamp",
+        type=number(0, _INT64_MAX),
+        metavar="MS",
+        help="record timestamp in milliseconds since 1970 (default: now)",
+    )
     bootstrap_option(parser)
-    json_option(parser, "where the records lie, as JSON")
+    json_option(parser, "print the partitions and offsets of the records as JSON")
 
 
-COMMAND = Command("produce", "write records into a topic", run, add_options, NOTES)
+COMMAND = Command("produce", "write records to a topic", run, add_options, NOTES)

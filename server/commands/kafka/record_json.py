@@ -56,7 +56,7 @@ def from_json(line: str, partition: int | None = None) -> NewRecord:
     if not isinstance(found, dict):
         raise RecordLineError(f"expected a JSON object, found {type(found).__name__}")
     if unknown := found.keys() - set(FIELDS):
-        raise RecordLineError(f"there is no field {min(unknown)!r} of records; there are: {', '.join(FIELDS)}")
+        raise RecordLineError(f"unknown field {min(unknown)!r}; a record has: {', '.join(FIELDS)}")
     own = _number(found, "partition")
     return NewRecord(
         _content(found.get("value"), "value"),
@@ -72,7 +72,7 @@ def _headers(found: object) -> tuple[tuple[str, bytes | None], ...]:
     if not isinstance(pairs, list) or not all(
         isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], str) for each in pairs
     ):
-        raise RecordLineError("headers: expected an array of pairs of name and content")
+        raise RecordLineError("headers: expected an array of [name, value] pairs")
     return tuple((name, _content(content, "headers")) for name, content in pairs)
 
 
@@ -86,7 +86,7 @@ def _content(found: object, what: str) -> bytes | None:
             return base64.b64decode(found["base64"], validate=True)
         except binascii.Error as error:
             raise RecordLineError(f"{what}: expected base64: {error}") from None
-    raise RecordLineError(f'{what}: expected a text, null or {{"base64": text}}, found {json.dumps(found)[:60]}')
+    raise RecordLineError(f'{what}: expected a string, null or {{"base64": text}}, found {json.dumps(found)[:60]}')
 
 
 def _number(found: dict[str, Any], name: str) -> int | None:

@@ -6,11 +6,10 @@ import argparse
 import base64
 
 from ...client.reading import EARLIEST, LATEST
-from ..frame.command import Command
 from ..frame.options import bootstrap_option, json_option, name_and_value, number
-from ..frame.parser import Parser
+from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json, show_table
-from ..frame.watching import watch_option, watched
+from ..frame.terminal import watch_option, watched
 from .asking import connected
 from .directories import directories_of, directory_text
 
@@ -18,20 +17,20 @@ STATUS_NOTES = """\
 columns:
   PARTITION    topic and partition
   FIRST DIRTY  the first offset that no clean pass has covered
-  BOUND        the first offset that a pass must leave alone now: the base of the active segment, of one too young for
-               min.compaction.lag.ms, or of one with an undecided transaction
+  BOUND        the offset at which a pass would end now: the base of the active segment, of a segment too young for
+               min.compaction.lag.ms, or of a segment with an open transaction
   LOG END      the next offset to be written
-  DIRTY        part of the closed segments' bytes that has not been cleaned
-  ABOVE        the part above which a pass is worth it (min.cleanable.dirty.ratio)
-  PASSES       passes over it since the broker started
-  REMOVED      records that the last of them removed
-  ELIGIBLE     now, or at what time (UTC) if nothing but time passes, or no
+  DIRTY        fraction of the bytes in closed segments that has not been cleaned
+  ABOVE        fraction above which a pass starts (min.cleanable.dirty.ratio)
+  PASSES       passes since the broker started
+  REMOVED      records that the last pass removed
+  ELIGIBLE     now, the time (UTC) from which it is eligible without further changes, or no
 
-Below stand the reasons: what is missing as a word, the sentence, and a command that does something about it; `ottla explain
-TOPIC` says all there are. Then the data directories that the partitions lie in, and to which they are moving.
+The reasons follow below the table, each with a suggested command; `ottla explain TOPIC` shows all commands. Then come the data
+directories of the partitions, and the directories to which they are moving.
 
-Without TOPIC, all topics with cleanup.policy compact. With --json everything that the broker knows: sizes in bytes, times
-in ms since 1970, the whole of the last pass.
+Without TOPIC, shows all topics with cleanup.policy compact. --json adds sizes in bytes, times in milliseconds since 1970, and
+all counts of the last pass.
 """
 
 
@@ -123,7 +122,7 @@ def _status(options: argparse.Namespace) -> None:
 
 
 def _list_options(parser: Parser) -> None:
-    parser.add_argument("--all", action="store_true", help="the broker's own topics, too")
+    parser.add_argument("--all", action="store_true", help="include internal topics")
     _common(parser)
 
 
@@ -134,15 +133,22 @@ def _topic_options(parser: Parser) -> None:
 
 def _create_options(parser: Parser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--partitions", type=number(1), metavar="N", help="default: num.partitions")
-    parser.add_argument("--replication-factor", type=number(1), metavar="N", help="default: default.replication.factor")
+    parser.add_argument(
+        "--partitions", type=number(1), metavar="N", help="number of partitions (default: num.partitions)"
+    )
+    parser.add_argument(
+        "--replication-factor",
+        type=number(1),
+        metavar="N",
+        help="number of replicas (default: default.replication.factor)",
+    )
     parser.add_argument(
         "--config",
         type=name_and_value,
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a topic option; repeatable",
+        help="topic option to set; repeatable",
     )
     _common(parser)
 
@@ -153,8 +159,8 @@ def _delete_options(parser: Parser) -> None:
 
 
 def _status_options(parser: Parser) -> None:
-    parser.add_argument("topics", metavar="TOPIC", nargs="*", help="default: all that are compacted")
-    parser.add_argument("--all", "--internal", action="store_true", help="the broker's own topics, too")
+    parser.add_argument("topics", metavar="TOPIC", nargs="*", help="topic to show (default: all compacted topics)")
+    parser.add_argument("--all", "--internal", action="store_true", help="include internal topics")
     watch_option(parser)
     _common(parser)
 
@@ -165,13 +171,18 @@ def _common(parser: Parser) -> None:
 
 
 ACTIONS = (
-    Command("list", "names, partitions and replicas", _list, _list_options),
-    Command("describe", "partitions with leader and offsets, and the options set", _describe, _topic_options),
+    Command("list", "list topics with partitions and replicas", _list, _list_options),
+    Command(
+        "describe",
+        "show the partitions of a topic with leader and offsets, and the options set",
+        _describe,
+        _topic_options,
+    ),
     Command("create", "create a topic", _create, _create_options),
     Command("delete", "delete topics", _delete, _delete_options),
     Command(
         "status",
-        "what the cleaner has done to each partition, and what it waits for",
+        "show what the cleaner has done to each partition, and what it is waiting for",
         _status,
         _status_options,
         STATUS_NOTES,

@@ -79,7 +79,7 @@ def _ask(nodes: NodeConnections, found: Iterable[Topic]) -> Iterator[dict[str, A
         rows, moves = rows_of(nodes.ask(request, node_id))
         for name, (data_dir, partition) in rows.items():
             if partition.ottla_cleaner_status is None:
-                raise CommandError("this broker tells nothing of its cleaner; it is not Ottla, or an older one")
+                raise CommandError("this broker does not report cleaner status (not Ottla, or an older version)")
             if name not in seen:
                 seen.add(name)
                 status = json.loads(partition.ottla_cleaner_status)
@@ -117,7 +117,7 @@ def _sentence(status: dict[str, Any]) -> str:
     command = next((command for remedy in remedies for command in remedy["commands"][:1]), None)
     what = waited_for(status["waits_for"])
     sentence = ("" if what is None else f"{what}: ") + status.get("sentence", status["explanation"])
-    return sentence if command is None else f"{sentence}; to do: {command}"
+    return sentence if command is None else f"{sentence}; run: {command}"
 
 
 def when(status: dict[str, Any]) -> str:

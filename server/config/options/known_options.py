@@ -1,6 +1,6 @@
-"""Broker options that Apache Kafka 4.3.1 has and Ottla does not act on.
+"""Every broker option of Apache Kafka 4.3.1 by its name, and those among them that Ottla does not act on.
 
-They are accepted, checked as Kafka checks them, kept and shown; setting one at start gives a warning line. A row reads
+These are accepted, checked as Kafka checks them, kept and shown; setting one at start gives a warning line. A row reads
 
     NAME TYPE UPDATE DEFAULT [BOUND]
 
@@ -8,16 +8,21 @@ where UPDATE is read-only, per-broker or cluster-wide (`,hidden` where listings 
 and `""` for the empty text, and BOUND is `LOW..`, `LOW..HIGH`, `A|B` or, for each item of a list, `items:A|B`.
 """
 
+from functools import lru_cache
+
 from ....storage.topics.options import Check, Option, OptionType, UpdateMode, at_least, between, items_of, one_of
+from .broker_options import ACTED_ON, topic_default_options
+from .quota_options import PER_LISTENER as QUOTAS_PER_LISTENER
+from .security_options import PER_LISTENER as SECURITY_PER_LISTENER
 
 REASONS = (
     (
         ("group.share.initialize.",),
-        "the group coordinator knows when its question for states has ended, and asks again then",
+        "the group coordinator retries the initialization of share states by itself",
     ),
-    (("group.share.persister.",), "states of share groups are kept by the broker's own coordinators"),
-    (("share.coordinator.state.topic.compression.",), "coordinators write their records as they are"),
-    (("remote.", "follower.fetch.last.tiered."), "there is no tiered storage"),
+    (("group.share.persister.",), "states of share groups are stored by the broker's own coordinators"),
+    (("share.coordinator.state.topic.compression.",), "coordinators write their records uncompressed"),
+    (("remote.", "follower.fetch.last.tiered."), "tiered storage is not supported"),
     (
         (
             "broker.heartbeat.",
@@ -32,7 +37,7 @@ REASONS = (
             "metadata.",
             "server.max.startup.",
         ),
-        "no quorum of controllers keeps a metadata log; the catalog is one file",
+        "the catalog is a single file, not the metadata log of a KRaft quorum",
     ),
     (
         (
@@ -45,9 +50,12 @@ REASONS = (
             "replication.quota.",
             "unclean.leader.election.interval.",
         ),
-        "all replicas are one log: nothing is fetched from a leader, and no election waits",
+        "all replicas share one log: nothing is fetched from a leader, and no election is delayed",
     ),
-    (("alter.log.dirs.", "num.replica.alter."), "a move between directories needs no threads and windows of its own"),
+    (
+        ("alter.log.dirs.", "num.replica.alter."),
+        "a move between directories needs no separate threads or quota windows",
+    ),
     (
         (
             "background.threads",
@@ -60,12 +68,12 @@ REASONS = (
             "share.coordinator.threads",
             "share.coordinator.write.",
         ),
-        "one thread serves requests in turns, and coordinators write at once",
+        "one thread serves all requests, and coordinators write at once",
     ),
-    (("num.recovery.",), "logs are read one after the other where they need recovery"),
+    (("num.recovery.",), "logs are recovered one after the other"),
     (
         ("offsets.load.", "share.coordinator.load.", "transaction.state.log.load."),
-        "coordinators read their partitions in pieces of a fixed size",
+        "coordinators read their partitions in chunks of a fixed size",
     ),
     (
         (
@@ -74,11 +82,11 @@ REASONS = (
             "producer.purgatory.",
             "share.fetch.purgatory.",
         ),
-        "requests that wait are forgotten when they end, nothing has to be purged",
+        "completed requests leave the purgatory at once, so no purge is needed",
     ),
     (
         ("kafka.metrics.", "metric.reporters", "metrics."),
-        "metrics are read over the admin listener, nothing reports them",
+        "metrics are served by the admin listener, and not sent to reporters",
     ),
     (
         (
@@ -94,23 +102,23 @@ REASONS = (
             "sasl.server.callback.",
             "security.providers",
         ),
-        "it names a class or an algorithm of Java's",
+        "it names a Java class or algorithm",
     ),
-    (("sasl.kerberos.",), "GSSAPI is not offered"),
+    (("sasl.kerberos.",), "GSSAPI is not supported"),
     (
         ("sasl.login.", "sasl.oauthbearer.assertion.", "sasl.oauthbearer.client.", "sasl.oauthbearer.token."),
-        "it is for clients that log in, and this broker logs in nowhere",
+        "it is for SASL clients, and this broker does not connect to other servers",
     ),
-    (("sasl.oauthbearer.scope",), "it is for clients that ask for a token"),
-    (("sasl.oauthbearer.",), "OAUTHBEARER is not offered"),
+    (("sasl.oauthbearer.scope",), "it is for clients that request a token"),
+    (("sasl.oauthbearer.",), "OAUTHBEARER is not supported"),
     (
         ("inter.broker.", "request.timeout.", "sasl.mechanism.", "socket.connection."),
-        "nodes of one process open no connections to each other",
+        "nodes share one process and open no connections to each other",
     ),
-    (("socket.receive.", "socket.send."), "the system chooses the buffers of sockets"),
-    (("offsets.commit.timeout.",), "a commit is written when it is answered"),
-    (("offsets.topic.compression.",), "offsets are written uncompressed, as by its default"),
-    (("cordoned.",), "no directory is kept from new partitions"),
+    (("socket.receive.", "socket.send."), "the operating system chooses the socket buffer sizes"),
+    (("offsets.commit.timeout.",), "a commit is written before it is answered"),
+    (("offsets.topic.compression.",), "offsets are written uncompressed, which is the default"),
+    (("cordoned.",), "log directories are not cordoned by this option"),
 )
 """Why options mean nothing here, by how their names begin; the first that fits holds."""
 
@@ -141,7 +149,7 @@ def _option(row: str) -> Option:
     plain = Option(name, OptionType[type_name], None)
     value = None if default == "-" else plain.parse("" if default == '""' else default)
     check = _check(bound[0]) if bound else None
-    doc = f"Known to Kafka. Means nothing here: {reason_of(name)}."
+    doc = f"Known to Kafka. No effect in Ottla: {reason_of(name)}."
     return Option(name, plain.type, value, check, doc, _UPDATE[mode], acts=False, hidden=bool(hidden))
 
 
@@ -311,3 +319,39 @@ socket.receive.buffer.bytes INT read-only 102400
 socket.send.buffer.bytes INT read-only 102400
 transaction.state.log.load.buffer.size INT read-only 5242880 1..
 unclean.leader.election.interval.ms LONG read-only,hidden 300000 1.."""
+
+BROKER_OPTIONS: dict[str, Option] = dict(
+    sorted((ACTED_ON | {option.name: option for option in topic_default_options()} | known_options()).items())
+)
+"""Every broker option of Apache Kafka 4.3.1, by name."""
+
+PER_LISTENER = SECURITY_PER_LISTENER | QUOTAS_PER_LISTENER
+"""Options that one listener may have another value of."""
+
+LISTENER_PREFIX = "listener.name."
+"""What the name of an option for one listener begins with; the listener's name in lower case follows."""
+
+
+def find_option(name: str) -> Option | None:
+    """The broker option of this name; `listener.name.NAME.OPTION` is OPTION for one listener. None if unknown."""
+    found = BROKER_OPTIONS.get(name)
+    if found is None and name.startswith(LISTENER_PREFIX):
+        return _of_one_listener(name)
+    return found
+
+
+def is_secret(name: str) -> bool:
+    """Whether nobody is to be shown the value: nor that of a name that nobody knows, which may be a plug-in's password."""
+    option = find_option(name)
+    return option is None or option.is_sensitive
+
+
+# A broker may have a thousand of them, each of which is looked up again and again with every change.
+@lru_cache(maxsize=1_024)
+def _of_one_listener(name: str) -> Option | None:
+    _, _, base = name.removeprefix(LISTENER_PREFIX).partition(".")
+    for candidate in (base, base.partition(".")[2]):  # some are prefixed with a SASL mechanism as well
+        if candidate in BROKER_OPTIONS:
+            option = BROKER_OPTIONS[candidate]
+            return option._replace(name=name, acts=option.acts and candidate in PER_LISTENER)
+    return None

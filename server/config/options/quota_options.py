@@ -1,19 +1,30 @@
-"""The broker options of quotas and of limits on connections. Names, defaults and bounds are Apache Kafka 4.3.1's."""
+"""The broker options of quotas, of limits on connections, and of what moves between data directories and nodes. Names, defaults and bounds are Apache Kafka 4.3.1's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....storage.topics.options import MAX_INT, Check, OptionType, UpdateMode, at_least, one_of, option
-from .replication_options import ReplicationOptions
+from ....storage.topics.options import MAX_INT, MAX_LONG, Check, OptionType, UpdateMode, at_least, one_of, option
+from .security_options import SecurityOptions
 
 _INT = OptionType.INT
+_LIST = OptionType.LIST
+_LONG = OptionType.LONG
 _STRING = OptionType.STRING
 _FIXED = UpdateMode.READ_ONLY
 
 PER_LISTENER = frozenset({"max.connections", "max.connection.creation.rate"})
 """Those that count for one listener as `listener.name.NAME.OPTION`, and for the others as they are."""
+
+DYNAMIC_ONLY = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Options that Apache Kafka has as dynamic ones only: what it shows of them has no default."""
 
 
 class ListenerLimits(NamedTuple):
@@ -33,52 +44,88 @@ def _per_ip_overrides(text: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
-class QuotaOptions(ReplicationOptions):  # a class with slots has one base
+class QuotaOptions(SecurityOptions):  # a class with slots has one base
     """Typed values of these."""
 
     controller_quota_window_num: int = option(
-        _INT, 11, at_least(1), "How many samples controller_mutation_rate is measured over.", update=_FIXED
+        _INT, 11, at_least(1), "Number of samples over which controller_mutation_rate is measured.", update=_FIXED
     )
     controller_quota_window_size_seconds: int = option(
-        _INT, 1, at_least(1), "How long each sample of controller.quota.window.num is.", update=_FIXED
+        _INT, 1, at_least(1), "Duration of each sample of controller.quota.window.num.", update=_FIXED
+    )
+    cordoned_log_dirs: tuple[str, ...] = option(
+        _LIST,
+        (),
+        None,
+        "Data directories in which no new partitions are created, some of log.dirs, or * for all.",
+        update=UpdateMode.PER_BROKER,
+    )
+    follower_replication_throttled_rate: int = option(
+        _LONG,
+        MAX_LONG,
+        at_least(0),
+        "Maximum bytes per second at which this node, as a new replica, catches up during a reassignment with the"
+        " partitions in follower.replication.throttled.replicas.",
+        hidden=True,
     )
     inter_broker_listener_name: str | None = option(
         _STRING,
         None,
         None,
-        "Listener whose connections max.connections and max.connection.creation.rate do not keep waiting, if there are others;"
-        " by default the one with the name of security.inter.broker.protocol.",
+        "Listener that is exempt from max.connections and max.connection.creation.rate if there are others; by default"
+        " the one named like security.inter.broker.protocol.",
         update=_FIXED,
     )
+    leader_replication_throttled_rate: int = option(
+        _LONG,
+        MAX_LONG,
+        at_least(0),
+        "Maximum bytes per second that this node, as a leader, sends to new replicas during a reassignment of the"
+        " partitions in leader.replication.throttled.replicas.",
+        hidden=True,
+    )
     max_connection_creation_rate: int = option(
-        _INT, MAX_INT, at_least(0), "Most connections a second to a node, and to each of its listeners; others wait."
+        _INT,
+        MAX_INT,
+        at_least(0),
+        "Maximum number of new connections per second of a node, and of each of its listeners; others wait.",
     )
     max_connections: int = option(
-        _INT, MAX_INT, at_least(0), "Most connections to a node, and to each of its listeners, at a time; others wait."
+        _INT,
+        MAX_INT,
+        at_least(0),
+        "Maximum number of open connections of a node, and of each of its listeners; others wait.",
     )
     max_connections_per_ip: int = option(
-        _INT, MAX_INT, at_least(0), "Most connections from one address to a node at a time; others are closed."
+        _INT, MAX_INT, at_least(0), "Maximum number of open connections from one address to a node; others are closed."
     )
     max_connections_per_ip_overrides: str = option(
         _STRING,
         "",
         Check("must be a list of HOST:NUMBER", _per_ip_overrides),
-        "Exceptions from max.connections.per.ip, HOST:NUMBER with commas between.",
+        "Exceptions to max.connections.per.ip, a comma-separated list of HOST:NUMBER.",
     )
     quota_window_num: int = option(
         _INT,
         11,
         at_least(1),
-        "How many samples quotas of clients and rates of connections are measured over.",
+        "Number of samples over which client quotas and connection rates are measured.",
         update=_FIXED,
     )
     quota_window_size_seconds: int = option(
-        _INT, 1, at_least(1), "How long each sample of quota.window.num is.", update=_FIXED
+        _INT, 1, at_least(1), "Duration of each sample of quota.window.num.", update=_FIXED
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = option(
+        _LONG,
+        MAX_LONG,
+        at_least(0),
+        "Maximum bytes per second for copying partitions between data directories, all together.",
+        hidden=True,
     )
     security_inter_broker_protocol: str = option(
         _STRING,
         "PLAINTEXT",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        "Names the listener that inter.broker.listener.name is about where that is not set.",
+        "Security protocol that selects the listener if inter.broker.listener.name is not set.",
         update=_FIXED,
     )

@@ -8,9 +8,11 @@ it says so.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ....storage.topics.options import OptionType, UpdateMode, at_least, one_of, option, options_of
+from ....storage.topics.options import ConfigError, OptionType, UpdateMode, at_least, one_of, option, options_of
 from ..sasl.options import SaslOptions
 
 _BOOLEAN = OptionType.BOOLEAN
@@ -29,57 +31,61 @@ class SecurityOptions(SaslOptions):
     """Typed values of those options, as they are for listeners without values of their own."""
 
     connection_failed_authentication_delay_ms: int = option(
-        _INT, 100, at_least(0), "How long a client whose authentication failed waits for its end.", update=_FIXED
+        _INT, 100, at_least(0), "Delay before a connection is closed after a failed authentication.", update=_FIXED
     )
     ssl_allow_dn_changes: bool = option(
         _BOOLEAN,
         False,
         None,
-        "Whether a new certificate of a running listener may have another subject.",
+        "Whether the subject may change when the certificate of a running listener is replaced.",
         update=_FIXED,
     )
     ssl_allow_san_changes: bool = option(
         _BOOLEAN,
         False,
         None,
-        "Whether a new certificate of a running listener may lack alternative names of the old one.",
+        "Whether alternative names may be removed when the certificate of a running listener is replaced.",
         update=_FIXED,
     )
     ssl_cipher_suites: tuple[str, ...] = option(
-        _LIST, (), None, "Cipher suites that are offered, by their IANA names; empty: OpenSSL's.", update=_PER_BROKER
+        _LIST,
+        (),
+        None,
+        "Enabled cipher suites, by their IANA names; empty: the defaults of OpenSSL.",
+        update=_PER_BROKER,
     )
     ssl_client_auth: str = option(
         _STRING,
         "none",
         one_of("required", "requested", "none"),
-        "Whether clients of TLS must, may or need not show a certificate.",
+        "Whether TLS clients must, may or need not send a certificate.",
         update=_PER_BROKER,
     )
     ssl_enabled_protocols: tuple[str, ...] = option(
-        _LIST, ("TLSv1.2", "TLSv1.3"), None, "Versions of TLS that are spoken: TLSv1.2, TLSv1.3.", update=_PER_BROKER
+        _LIST, ("TLSv1.2", "TLSv1.3"), None, "Enabled TLS versions: TLSv1.2, TLSv1.3.", update=_PER_BROKER
     )
     ssl_endpoint_identification_algorithm: str = option(
         _STRING,
         "https",
         None,
-        "Means nothing here: it is for connections from one broker to another, and there are none.",
+        "No effect in Ottla: it is for connections from one broker to another, and there are none.",
         update=_PER_BROKER,
         acts=False,
     )
     ssl_engine_factory_class: str | None = option(
-        _CLASS, None, None, "Means nothing here: it names a Java class.", update=_PER_BROKER, acts=False
+        _CLASS, None, None, "No effect in Ottla: it names a Java class.", update=_PER_BROKER, acts=False
     )
     ssl_key_password: str | None = option(_PASSWORD, None, None, "Password of the private key.", update=_PER_BROKER)
     ssl_keymanager_algorithm: str = option(
         _STRING,
         "SunX509",
         None,
-        "Means nothing here: it names an algorithm of the Java machine.",
+        "No effect in Ottla: it names an algorithm of the Java virtual machine.",
         update=_PER_BROKER,
         acts=False,
     )
     ssl_keystore_certificate_chain: str | None = option(
-        _PASSWORD, None, None, "Certificates of the server in PEM, its own first.", update=_PER_BROKER
+        _PASSWORD, None, None, "Certificate chain of the server in PEM, its own certificate first.", update=_PER_BROKER
     )
     ssl_keystore_key: str | None = option(
         _PASSWORD, None, None, "Private key of the server in PEM (PKCS#8).", update=_PER_BROKER
@@ -91,23 +97,28 @@ class SecurityOptions(SaslOptions):
         _PASSWORD, None, None, "Password of the file ssl.keystore.location.", update=_PER_BROKER
     )
     ssl_keystore_type: str = option(
-        _STRING, "JKS", None, "What ssl.keystore.location is: PEM or PKCS12.", update=_PER_BROKER
+        _STRING, "JKS", None, "Format of ssl.keystore.location: PEM or PKCS12.", update=_PER_BROKER
     )
     ssl_principal_mapping_rules: str = option(
         _STRING,
         "DEFAULT",
         None,
-        "How the subject of a client's certificate becomes its user: RULE:PATTERN/REPLACEMENT/[LU] and DEFAULT.",
+        "Rules that map the subject of a client's certificate to a user name: RULE:PATTERN/REPLACEMENT/[LU] and"
+        " DEFAULT.",
         update=_FIXED,
     )
     ssl_protocol: str = option(
-        _STRING, "TLSv1.3", None, "Newest version of TLS: TLSv1.3, TLSv1.2; TLS means the newest.", update=_PER_BROKER
+        _STRING,
+        "TLSv1.3",
+        None,
+        "Newest enabled TLS version: TLSv1.3, TLSv1.2; TLS means the newest.",
+        update=_PER_BROKER,
     )
     ssl_provider: str | None = option(
         _STRING,
         None,
         None,
-        "Means nothing here: it names a provider of the Java machine.",
+        "No effect in Ottla: it names a provider of the Java virtual machine.",
         update=_PER_BROKER,
         acts=False,
     )
@@ -115,7 +126,7 @@ class SecurityOptions(SaslOptions):
         _STRING,
         None,
         None,
-        "Means nothing here: it names a generator of the Java machine.",
+        "No effect in Ottla: it names a generator of the Java virtual machine.",
         update=_PER_BROKER,
         acts=False,
     )
@@ -123,21 +134,21 @@ class SecurityOptions(SaslOptions):
         _STRING,
         "PKIX",
         None,
-        "Means nothing here: it names a way of the Java machine to check certificates.",
+        "No effect in Ottla: it names a certificate validation algorithm of the Java virtual machine.",
         update=_PER_BROKER,
         acts=False,
     )
     ssl_truststore_certificates: str | None = option(
-        _PASSWORD, None, None, "Certificates in PEM that clients' certificates are to come from.", update=_PER_BROKER
+        _PASSWORD, None, None, "Trusted certificates in PEM, for verifying client certificates.", update=_PER_BROKER
     )
     ssl_truststore_location: str | None = option(
-        _STRING, None, None, "File with certificates that clients' certificates are to come from.", update=_PER_BROKER
+        _STRING, None, None, "File with trusted certificates, for verifying client certificates.", update=_PER_BROKER
     )
     ssl_truststore_password: str | None = option(
         _PASSWORD, None, None, "Password of the file ssl.truststore.location.", update=_PER_BROKER
     )
     ssl_truststore_type: str = option(
-        _STRING, "JKS", None, "What ssl.truststore.location is: PEM or PKCS12.", update=_PER_BROKER
+        _STRING, "JKS", None, "Format of ssl.truststore.location: PEM or PKCS12.", update=_PER_BROKER
     )
 
 
@@ -146,3 +157,47 @@ OF_ALL_LISTENERS = frozenset({"connection.failed.authentication.delay.ms"})
 
 PER_LISTENER = frozenset(options_of(SecurityOptions).keys() - OF_ALL_LISTENERS)
 """Those that do something where they are set for one listener."""
+
+CLASS_NAME = "authorizer.class.name"
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SUPER_USERS = "super.users"
+ALLOW_IF_NO_ACL = "allow.everyone.if.no.acl.found"
+
+HANDED_ON = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
+"""Options that mean something only where there is an authorizer."""
+
+
+class Authorization(NamedTuple):
+    """What the authorizer is told."""
+
+    super_users: frozenset[str]
+    allow_if_no_acl: bool
+
+
+def authorization_of(class_name: str, texts: Mapping[str, str]) -> Authorization | None:
+    """What the authorizer is told by the static `texts`; None: there is none.
+
+    `authorizer.class.name` names it, and Apache Kafka hands other options on to that class. Those are no options of the broker:
+    DescribeConfigs shows them as it shows any name that it does not know, and what clients set of them at run time means nothing
+    (Apache Kafka's StandardAuthorizer reads them once).
+
+    Raises:
+        ConfigError: Another class than the one there is, a super user that is no principal, a boolean that is none.
+    """
+    if not class_name:
+        return None
+    if class_name != STANDARD:
+        raise ConfigError(
+            f"Invalid value {class_name} for configuration {CLASS_NAME}: Java classes are not supported; must be"
+            f" {STANDARD}, or empty for no authorization"
+        )
+    users = [each.strip() for each in texts.get(SUPER_USERS, "").split(";")]
+    for user in filter(None, users):
+        if user.find(":") < 1:
+            raise ConfigError(
+                f"Invalid value {user} for configuration {SUPER_USERS}: must be TYPE:NAME, e.g. User:alice"
+            )
+    allow = texts.get(ALLOW_IF_NO_ACL, "false").strip().lower()
+    if allow not in ("true", "false"):
+        raise ConfigError(f"Invalid value {allow} for configuration {ALLOW_IF_NO_ACL}: must be true or false")
+    return Authorization(frozenset(filter(None, users)), allow == "true")

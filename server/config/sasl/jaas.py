@@ -51,7 +51,7 @@ def parse_jaas(text: str) -> tuple[LoginModule, ...]:
     while (token := next(tokens, None)) is not None:
         found.append(_entry(token, tokens, len(found) + 1))
     if not found:
-        raise ValueError("must name a login module")
+        raise ValueError("must contain a login module")
     return tuple(found)
 
 
@@ -64,10 +64,10 @@ def _entry(first: tuple[str, str], tokens: Iterator[tuple[str, str]], number: in
     kind, module = first
     shown = shown_class(module, number)
     if kind != "text":
-        raise ValueError("must begin with the class of a login module")
+        raise ValueError("must start with the class of a login module")
     kind, flag = next(tokens, ("end", ""))
     if kind != "text" or flag.upper() not in CONTROL_FLAGS:
-        raise ValueError(f"must have one of {', '.join(map(str.lower, CONTROL_FLAGS))} behind {shown}")
+        raise ValueError(f"must have one of {', '.join(map(str.lower, CONTROL_FLAGS))} after {shown}")
     options: dict[str, str] = {}
     count = 1
     while (token := next(tokens, ("end", "")))[1:] != (";",) or token[0] != "sign":
@@ -75,12 +75,12 @@ def _entry(first: tuple[str, str], tokens: Iterator[tuple[str, str]], number: in
         if kind == "end":
             raise ValueError(f"must end the options of {shown} with a semicolon")
         if kind != "text":
-            raise ValueError(f"must have options NAME=VALUE behind {shown}, also as option {count}")
+            raise ValueError(f"must have options NAME=VALUE after {shown}, also as option {count}")
         if next(tokens, None) != ("sign", "="):
-            raise ValueError(f"must have = behind the name of option {count} of {shown}")
+            raise ValueError(f"must have = after the name of option {count} of {shown}")
         kind, value = next(tokens, ("end", ""))
         if kind != "text":
-            raise ValueError(f"must have a value for option {count} of {shown}, in quotes unless it is a word")
+            raise ValueError(f"must have a value for option {count} of {shown}, in quotes unless it is a single word")
         options[key] = value
         count += 1
     return LoginModule(module, options)
@@ -97,7 +97,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
             case "word":
                 yield "text", match[0]
             case "open":
-                raise ValueError("must close each quoted text in its line")
+                raise ValueError("must close each quoted string on its line")
             case kind:
                 yield kind or "sign", match[0]
 

@@ -82,7 +82,9 @@ def sasl_of(listener: str, value: ListenerValue, is_set: Callable[[str, str], bo
     enabled = value(listener, name, "")
     assert isinstance(enabled, tuple)
     if not enabled:
-        raise ConfigError(f"Invalid value for configuration {_of(listener, name)}: must name a mechanism, as PLAIN")
+        raise ConfigError(
+            f"Invalid value for configuration {_of(listener, name)}: must contain a mechanism, e.g. PLAIN"
+        )
     for mechanism in enabled:
         if mechanism not in _MODULES:
             raise ConfigError(_not_offered(listener, mechanism))
@@ -99,9 +101,9 @@ def sasl_of(listener: str, value: ListenerValue, is_set: Callable[[str, str], bo
 
 def _not_offered(listener: str, mechanism: str) -> str:
     offered = ", ".join(_MODULES)
-    why = f"Ottla offers {offered}"
+    why = f"must be one of: {offered}"
     if mechanism == GSSAPI:
-        why = f"GSSAPI (Kerberos) is not offered; set sasl.enabled.mechanisms to any of {offered}"
+        why = f"GSSAPI (Kerberos) is not supported; set sasl.enabled.mechanisms to any of {offered}"
     elif near := difflib.get_close_matches(mechanism.upper(), _MODULES, 1):
         why += f"; did you mean {near[0]}?"
     return f"Invalid value {mechanism} for configuration {_of(listener, 'sasl.enabled.mechanisms')}: {why}"
@@ -111,8 +113,8 @@ def _mechanism(listener: str, mechanism: str, value: ListenerValue) -> Mechanism
     handler = value(listener, name := "sasl.server.callback.handler.class", mechanism)
     if handler is not None and handler not in _HANDLERS[mechanism]:
         raise ConfigError(
-            f"Invalid value {handler} for configuration {_of(listener, name, mechanism)}: Ottla runs no Java classes;"
-            f" of {mechanism} it knows {', '.join(_HANDLERS[mechanism]) or 'none'}"
+            f"Invalid value {handler} for configuration {_of(listener, name, mechanism)}: Java classes are not"
+            f" supported; known handlers of {mechanism}: {', '.join(_HANDLERS[mechanism]) or 'none'}"
         )
     max_reauth_ms = value(listener, "connections.max.reauth.ms", mechanism)
     assert isinstance(max_reauth_ms, int)
@@ -142,12 +144,11 @@ def _jaas_options(listener: str, mechanism: str, value: ListenerValue) -> Mappin
             # Behind a password without quotes it may be the rest of that.
             told = shown_class(module.name, number)
             raise ConfigError(
-                f"Invalid value [hidden] for configuration {shown}: {told} is no login module that Ottla knows,"
-                f" as {wanted} is"
+                f"Invalid value [hidden] for configuration {shown}: {told} is not a known login module; expected e.g. {wanted}"
             )
     found = _of_mechanism(wanted, modules)
     if found is None and mechanism == PLAIN:
-        raise ConfigError(f"Invalid value [hidden] for configuration {shown}: must have an entry of {wanted}")
+        raise ConfigError(f"Invalid value [hidden] for configuration {shown}: must contain an entry for {wanted}")
     return {} if found is None else found.options
 
 

@@ -60,14 +60,12 @@ def oauth_of(shown: str, value: Callable[[str], Any], jaas: Mapping[str, str], h
     wants_unsecured = handler == UNSECURED_HANDLER or any(name.startswith(_UNSECURED) for name in jaas)
     if wants_unsecured:
         if url is not None:
-            raise ConfigError(
-                f"Invalid value {url} for configuration {shown}{URL}: tokens that are not signed need no keys"
-            )
+            raise ConfigError(f"Invalid value {url} for configuration {shown}{URL}: unsigned tokens do not need keys")
         return _unsecured(shown, jaas)
     if url is None:
         raise ConfigError(
-            f"Missing configuration {shown}{URL}: where the keys are that sign tokens, file:PATH or https://…; for tokens that"
-            f" nobody signs set sasl.server.callback.handler.class to {UNSECURED_HANDLER}"
+            f"Missing configuration {shown}{URL}: location of the JSON Web Key Set, file:PATH or https://…; for"
+            f" unsigned tokens set sasl.server.callback.handler.class to {UNSECURED_HANDLER}"
         )
     try:
         parts = urlsplit(url)
@@ -80,8 +78,8 @@ def oauth_of(shown: str, value: Callable[[str], Any], jaas: Mapping[str, str], h
     validator = value(name := "sasl.oauthbearer.jwt.validator.class")
     if validator not in VALIDATORS:
         raise ConfigError(
-            f"Invalid value {validator} for configuration {shown}{name}: Ottla runs no Java classes; it knows"
-            f" {', '.join(VALIDATORS)}"
+            f"Invalid value {validator} for configuration {shown}{name}: Java classes are not supported; must be one"
+            f" of: {', '.join(VALIDATORS)}"
         )
     refresh_ms, backoff_ms, backoff_max_ms = (
         _at_least(shown, f"{_JWKS}.{name}", value, minimum)
@@ -118,7 +116,7 @@ def _unsecured(shown: str, jaas: Mapping[str, str]) -> OauthConfig:
     for name in jaas:
         if name.startswith(_UNSECURED) and name not in known:
             raise ConfigError(
-                f"Invalid value [hidden] for configuration {shown}sasl.jaas.config: there is no option {name}"
+                f"Invalid value [hidden] for configuration {shown}sasl.jaas.config: unknown option {name}"
             )
     skew = jaas.get(f"{_UNSECURED}AllowableClockSkewMs", "0")
     if not (skew.isascii() and skew.isdigit() and len(skew) < 10):

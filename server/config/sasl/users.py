@@ -54,10 +54,10 @@ def user_of(option: str, name: str, password: str, mechanism: str | None = None)
     found = User(name, password) if mechanism is None else User(name, password, (mechanism,))
     if not all(0 < ord(character) < 0x80 for character in name) and found.mechanisms != (PLAIN,):
         raise ConfigError(
-            f"Invalid value {name!r} for {option}: SCRAM takes names in ASCII; name the mechanism {PLAIN}"
+            f"Invalid value {name!r} for {option}: SCRAM user names must be ASCII; use the mechanism {PLAIN}"
         )
     if any(each == "\0" or "\ud800" <= each <= "\udfff" for each in name + password):
-        raise ConfigError(f"Invalid value for {option}: must be Unicode without zero bytes")
+        raise ConfigError(f"Invalid value for {option}: must be valid Unicode without NUL characters")
     return found
 
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from ....protocol.compression import Codec
 from .bench import Bench
-from .case import DAY_MS, FAR
+from .table import DAY_MS, FAR
 
 Build: TypeAlias = Callable[[Bench, int], None]
 

@@ -19,65 +19,64 @@ from ...partitions.topics import Topic
 from ...runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..groups import Position, begin_group_at, commit_offsets, remove_group
 from ..operation import Name, TopicName, operation
-from .case import Case, Expected, Level
-from .table import CASES
+from .table import CASES, Case, Expected, Level
 
 
 @dataclass(frozen=True, slots=True)
 class CaseRecord:
-    """A record that a right client reads."""
+    """A record that a correct client reads."""
 
     offset: int
     key: str
     value: str | None
-    """null is a tombstone."""
+    """null for a tombstone."""
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetForTime:
-    """What a search by time finds."""
+    """Result of a search by time."""
 
     timestamp_ms: int
     offset: int | None
-    """The first whose record is not older; null if there is none."""
+    """First offset whose record has this timestamp or a later one; null if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedCase:
-    """A topic of one partition with a hard case in it, and what a right client reads of it."""
+    """A topic with one partition that contains a hard case, and what a correct client reads from it."""
 
     topic: str
     case: str
     start_offset: int
-    """Where the log begins: `earliest`."""
+    """Start of the log: `earliest`."""
     end_offset: int
-    """Where it ends, for both isolation levels: `latest`."""
+    """End of the log at both isolation levels: `latest`."""
     position: int
-    """Where a consumer stands that has read all batches: below `end_offset` where none reaches up to it."""
+    """Position of a consumer that has read all batches; below `end_offset` if the last offsets have no batch."""
     time_ms: int
-    """The time of the case; timestamps of records count from here."""
+    """Reference time of the case, which the timestamps of records are relative to."""
     read_uncommitted: tuple[CaseRecord, ...]
-    """All records that a consumer is given."""
+    """Records that a consumer receives with `read_uncommitted`."""
     read_committed: tuple[CaseRecord, ...]
-    """Those that it is given with this isolation level."""
+    """Records that a consumer receives with `read_committed`."""
     offsets_for_times: tuple[OffsetForTime, ...] = ()
-    """Searches by time, where the case is about those."""
+    """Searches by time, if the case is about them."""
     group_id: str | None = None
-    """A consumer group that came with it."""
+    """Consumer group that was created with the case."""
     group_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CaseInfo:
-    """One that can be loaded."""
+    """A hard case that can be loaded."""
 
     name: str
     looks_like: str
     reveals: str
-    """What wrong clients do."""
+    """What incorrect clients do."""
     threads: tuple[str, ...]
-    """Where that was reported."""
+    """Links to reports of the bug."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +87,29 @@ class CaseList:
 
 
 def cases() -> tuple[CaseInfo, ...]:
-    """The cases that `load_case` knows."""
+    """Return the cases for `load_case`."""
     return tuple(CaseInfo(case.name, case.looks_like, case.reveals, case.threads) for case in CASES.values())
 
 
 @operation("GET", "/v1/cases", only_waits=True)
 async def list_cases(_: Broker) -> CaseList:
-    """The hard cases that can be loaded."""
+    """List the hard cases that can be loaded."""
     return CaseList(cases())
 
 
 @operation("POST", "/v1/cases/{name}", statuses=(404, 409))
 async def load_case(broker: Broker, name: Name, topic: TopicName | None = None) -> LoadedCase:
-    """Create a topic whose log is a hard case; the answer says what a right client reads.
+    """Create a topic whose log is a hard case; the response contains what a correct client reads.
 
-    Everybody sees it at once, with all that is in it.
+    The topic becomes visible to clients together with its content.
 
     Args:
-        name: Of the case.
-        topic: The topic to create; it has the name of the case unless given.
+        name: Name of the case.
+        topic: Topic to create (default: the name of the case).
 
     Raises:
-        ControlError: NOT_FOUND (there is no such case), CONFLICT (the topic exists, or the group that comes with the case),
-            INVALID (no topic may be called so, or the broker serves no such groups), UNAVAILABLE, FAILED. Nothing is left then.
+        ControlError: NOT_FOUND (no such case), CONFLICT (the topic exists, or the group that the case needs), INVALID (invalid topic
+            name, or the broker does not support the group type), UNAVAILABLE, FAILED. Nothing was created.
     """
     case = case_of(name)
     services, topic = broker.services, name if topic is None else topic
@@ -144,7 +143,7 @@ def case_of(name: str) -> Case:
     found = CASES.get(name)
     if found is None:
         near = did_you_mean(name, CASES)
-        raise ControlError(Kind.NOT_FOUND, f"there is no case {name[:100]!r}; there are {', '.join(CASES)}{near}")
+        raise ControlError(Kind.NOT_FOUND, f"case {name[:100]!r} not found; cases: {', '.join(CASES)}{near}")
     return found
 
 

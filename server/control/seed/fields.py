@@ -24,7 +24,7 @@ _WORDS: tuple[tuple[type, str], ...] = (
     (bool, "a boolean"),
     (int, "a number"),
     (float, "a number"),
-    (str, "a text"),
+    (str, "a string"),
     (bytes, "bytes"),
     (list, "a list"),
     (dict, "a mapping"),
@@ -76,7 +76,7 @@ class SeedField:
             for name, field in self.value.items():
                 if name not in known:
                     there = ", ".join(known)
-                    raise field.error(f"there is no such field; there are {there}{did_you_mean(name, known)}")
+                    raise field.error(f"unknown field; fields: {there}{did_you_mean(name, known)}")
         return self.value
 
     def items(self) -> list[SeedField]:
@@ -87,7 +87,7 @@ class SeedField:
 
     def text(self) -> str:
         if not isinstance(self.value, str):
-            raise self.expected("a text (quote what looks like something else)")
+            raise self.expected("a string (quote values that look like another type)")
         return self.value
 
     def number(self) -> float:
@@ -112,11 +112,11 @@ def field_of_text(text: str, source: str) -> SeedField:
     """
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > SEED_BYTES_MAX:
-        raise ControlError(Kind.INVALID, f"{source}: a seed of {size_bytes} bytes; at most {SEED_BYTES_MAX} are taken")
+        raise ControlError(Kind.INVALID, f"{source}: seed too large ({size_bytes} bytes, limit {SEED_BYTES_MAX})")
     try:
         return _of_json(text, source) if text.lstrip("\ufeff \t\r\n").startswith("{") else _of_yaml(text, source)
     except RecursionError:
-        raise ControlError(Kind.INVALID, f"{source}: nested too deep") from None
+        raise ControlError(Kind.INVALID, f"{source}: nested too deeply") from None
 
 
 def field_of(value: Any, source: str) -> SeedField:
@@ -130,7 +130,7 @@ def _of_json(text: str, source: str) -> SeedField:
         if len(found) < len(pairs):
             seen: set[str] = set()
             twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-            raise ControlError(Kind.INVALID, f"{source}: {twice!r} is there twice in one mapping")
+            raise ControlError(Kind.INVALID, f"{source}: duplicate key {twice!r} in a mapping")
         return found
 
     try:
@@ -138,13 +138,13 @@ def _of_json(text: str, source: str) -> SeedField:
     except ValueError as error:
         line = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-        raise ControlError(Kind.INVALID, f"{source}{line}: no JSON: {what}") from None
+        raise ControlError(Kind.INVALID, f"{source}{line}: invalid JSON: {what}") from None
     return field_of(value, source)
 
 
 def _field(value: Any, path: str, source: str, depth: int) -> SeedField:
     if depth > NESTED_MAX:
-        raise ControlError(Kind.INVALID, f"{source}: nested too deep, more than {NESTED_MAX} levels")
+        raise ControlError(Kind.INVALID, f"{source}: nested too deeply (limit {NESTED_MAX} levels)")
     made: Any = value
     if isinstance(value, Mapping):
         made = {}
@@ -152,7 +152,7 @@ def _field(value: Any, path: str, source: str, depth: int) -> SeedField:
             # Whoever writes a mapping in Python names partitions by numbers, as YAML does.
             key = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
             if not isinstance(key, str):
-                raise SeedField(name, path, None, source).expected("a text for a name")
+                raise SeedField(name, path, None, source).expected("a string as name")
             made[key] = _field(each, _below(path, key), source, depth + 1)
     elif isinstance(value, list | tuple):
         made = [_field(each, f"{path}[{at}]", source, depth + 1) for at, each in enumerate(value)]
@@ -168,7 +168,7 @@ def _of_yaml(text: str, source: str) -> SeedField:
         import yaml  # only who has a seed waits for it
     except ImportError as error:
         raise ControlError(
-            Kind.INVALID, f"{source}: YAML needs PyYAML (pip install pyyaml); JSON needs nothing"
+            Kind.INVALID, f"{source}: YAML requires PyYAML (pip install pyyaml); JSON works without it"
         ) from error
     loader_class: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -184,11 +184,11 @@ def _of_yaml(text: str, source: str) -> SeedField:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f" line {mark.line + 1}" if mark is not None else ""
-        raise ControlError(Kind.INVALID, f"{source}{line}: no YAML: {error.problem or error.context}") from None
+        raise ControlError(Kind.INVALID, f"{source}{line}: invalid YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
-        raise ControlError(Kind.INVALID, f"{source}: no YAML: {' '.join(str(error).split())[:200]}") from None
+        raise ControlError(Kind.INVALID, f"{source}: invalid YAML: {' '.join(str(error).split())[:200]}") from None
     except ValueError as error:  # a date that there is not, say
-        raise ControlError(Kind.INVALID, f"{source}: no YAML: {error}") from None
+        raise ControlError(Kind.INVALID, f"{source}: invalid YAML: {error}") from None
 
 
 def _refuse_aliases(yaml: Any, loader_class: Any, text: str, source: str) -> None:
@@ -197,12 +197,12 @@ def _refuse_aliases(yaml: Any, loader_class: Any, text: str, source: str) -> Non
         if isinstance(event, yaml.AliasEvent):
             line = event.start_mark.line + 1
             raise ControlError(
-                Kind.INVALID, f"{source} line {line}: *{event.anchor}: aliases are not taken; write it out"
+                Kind.INVALID, f"{source} line {line}: *{event.anchor}: aliases are not supported; repeat the content"
             )
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > NESTED_MAX:
             line = event.start_mark.line + 1
-            raise ControlError(Kind.INVALID, f"{source} line {line}: nested too deep, more than {NESTED_MAX} levels")
+            raise ControlError(Kind.INVALID, f"{source} line {line}: nested too deeply (limit {NESTED_MAX} levels)")
 
 
 class _Tree:
@@ -217,7 +217,7 @@ class _Tree:
         line = node.start_mark.line + 1
         if not isinstance(node, self._yaml.ScalarNode) and node.tag not in _TAGS:
             tag = node.tag.replace("tag:yaml.org,2002:", "!!")[:100]
-            raise SeedField(None, path, line, self._source).error(f"the tag {tag} is not taken")
+            raise SeedField(None, path, line, self._source).error(f"tag {tag} is not supported")
         if isinstance(node, self._yaml.MappingNode):
             return SeedField(dict(self._members(node, path, depth)), path, line, self._source)
         if isinstance(node, self._yaml.SequenceNode):
@@ -233,9 +233,9 @@ class _Tree:
             name = key_node.value if isinstance(key, str | int | float) else key
             line = key_node.start_mark.line + 1
             if not isinstance(name, str):
-                raise SeedField(key, path, line, self._source).expected("a text for a name")
+                raise SeedField(key, path, line, self._source).expected("a string as name")
             if name in seen:
-                raise SeedField(None, _below(path, name), line, self._source).error("is there twice")
+                raise SeedField(None, _below(path, name), line, self._source).error("duplicate key")
             seen.add(name)
             field = self.field(value_node, _below(path, name), depth + 1)
             field.line = line

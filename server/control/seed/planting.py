@@ -27,15 +27,14 @@ from ....storage.logs.log_parts import LogPlace
 from ....storage.logs.recovery import load_log
 from ....storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ...broker.broker import Broker
-from ...client.partitioner import partition_of
+from ...client.values import partition_of
 from ...cluster.topic_plans import TopicPlan
 from ...config.changes import check_topic_configs
 from ...partitions.internal_topics import INTERNAL_TOPICS
 from ...partitions.topics import Topic
-from ...runtime.disk import Work, in_thread
 from ...runtime.errors import ControlError, Kind, did_you_mean, refusal
+from ...runtime.threads import Work, in_thread, in_worker
 from ...runtime.time_slices import TimeSlice
-from ...runtime.worker import in_worker
 from ..acls import add_acls
 from ..cases.load import load_case
 from ..cases.table import CASES
@@ -54,7 +53,7 @@ RECORD_OVERHEAD_BYTES = 40
 
 @dataclass(frozen=True, slots=True)
 class PlantedTopic:
-    """A topic that was made."""
+    """A topic that was created."""
 
     name: str
     partitions: int
@@ -63,16 +62,16 @@ class PlantedTopic:
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """What a seed has become."""
+    """Everything that a seed has created."""
 
     topics: tuple[PlantedTopic, ...] = ()
     groups: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
-    """Their topics."""
+    """Topics of the cases."""
     was_there: bool = False
-    """Some or all of it was there already, from an earlier start: nothing was done."""
+    """Some or all of it existed from an earlier start; nothing was done."""
     acls: tuple[str, ...] = ()
-    """Those that were not there."""
+    """ACLs that did not exist before."""
 
 
 @dataclass(slots=True)
@@ -93,12 +92,12 @@ async def plant_text(
     *,
     unless_there: bool = False,
 ) -> Planted:
-    """Make topics, records, committed offsets and hard cases: all that a seed says, or nothing.
+    """Create the topics, records, committed offsets and hard cases of a seed: all of it, or nothing.
 
     Args:
         text: A seed in YAML or JSON.
-        name: What messages call it: its file, say.
-        unless_there: Do nothing, and refuse nothing, if one of its topics or groups is there.
+        name: Name of the seed in messages, e.g. its file name.
+        unless_there: Do nothing and report no error if one of its topics or groups exists.
     """
     seeds = [await in_worker(lambda text: seed_of_text(text, name), text)]
     try:
@@ -122,13 +121,13 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
     there = await _there(broker, seed, time_slice)
     if unless_there and there:
         is_all = len(there) == len(seed.topics) + len(seed.cases) + len(seed.groups)
-        log.log(logging.INFO if is_all else logging.WARNING, "%s is not planted: %s is there", seed.source, there[0][1])
+        log.log(logging.INFO if is_all else logging.WARNING, "%s: seed skipped: %s exists", seed.source, there[0][1])
         return Planted(was_there=True)
     for field, what in there:
-        raise field.error(f"{what} is there already", Kind.CONFLICT)
+        raise field.error(f"{what} already exists", Kind.CONFLICT)
     if seed.acls and broker.services.authorizer is None:
         raise seed.acls[0].field.error(
-            "there is no authorizer: start the broker with authorizer.class.name", Kind.CONFLICT
+            "no authorizer is configured; start the broker with authorizer.class.name", Kind.CONFLICT
         )
     plans = await _plans(broker, seed, time_slice)
     await _check_groups(broker, seed, {plan.name: len(plan.replicas) for plan in plans}, time_slice)
@@ -208,12 +207,12 @@ async def _take_back(broker: Broker, made: _Made) -> None:
 async def _there(broker: Broker, seed: Seed, time_slice: TimeSlice) -> list[tuple[SeedField, str]]:
     """What of the seed the broker has already."""
     topics = broker.services.topics
-    found = [(each.field, f"the topic {each.name}") for each in seed.topics if topics.get(each.name) is not None]
-    found += [(each.field, f"the topic {each.topic}") for each in seed.cases if topics.get(each.topic) is not None]
+    found = [(each.field, f"topic {each.name}") for each in seed.topics if topics.get(each.name) is not None]
+    found += [(each.field, f"topic {each.topic}") for each in seed.cases if topics.get(each.topic) is not None]
     async for group in time_slice.each(seed.groups):
         try:
             if await group_exists(broker, group.name):
-                found.append((group.field, f"the group {group.name}"))
+                found.append((group.field, f"group {group.name}"))
         except KafkaError as error:
             raise group.field.error(str(refusal(error)), refusal(error).kind) from error
     return found
@@ -254,7 +253,7 @@ def _check_configs(topic: SeedTopic) -> None:
     for name, field in topic.config_fields.items():
         option = TOPIC_OPTIONS.get(name)
         if option is None:
-            raise field.error(f"there is no such topic config{did_you_mean(name, TOPIC_OPTIONS)}")
+            raise field.error(f"unknown topic option{did_you_mean(name, TOPIC_OPTIONS)}")
         try:
             option.parse(topic.configs[name])
         except ConfigError as error:
@@ -264,7 +263,7 @@ def _check_configs(topic: SeedTopic) -> None:
 def _check_name(name: str, flat: dict[str, str]) -> None:
     """Raise KafkaError for what the planner cannot know: the broker's own names, and those of the seed beside each other."""
     if name in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} belongs to the broker")
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is an internal topic")
     other = flat.setdefault(name.replace(".", "_"), name)
     if other != name:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with topic {other} of the seed")
@@ -274,12 +273,14 @@ def _check_records(records: Sequence[SeedRecord], partitions: int, config: LogCo
     """For a worker thread: there may be hundreds of thousands."""
     for record in records:
         if record.partition is not None and record.partition >= partitions:
-            raise record.field.error(f"there is no partition {record.partition}; the topic has 0 to {partitions - 1}")
+            raise record.field.error(f"partition {record.partition} not found; the topic has 0 to {partitions - 1}")
         if record.key is None and config.is_compact:
-            raise record.field.error("a compacted topic takes no record without a key")
+            raise record.field.error("a record of a compacted topic requires a key")
         size_bytes = _size_of(record.key, record.value, record.headers)
         if size_bytes > config.max_message_bytes:
-            raise record.field.error(f"it has {size_bytes} bytes; max.message.bytes is {config.max_message_bytes}")
+            raise record.field.error(
+                f"record too large ({size_bytes} bytes, limit max.message.bytes={config.max_message_bytes})"
+            )
 
 
 async def _check_groups(broker: Broker, seed: Seed, planned: dict[str, int], time_slice: TimeSlice) -> None:
@@ -289,9 +290,9 @@ async def _check_groups(broker: Broker, seed: Seed, planned: dict[str, int], tim
         count = new.get(each.topic) if there is None else len(there.partitions)
         if count is None:
             near = did_you_mean(each.topic, chain(new, (topic.name for topic in topics)))
-            raise each.field.error(f"there is no topic {each.topic[:100]!r}{near}", Kind.NOT_FOUND)
+            raise each.field.error(f"topic {each.topic[:100]!r} not found{near}", Kind.NOT_FOUND)
         if each.partition is not None and each.partition >= count:
-            raise each.field.error(f"there is no partition {each.partition}; {each.topic} has 0 to {count - 1}")
+            raise each.field.error(f"partition {each.partition} not found; {each.topic} has 0 to {count - 1}")
 
 
 # Making
@@ -384,7 +385,7 @@ async def _commit(broker: Broker, group: SeedGroup, time_slice: TimeSlice) -> No
     for each in group.offsets:
         topic = broker.services.topics.get(each.topic)
         if topic is None or (each.partition is not None and each.partition >= len(topic.partitions)):
-            raise each.field.error(f"the topic {each.topic} was changed meanwhile", Kind.CONFLICT)
+            raise each.field.error(f"topic {each.topic} was changed at the same time", Kind.CONFLICT)
         async for partition in time_slice.each(
             topic.partitions if each.partition is None else [topic.partitions[each.partition]]
         ):

@@ -25,14 +25,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite, isnan
 from typing import Any
 
 from ....storage.disk.paths import PARTITION_MAX
+from ...broker.broker import Broker
 from ...runtime.errors import ControlError, Kind
+from ...runtime.time_slices import TimeSlice
 from ...security.acls.acl import parse
 from ..cases.load import case_of
-from ..quotas import check_all
-from .fields import SEED_BYTES_MAX, SeedField, field_of, field_of_text
+from ..quotas import check_all, list_quotas
+from .fields import NOT_FINITE, SEED_BYTES_MAX, SeedField, field_of, field_of_text
 from .values import bytes_of, timestamp_of
 
 RECORDS_MAX = 1_000_000
@@ -159,7 +162,7 @@ def seed_from(source: SeedSource) -> Seed:
     except ValueError as error:  # a path with a null character in it
         raise ControlError(Kind.NOT_FOUND, f"cannot read {path!r}: {error}") from error
     if len(data) > SEED_BYTES_MAX:
-        raise ControlError(Kind.INVALID, f"{path}: at most {SEED_BYTES_MAX} bytes are taken")
+        raise ControlError(Kind.INVALID, f"{path}: seed too large (limit {SEED_BYTES_MAX} bytes)")
     try:
         return seed_of_text(data.decode(), path)
     except UnicodeDecodeError as error:
@@ -174,7 +177,7 @@ def seed_of_text(text: str, source: str) -> Seed:
 def seed_of(field: SeedField) -> Seed:
     """What the fields mean."""
     if field.value is None:
-        raise field.error(f"it is empty; there may be {', '.join(FIELDS)}")
+        raise field.error(f"the seed is empty; fields: {', '.join(FIELDS)}")
     members = field.mapping(FIELDS)
     topics = tuple(_topic(name, each) for name, each in _members(members.get("topics")))
     cases = tuple(_case(each) for each in (members["cases"].items() if _is_there(members.get("cases")) else ()))
@@ -183,7 +186,7 @@ def seed_of(field: SeedField) -> Seed:
     taken = {topic.name for topic in topics}
     for case in cases:
         if case.topic in taken:
-            raise case.field.error(f"the topic {case.topic} is there twice")
+            raise case.field.error(f"duplicate topic {case.topic}")
         taken.add(case.topic)
     acls = tuple(_acl(each) for each in (members["acls"].items() if _is_there(members.get("acls")) else ()))
     quotas = tuple(_quotas(entity, each) for entity, each in _members(members.get("quotas")))
@@ -222,14 +225,14 @@ def _config(field: SeedField) -> str:
     if isinstance(field.value, list):
         return ",".join(each.text() for each in field.value)
     if not isinstance(field.value, str | int | float):
-        raise field.expected("a text, a number or a boolean")
+        raise field.expected("a string, a number or a boolean")
     return str(field.value)
 
 
 def _record(field: SeedField) -> SeedRecord:
     members = field.mapping(RECORD_FIELDS)
     if not members:
-        raise field.error(f"there is nothing in it; there may be {', '.join(RECORD_FIELDS)}")
+        raise field.error(f"the record is empty; fields: {', '.join(RECORD_FIELDS)}")
     nothing = SeedField(None, field.path, field.line, field.source)
     repeat = members["repeat"].integer(1, RECORDS_MAX) if "repeat" in members else 1
     return SeedRecord(
@@ -246,7 +249,7 @@ def _record(field: SeedField) -> SeedRecord:
 
 def _group(name: str, field: SeedField) -> SeedGroup:
     if not name:
-        raise field.error("the name of a group may not be empty")
+        raise field.error("group name is empty")
     return SeedGroup(field, name, tuple(_offsets(field)))
 
 
@@ -255,7 +258,7 @@ def _offsets(field: SeedField) -> Iterator[SeedOffset]:
         if isinstance(each.value, dict):
             for partition, offset in each.mapping().items():
                 if not (partition.isascii() and partition.isdigit() and int(partition) <= PARTITION_MAX):
-                    raise offset.error("expected the number of a partition for its name")
+                    raise offset.error("expected a partition number as name")
                 yield SeedOffset(offset, topic, int(partition), _offset(offset))
         else:
             yield SeedOffset(each, topic, None, _offset(each))
@@ -275,7 +278,7 @@ def _case(field: SeedField) -> SeedCase:
     else:
         members = field.mapping(("name", "topic"))
         if "name" not in members:
-            raise field.error("a case wants a name")
+            raise field.error("a case requires a name")
         name_field = members["name"]
         topic = members["topic"].text() if "topic" in members else name_field.text()
     try:
@@ -310,6 +313,36 @@ def _check_bounds(field: SeedField, topics: tuple[SeedTopic, ...]) -> None:
             records += record.repeat
             size_bytes += record.repeat * (len(record.key or b"") + len(record.value or b""))
             if records > RECORDS_MAX:
-                raise record.field.error(f"a seed has at most {RECORDS_MAX} records, repeated ones included")
+                raise record.field.error(f"too many records, counting repetitions (limit {RECORDS_MAX})")
             if size_bytes > RECORD_BYTES_MAX:
-                raise record.field.error(f"a seed has at most {RECORD_BYTES_MAX} bytes of keys and values")
+                raise record.field.error(f"keys and values are too large (limit {RECORD_BYTES_MAX} bytes)")
+
+
+async def export(broker: Broker) -> dict[str, Any]:
+    """Return a seed of the broker's topics, ACLs and quotas, without records.
+
+    It has each topic that is not internal, with partitions, replicas and the configs that are set.
+    """
+    services, time_slice = broker.services, TimeSlice()
+    topics: dict[str, Any] = {}
+    async for topic in time_slice.each(sorted(services.topics, key=lambda each: each.name)):
+        if topic.is_internal or services.topics.get(topic.name) is not topic:
+            continue
+        entry: dict[str, Any] = {
+            "partitions": len(topic.partitions),
+            "replication_factor": len(topic.partitions[0].replicas),
+        }
+        if configs := dict(services.cluster.topic_configs(topic.name)):
+            entry["configs"] = configs
+        topics[topic.name] = entry
+    exported: dict[str, Any] = {"topics": topics}
+    if services.authorizer is not None and len(services.authorizer.index):
+        exported["acls"] = await time_slice.sorted(await time_slice.map(str, services.authorizer.index.all()))
+    if quotas := (await list_quotas(broker)).quotas:
+        exported["quotas"] = {
+            state.entity: {
+                key: value if isfinite(value) else NOT_FINITE[isnan(value)] for key, value in state.quotas.items()
+            }
+            for state in quotas
+        }
+    return exported

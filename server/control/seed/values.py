@@ -47,14 +47,14 @@ def _of_json(field: SeedField) -> bytes:
     try:
         return json.dumps(_plain(field), separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
-        raise field.expected("a number that JSON has") from None
+        raise field.expected("a JSON number") from None
 
 
 def _of_text(field: SeedField) -> bytes:
     try:
         return field.text().encode()
     except UnicodeEncodeError:
-        raise field.expected("a text of whole characters") from None
+        raise field.expected("valid Unicode text") from None
 
 
 FORMS: dict[str, Callable[[SeedField], bytes]] = {
@@ -74,7 +74,7 @@ def bytes_of(field: SeedField) -> bytes | None:
     if isinstance(field.value, bytes):  # YAML's !!binary, or a program's
         return field.value
     if not isinstance(field.value, dict):
-        raise field.error(f"expected a text, found {field.shown}: quote it, or write {{json: ...}}")
+        raise field.error(f"expected a string, found {field.shown}; quote it, or write {{json: ...}}")
     members = field.mapping(FORMS)
     if len(members) != 1:
         raise field.expected(f"one of {', '.join(FORMS)}")
@@ -89,12 +89,12 @@ def timestamp_of(field: SeedField) -> Callable[[int], int]:
         if ago := _AGO.fullmatch(value):
             by_ms = int(ago[1]) * _UNITS_MS[ago[2]]
             if by_ms > TIMESTAMP_MS_MAX:
-                raise field.expected("at most eight thousand years")
+                raise field.expected("at most 8000 years")
             return lambda now_ms: max(0, now_ms - by_ms)
         try:
             value = datetime.datetime.fromisoformat(value)
         except ValueError:
-            raise field.expected("a time, as 2026-01-31T12:00:00Z, ms since 1970, or -25h") from None
+            raise field.expected("a time, e.g. 2026-01-31T12:00:00Z, ms since 1970, or -25h") from None
     if isinstance(value, datetime.date):
         if not isinstance(value, datetime.datetime):
             value = datetime.datetime(value.year, value.month, value.day)
@@ -102,7 +102,7 @@ def timestamp_of(field: SeedField) -> Callable[[int], int]:
             value = value.replace(tzinfo=datetime.UTC)
         at_ms = (value - _EPOCH) // datetime.timedelta(milliseconds=1)
         if at_ms < 0:
-            raise field.expected("a time from 1970 on")
+            raise field.expected("a time not before 1970")
         return lambda _: at_ms
     at_ms = field.integer(0, TIMESTAMP_MS_MAX)
     return lambda _: at_ms
@@ -117,5 +117,5 @@ def _plain(field: SeedField) -> Any:
     if isinstance(value, datetime.date):
         return value.isoformat()
     if isinstance(value, bytes):
-        raise field.expected("what JSON has")
+        raise field.expected("a JSON value")
     return value

@@ -22,7 +22,7 @@ _BITS = 64
 
 
 def hashing(names: Iterable[str], topics: TopicView) -> Steps[int]:
-    """A signed 64-bit number made of id, name, partition count and racks of those topics that exist; 0 if none does.
+    """Make a signed 64-bit number of the ID, name, partition count and racks of those topics that exist; 0 if none does.
 
     Each name must come once. Each topic counts as it is when its piece comes.
 
@@ -42,7 +42,7 @@ def hashing(names: Iterable[str], topics: TopicView) -> Steps[int]:
 
 
 class MetadataHashes:
-    """The numbers that `hashing` gives, for all groups, which ask for the same topics with each member that comes."""
+    """Results of `hashing` for all groups, which ask for the same topics with each new member."""
 
     def __init__(self, topics: TopicView) -> None:
         self._topics = topics

@@ -76,7 +76,7 @@ def resolve(
         if left < 0:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"{len(resolved)} of {len(regexes)} expressions match {GROUP_NAMES_MAX - left} topics together; at most"
-                f" {GROUP_NAMES_MAX} are allowed",
+                f"{len(resolved)} of {len(regexes)} expressions match too many topics ({GROUP_NAMES_MAX - left}"
+                f" together, limit {GROUP_NAMES_MAX})",
             )
     return resolved

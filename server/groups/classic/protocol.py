@@ -240,7 +240,7 @@ class ClassicProtocol:
             try:
                 self._persist(group, {one.member_id: one.assignment for one in group.members.values()}, now_ms)
             except KafkaError as error:
-                log.warning("group %s: static member %s keeps its old id: %s", group.group_id, old_id, error)
+                log.warning("group %s: cannot replace the ID of static member %s: %s", group.group_id, old_id, error)
                 group.update(member, *old_terms)
                 group.rename(member, old_id)
                 refuse(reply, error.code, "")

@@ -128,7 +128,7 @@ class Rebalancing:
                 self._persist(group, {}, now_ms)
             except KafkaError as error:
                 # After a restart the generation before comes back, and its members time out.
-                log.warning("group %s: cannot write down that it is empty: %s", group.group_id, error)
+                log.warning("group %s: cannot persist that the group is empty: %s", group.group_id, error)
             return
         group.pending_sync.update(group.members)
         generation = group.generation
@@ -221,7 +221,7 @@ class Rebalancing:
         try:
             self._persist(group, assignments, now_ms)
         except KafkaError as error:
-            log.warning("group %s: cannot write down the assignment: %s", group.group_id, error)
+            log.warning("group %s: cannot persist the assignment: %s", group.group_id, error)
             self._abandon_assignment(group, error.code)
             self.start(group, now_ms)
             return

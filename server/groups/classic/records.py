@@ -7,7 +7,7 @@ from struct import Struct
 
 from ....protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from ....protocol.wire import codec
-from ...coordination.blobs import write_blob
+from ...coordination.records import write_blob
 from ..records import GROUP_VALUE_VERSION, value_codec
 from .group import ClassicGroup, ClassicMember
 

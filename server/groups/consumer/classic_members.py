@@ -132,7 +132,7 @@ class ClassicMembers:
         ):
             raise KafkaError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"member {member.member_id} was told of protocol {protocol.name} of type {CONSUMER_PROTOCOL_TYPE}",
+                f"member {member.member_id} must use protocol {protocol.name} of type {CONSUMER_PROTOCOL_TYPE}",
             )
         if group.assignment_epoch > member.epoch and member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS:
             self._protocol.timers.limit(shard, group, member)
@@ -268,7 +268,7 @@ def _classic_member(
         message = f"Member {member_id} does not use the classic protocol."
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
     if member.epoch != generation:
-        message = f"generation {generation} is not {member.epoch}, the epoch of member {member_id}"
+        message = f"generation {generation} does not match {member.epoch}, the epoch of member {member_id}"
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION, message)
     return member, member.classic
 

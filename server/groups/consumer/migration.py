@@ -96,7 +96,7 @@ class Migration:
             made = yield from self._upgrade(old)
             if _seen(old) == seen:
                 return made
-        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {old.group_id} is being rebalanced")
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {old.group_id} is rebalancing")
 
     def _upgrade(self, old: ClassicGroup) -> Steps[Upgrade]:
         members = tuple(old.members.values())
@@ -177,7 +177,7 @@ class Migration:
             if written.batch_bytes > max_bytes:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"a consumer group of {len(members)} members takes more than the {max_bytes} bytes of a batch",
+                    f"consumer group with {len(members)} members is too large (limit {max_bytes} bytes in one batch)",
                 )
             yield
         return Upgrade(old, new, written)
@@ -208,7 +208,9 @@ class Migration:
             log.info("group %s: cannot be downgraded because online downgrade is disabled", old.group_id)
             return False
         if len(staying) > self._settings.group_max_size:
-            log.info("group %s: cannot be downgraded, it is larger than a classic group may be", old.group_id)
+            log.info(
+                "group %s: cannot be downgraded because it exceeds the maximum size of a classic group", old.group_id
+            )
             return False
         return True
 

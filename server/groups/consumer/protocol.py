@@ -30,8 +30,7 @@ from .group import ConsumerGroup, all_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember, ConsumerMemberState, ResolvedRegex, away
 from .membership import claim_of, claiming, consumer_group, identified, member_for, with_news
 from .migration import TRIES, Migration, Upgrade, is_large
-from .reconciliation import Claim, Target
-from .steps_ahead import PreparedHeartbeat, StepAhead, has_many, step_ahead
+from .reconciliation import Claim, PreparedHeartbeat, StepAhead, Target, has_many, step_ahead
 from .transition import ConsumerSurroundings, ConsumerTransition, subscribes_anew
 
 if TYPE_CHECKING:
@@ -344,7 +343,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
     def _upgrade_of(self, group: ClassicGroup, upgrade: Upgrade | None) -> Upgrade:
         if upgrade is not None and upgrade.old is group:
             return upgrade
-        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group.group_id} has just changed")
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group.group_id} was just changed")
 
     def _resolve_regexes(
         self, shard: GroupShard, group: ConsumerGroup, sees: Callable[[str], bool] | None, now_ms: int
@@ -385,7 +384,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
 
     def _not_resolved(self, group: ConsumerGroup, error: KafkaError) -> None:
         """The next heartbeat finds the expressions unresolved, or old; what is too large is not tried with each."""
-        log.warning("group %s: regular expressions cannot be resolved: %s", group.group_id, error)
+        log.warning("group %s: cannot resolve regular expressions: %s", group.group_id, error)
         if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
             group.resolve_again_ms = self._elapsed_ms() + REFRESH_AT_MOST_EVERY_MS
 
@@ -415,7 +414,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         group = consumer_group(request.group_id, shard.groups.get(request.group_id))
         member = identified(group, request)
         if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
-            log.info("group %s: static member %s leaves for a while", group.group_id, request.instance_id)
+            log.info("group %s: static member %s leaves temporarily", group.group_id, request.instance_id)
             ready = prepared.away[1] if prepared.away is not None and prepared.away[0] is member else None
             change = records.current_assignment(group.group_id, away(member)) if ready is None else ready
             self.write(shard, group.group_id, [change], now_ms)
@@ -489,7 +488,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
                     self._migration.install(shard, made, now_ms, must_rebalance=not is_current)
                     self.take_leave(group, self.close(group))
                     return
-            log.warning("group %s: not downgraded, as it does not stay as it is", group.group_id)
+            log.warning("group %s: not downgraded, because the group keeps changing", group.group_id)
         except KafkaError as error:
             log.warning("group %s: cannot be downgraded: %s", group.group_id, error)
             group.cannot_downgrade = error.code is ErrorCode.UNKNOWN_SERVER_ERROR

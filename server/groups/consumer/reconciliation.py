@@ -10,19 +10,23 @@ the target's epoch, and gets what nobody else has. What others have not given up
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ...coordination.jobs import Steps, to_the_end
+from ....protocol.messages.consumer_group_heartbeat import Assignment as Answered
+from ....protocol.messages.consumer_group_heartbeat import TopicPartitions
+from ...coordination.jobs import AT_ONCE, Steps, in_order, to_the_end
 from ..assigning.assignment import Assignment
+from ..records import ReadyChange
+from . import records
+from .group import ConsumerGroup
 from .member import ConsumerMember, ConsumerMemberState, Owned
 
 Claim: TypeAlias = Mapping[bytes, AbstractSet[int]] | None
 """Topic id -> partitions that a member says it owns; None: it did not say."""
-
 
 _NONE: Mapping[int, int] = {}
 _NOTHING: frozenset[int] = frozenset()
@@ -139,3 +143,95 @@ def _advance(member: ConsumerMember, epoch: int, target: Target, claim: Claim) -
     }
     state = ConsumerMemberState.UNRELEASED_PARTITIONS if must_wait else ConsumerMemberState.STABLE
     return _enter(member, target.epoch, state, assigned, {})
+
+
+PARTITIONS_AT_ONCE = 2_000
+"""A millisecond."""
+
+
+class PreparedHeartbeat(NamedTuple):
+    """What a heartbeat may find made. With a group that has become another one meanwhile it is of no use."""
+
+    claim: Claim = None
+    """What the member says it owns."""
+    member_id: str = ""
+    """Of a member that has none."""
+    made: tuple[ReadyChange, ...] = ()
+    """Records of what the member says of itself, and of what it has when it comes back."""
+    away: tuple[ConsumerMember, ReadyChange] | None = None
+    """The record of what a static member has that leaves for a while; and the member, as it was."""
+    step: StepAhead | None = None
+
+    def told_of(self, member: ConsumerMember) -> Answered:
+        """What the member has, for the answer; made at once unless that is the step's outcome."""
+        if self.step is not None and self.step.told is not None and self.step.after is member:
+            return self.step.told
+        return to_the_end(telling(member.assigned))
+
+
+class StepAhead(NamedTuple):
+    """
+    Attributes:
+        before: The member with its news, before its step.
+        target: What it steps towards.
+        version: Of the group, when the step began to be made.
+        after: The member after its step; `before` itself where it waits for others.
+        made: The record of that; None where nothing is to be written.
+        told: What it has then, for the answer; None where that has not changed.
+    """
+
+    before: ConsumerMember
+    target: Target
+    version: int
+    after: ConsumerMember
+    made: ReadyChange | None = None
+    told: Answered | None = None
+
+    def leads(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        epoch: int,
+        assignment: Assignment,
+        *,
+        has_new_subscription: bool,
+    ) -> bool:
+        """Whether the group is still as it was, and this is the member's step towards its target. Topics that came or went
+        meanwhile count with the next heartbeat."""
+        target = self.target
+        return (
+            (self.version, target.epoch, target.has_new_subscription) == (group.version, epoch, has_new_subscription)
+            and target.assignment == assignment
+            and self.before == member
+        )
+
+
+def has_many(member: ConsumerMember, assignment: Mapping[bytes, Sized]) -> bool:
+    """Whether a member has so many topics or partitions, or is to have, that its step is worth making ahead."""
+    for one in (assignment, member.assigned, member.revoking):
+        if len(one) > AT_ONCE or sum(map(len, one.values())) > PARTITIONS_AT_ONCE:
+            return True
+    return False
+
+
+def step_ahead(group: ConsumerGroup, member: ConsumerMember, target: Target, claim: Claim) -> Steps[StepAhead]:
+    """The member's step, a topic a piece.
+
+    Raises:
+        KafkaError: As `next_step`.
+    """
+    version = group.version
+    after = yield from stepping(member, target, claim)
+    if after == member:
+        return StepAhead(member, target, version, member)
+    made = yield from records.writing_current(group.group_id, after)
+    return StepAhead(member, target, version, after, made, (yield from telling(after.assigned)))
+
+
+def telling(assigned: Owned) -> Steps[Answered]:
+    """What a member has, in the form of an answer; a topic a piece."""
+    topic_ids, rows = (yield from in_order(assigned)), list[TopicPartitions]()
+    for topic_id in topic_ids:
+        rows.append(TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(assigned[topic_id]))))
+        yield
+    return Answered(topic_partitions=tuple(rows))

@@ -115,13 +115,13 @@ def written(group: ConsumerGroup, targets: Mapping[str, Assignment], max_bytes: 
             if count > OWNED_MAX:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"member {member_id} would have {count} topics and partitions of them; at most {OWNED_MAX} are allowed:"
-                    " start more members",
+                    f"too many topics and partitions for member {member_id} ({count}, limit {OWNED_MAX}); start more"
+                    " members",
                 )
             if whole.records.batch_bytes > max_bytes:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"the targets of {len(targets)} members take more than the {max_bytes} bytes of a batch",
+                    f"assignment of {len(targets)} members is too large (limit {max_bytes} bytes in one batch)",
                 )
         yield
     return whole

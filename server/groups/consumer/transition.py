@@ -28,8 +28,7 @@ from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .group import ConsumerGroup
 from .member import ConsumerMember
-from .reconciliation import Claim, Target, next_step
-from .steps_ahead import StepAhead
+from .reconciliation import Claim, StepAhead, Target, next_step
 
 log = logging.getLogger("ottla.groups")
 
@@ -191,8 +190,8 @@ class ConsumerTransition:
         if count > GROUP_NAMES_MAX:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The members of the group subscribe to {count} topics by name, in lists that differ; at most"
-                f" {GROUP_NAMES_MAX} are allowed.",
+                f"Members of the group subscribe to too many topics by name in different lists ({count}, limit"
+                f" {GROUP_NAMES_MAX}).",
             )
 
     def _is_time_to_resolve(self, *, is_unknown: bool) -> bool:

@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import KafkaError
-from .keeper import UNKNOWN_OFFSET, Offsets, Refusals, StateKeeper
 from .protocol import StatesToBegin
-from .states import Topics, check_size
+from .states import UNKNOWN_OFFSET, Offsets, Refusals, StateKeeper, Topics, check_size
 
 if TYPE_CHECKING:
     from ..coordinator import GroupCoordinator
@@ -48,10 +47,10 @@ class ShareFlows:
             if error is None:
                 self._coordinator.share_states_begun(wish.group_id, wish.partitions, self._now_ms())
             else:
-                log.warning("group %s: states of partitions are not begun: %s", wish.group_id, error)
+                log.warning("group %s: cannot initialize partition states: %s", wish.group_id, error)
                 self._refused(wish.group_id, wish.partitions)
         except KafkaError as refusal:
-            log.warning("group %s: states of partitions are not written down: %s", wish.group_id, refusal)
+            log.warning("group %s: cannot persist partition states: %s", wish.group_id, refusal)
         finally:
             self._coordinator.share_states_answered(wish.group_id, wish.partitions)
 
@@ -90,7 +89,7 @@ class ShareFlows:
         try:
             self._coordinator.share_states_refused(group_id, partitions, self._now_ms())
         except KafkaError as error:
-            log.warning("group %s: refused states of partitions are not written down: %s", group_id, error)
+            log.warning("group %s: cannot persist rejected partition states: %s", group_id, error)
 
     async def forget(self, group_id: str, topic_ids: Collection[bytes]) -> tuple[Topics, Refusals]:
         """Let a group without members begin anew in these topics: the partitions that it had states of, and those for which

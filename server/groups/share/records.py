@@ -26,7 +26,7 @@ EPOCH_MAX = 2**31 - 1
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
     """Raises KafkaError UNKNOWN_SERVER_ERROR behind the last epoch: one that begins anew would let members of long ago in."""
     if epoch > EPOCH_MAX:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group_id} has used up its epochs, {EPOCH_MAX}")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group_id} has reached the maximum epoch {EPOCH_MAX}")
     return log.ShareGroupMetadataKey(group_id=group_id), log.ShareGroupMetadataValue(
         epoch=epoch, metadata_hash=metadata_hash
     )

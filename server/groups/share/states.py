@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
 
@@ -21,6 +21,43 @@ Topics: TypeAlias = Mapping[bytes, frozenset[int]]
 NameOf: TypeAlias = Callable[[bytes], str | None]
 """Name of a topic id; None: there is none."""
 
+SharePlace: TypeAlias = tuple[bytes, int]
+"""Topic id, partition."""
+Refusals: TypeAlias = Mapping[SharePlace, KafkaError]
+"""The partitions for which it failed, and why."""
+Offsets: TypeAlias = Mapping[bytes, Mapping[int, int]]
+"""Topic id -> partition -> offset."""
+
+UNKNOWN_OFFSET = -1
+"""Where a group begins in a partition is known with the first fetch only."""
+
+
+class StateSummary(NamedTuple):
+    """
+    Attributes:
+        start_offset: The first record that is not done with; UNKNOWN_OFFSET, nobody has fetched.
+        delivery_complete_count: How many after it are done with; -1: nobody has said.
+        error: Why nothing is known.
+    """
+
+    start_offset: int
+    leader_epoch: int
+    delivery_complete_count: int
+    error: KafkaError | None = None
+
+
+class StateKeeper(Protocol):
+    """Who keeps the states of share partitions: the share coordinator, as far as groups ask something of it.
+
+    Each method tells partition by partition; a KafkaError is for all of them.
+    """
+
+    async def initialize(self, group_id: str, state_epoch: int, offsets: Offsets) -> Refusals:
+        """Begin the states of these partitions at these offsets, or begin them anew."""
+
+    async def delete(self, group_id: str, partitions: Topics) -> Refusals:
+        """Forget these states; there may be none."""
+
 
 class TopicStates(NamedTuple):
     """Partitions of one topic; the name is the one that it had when this was written."""
@@ -34,8 +71,8 @@ def check_size(topics: int, partitions: int) -> None:
     if topics > TOPICS_MAX or partitions > PARTITIONS_MAX:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"the group would have states of {partitions} partitions in {topics} topics; at most {PARTITIONS_MAX} in"
-            f" {TOPICS_MAX} are allowed",
+            f"too many partition states for the group ({partitions} partitions in {topics} topics, limits"
+            f" {PARTITIONS_MAX} and {TOPICS_MAX})",
         )
 
 

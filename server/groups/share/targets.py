@@ -12,7 +12,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import A_PIECE, Steps
 from ...coordination.records import Records
 from ..assigning.assignment import Assignment, GroupSpec, MemberSubscription
-from ..assigning.simple import simple_assignor
+from ..assigning.assignors import simple_assignor
 from ..assigning.topics import TopicView, ids_of
 from ..records import Change
 from ..settings import MEMBERS_A_PIECE
@@ -73,7 +73,7 @@ def new_targets(
         if least * _PARTITION_BYTES > max_bytes:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"the targets of {len(members)} members take more than the {max_bytes} bytes of a batch",
+                f"assignment of {len(members)} members is too large (limit {max_bytes} bytes in one batch)",
             )
     return (yield from simple_assignor(GroupSpec(subscribing, len(ids) <= 1), assignable))
 
@@ -101,7 +101,7 @@ def written(group: ShareGroup, targets: Mapping[str, Assignment], max_bytes: int
             if made.batch_bytes > max_bytes:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"the targets of {len(targets)} members take more than the {max_bytes} bytes of a batch",
+                    f"assignment of {len(targets)} members is too large (limit {max_bytes} bytes in one batch)",
                 )
         yield
     return made

@@ -114,8 +114,8 @@ class ShareTransition:
         if count > GROUP_NAMES_MAX:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The members of the group subscribe to {count} topics by name, in lists that differ; at most"
-                f" {GROUP_NAMES_MAX} are allowed.",
+                f"Members of the group subscribe to too many topics by name in different lists ({count}, limit"
+                f" {GROUP_NAMES_MAX}).",
             )
         others = group.subscribed_without(old) if old.member_id in group.members else group.subscribed_topics
         self.names = others | new.topic_names
@@ -202,7 +202,7 @@ def _missing(
             topics_left -= topic_id not in ids
             left -= 0 if again else len(wanted)
             if topics_left < 0 or left < 0:
-                log.warning("the topics of a share group have more partitions than it can have states of")
+                log.warning("the topics of a share group exceed its limit of partition states")
                 break
             found[topic_id] = wanted
     return found

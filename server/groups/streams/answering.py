@@ -11,7 +11,7 @@ from ....protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from .applications.configured import InternalTopic, StatusCode
+from .configured import InternalTopic, StatusCode
 from .group import StreamsGroup
 from .member import StreamsMember, StreamsTasks
 from .records import rows_of

@@ -19,10 +19,10 @@ from ....protocol.messages.streams_group_heartbeat import (
 )
 from ...coordination.jobs import Steps
 from ..assigning.topics import TopicView
-from .applications.configured import Configured, ConfiguredSubtopology, InternalTopic
-from .applications.topology import Topology
+from .configured import Configured, ConfiguredSubtopology, InternalTopic
 from .group import Served, StreamsGroup
 from .member import NO_TASKS, Owned, StreamsMember, StreamsTasks
+from .topology import Topology
 
 
 def describe_streams(group: StreamsGroup) -> Steps[message.DescribedGroup]:

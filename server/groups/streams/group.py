@@ -18,10 +18,10 @@ from ...coordination.deadlines import Deadline
 from ..kinds import PartitionCheck
 from ..reconciled import ReconciledGroup
 from ..records import write_record
-from .applications.configured import Configured
-from .applications.topology import Topology
+from .configured import Configured
 from .member import StreamsMember, StreamsTasks
 from .records import tombstones
+from .topology import Topology
 
 # From this version of OffsetCommit on the generation may be a member epoch.
 _MEMBER_EPOCH_VERSION = 9
@@ -102,12 +102,13 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         if not is_transactional and version < _MEMBER_EPOCH_VERSION:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"OffsetCommit {version} cannot come from a member of a streams group, {_MEMBER_EPOCH_VERSION} can",
+                f"OffsetCommit version {version} is not supported for members of a streams group; use version"
+                f" {_MEMBER_EPOCH_VERSION} or later",
             )
         if epoch == member.epoch:
             return None
         if epoch > member.epoch:
-            raise _stale(f"epoch {epoch} is above {member.epoch}, that of member {member_id}")
+            raise _stale(f"epoch {epoch} is greater than {member.epoch}, the epoch of member {member_id}")
         return partial(self._check_assignment_epoch, member, epoch)
 
     def _check_assignment_epoch(
@@ -115,19 +116,21 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
     ) -> None:
         subtopology = None if self.topology is None else self.topology.subtopology_of.get(topic)
         if subtopology is None:
-            raise _stale(f"topic {topic} is none that the application reads")
+            raise _stale(f"topic {topic} is not a source topic of the application")
         since = member.assignment_epoch(subtopology, partition)
         if since is None:
-            raise _stale(f"task {subtopology}-{partition} is not with member {member.member_id}")
+            raise _stale(f"task {subtopology}-{partition} is not assigned to member {member.member_id}")
         if epoch < since:
-            raise _stale(f"epoch {epoch} is before {since}, when the member got task {subtopology}-{partition}")
+            raise _stale(
+                f"epoch {epoch} is before {since}, when task {subtopology}-{partition} was assigned to the member"
+            )
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         if member_id is None and epoch < 0:
             return
         member = self.member(member_id or "")
         if epoch != member.epoch:
-            raise _stale(f"epoch {epoch} is not {member.epoch}, that of member {member_id}")
+            raise _stale(f"epoch {epoch} does not match {member.epoch}, the epoch of member {member_id}")
 
     def check_offset_delete(self) -> None:
         """Any time: only what the application reads is protected."""

@@ -10,7 +10,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import streams_group_heartbeat as message
 from ....protocol.messages.streams_group_heartbeat import Endpoint, StreamsGroupHeartbeatRequest
 from ..classic.protocol import Caller
-from .applications.configured import Configured
+from .configured import Configured
 from .group import StreamsGroup
 from .member import NO_TASKS, StreamsMember, StreamsTasks
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -17,14 +19,14 @@ from ....protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from ...coordination.deadlines import Deadlines
+from ...coordination.deadlines import Deadline, Deadlines
 from ...coordination.jobs import Job, Steps, to_the_end
 from ...coordination.store import RecordStore
 from ..assigning.topics import TopicView
 from ..classic.group import ClassicGroup
 from ..classic.protocol import Caller
-from ..reconciled_protocol import ReconciledProtocol
-from ..records import Change, ReadyChange, records_of
+from ..reconciled_protocol import ReconciledProtocol, assigning
+from ..records import Change, ReadyChange, records_of, write_record
 from ..settings import GroupSettings
 from . import records, targets
 from .answering import Heard, answered
@@ -32,7 +34,6 @@ from .describing import endpoints
 from .group import StreamsGroup
 from .member import LEAVE_EPOCH, StreamsMember, StreamsMemberState
 from .membership import claim_of, member_for, streams_group, with_news
-from .target_jobs import TargetJobs
 from .transition import ReadyStep, SeenGroup, StreamsSurroundings, StreamsTransition, preparing
 
 if TYPE_CHECKING:
@@ -43,6 +44,75 @@ log = logging.getLogger("ottla.groups")
 # Topics are looked at again after this time even if nobody said that they changed.
 _REFRESH_AFTER_MS = 60 * 60 * 1000
 _TRIES = 5
+
+
+class TargetJobs:
+    """Targets that are not made in the turn of a heartbeat: those of large groups, and of groups that have waited for more members.
+
+    Args:
+        start_job: Of a shard: it ends when the shard is given up.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        store: RecordStore,
+        deadlines: Deadlines,
+        start_job: Callable[[GroupShard, Job], None],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._deadlines = deadlines
+        self._elapsed_ms = deadlines.elapsed_ms
+        self._start_job = start_job
+
+    def await_members(self, shard: GroupShard, group: StreamsGroup) -> None:
+        """A group without members has one now: others may follow, unless that is being waited for already."""
+        delay_ms = self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms")
+        if delay_ms > 0 and group.initial_delay is None:
+            group.initial_delay = Deadline(partial(self._delay_is_over, shard, group))
+            self._deadlines.start(group.initial_delay, delay_ms)
+
+    def stop_waiting(self, group: StreamsGroup) -> None:
+        """The group is gone."""
+        if group.initial_delay is not None:
+            self._deadlines.forget(group.initial_delay)
+            group.initial_delay = None
+
+    def _delay_is_over(self, shard: GroupShard, group: StreamsGroup, now_ms: int) -> None:
+        """A group without members has waited for others to come. It had some before if its last target is too young."""
+        group.initial_delay = None
+        if not shard.serves(group) or not group.members:
+            return
+        since_ms = inf if group.assigned_at_ms is None else self._elapsed_ms() - group.assigned_at_ms
+        if since_ms >= self._settings.of_group(group.group_id, "streams.assignment.interval.ms"):
+            self.start(shard, group, now_ms)
+
+    def start(self, shard: GroupShard, group: StreamsGroup, now_ms: int) -> None:
+        if not group.is_assigning and group.assignment_epoch < group.epoch:
+            group.is_assigning = True
+            self._start_job(shard, self._assign(shard, group, now_ms))
+
+    def _assign(self, shard: GroupShard, group: StreamsGroup, now_ms: int) -> Job:
+        """Make a target assignment for the group as it is now; members get their parts at their next heartbeats.
+
+        Whatever happened to the group meanwhile has brought it to a later epoch, for which there will be another one.
+        """
+        epoch, members, before, configured = group.epoch, dict(group.members), dict(group.targets), group.configured
+        with assigning(group, self._elapsed_ms):
+            # The group was loaded meanwhile: the next heartbeat looks at the topics. Or the last member has gone meanwhile: the
+            # first that comes brings it to its next epoch.
+            if configured is None or not members:
+                return
+            found = yield from targets.new_targets(members, before, configured, dict(group.assignment_configs))
+            whole = yield from targets.written(group, found, self._store.max_batch_bytes(shard.partition))
+            if shard.groups.get(group.group_id) is group:
+                targets.amended(group, whole)
+                last = records.target_metadata(group.group_id, epoch, now_ms)
+                whole.records.add(write_record(*last))
+                self._store.append(shard.partition, whole.records, now_ms)
+                group.targets.update(whole.given)
+                shard.apply([last])
 
 
 class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
@@ -174,7 +244,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             self._close_classic(known, now_ms)
         self._keep(shard, kept, transition, around, waits=waits)
         if request.shutdown_application and kept.shutdown_by is None:
-            log.info("group %s: member %s wants the application to end", kept.group_id, old.member_id)
+            log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
         interval_ms = self._settings.of_group(kept.group_id, "streams.heartbeat.interval.ms")
         return answered(kept, transition, request, known, interval_ms)
@@ -190,7 +260,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         if known is None:
             return StreamsGroup(group_id, shard.partition)
         if isinstance(known, ClassicGroup) and known.is_empty:
-            log.info("group %s: a classic group without members becomes a streams group", group_id)
+            log.info("group %s: converting an empty classic group to a streams group", group_id)
             changes.append(records.classic_tombstone(group_id))
             return StreamsGroup(group_id, shard.partition)
         group = streams_group(group_id, known)

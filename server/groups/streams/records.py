@@ -28,8 +28,8 @@ from ....protocol.messages.streams_group_log import (
     StreamsGroupTopologyKey,
 )
 from ..records import Change
-from .applications.topology import Topology
 from .member import Epochs, StreamsMember, StreamsTasks
+from .topology import Topology
 
 EPOCH_MAX = 2**31 - 1
 
@@ -41,7 +41,7 @@ def group_epoch(
 ) -> Change:
     """Raises KafkaError UNKNOWN_SERVER_ERROR behind the last epoch: one that begins anew would let members of long ago in."""
     if epoch > EPOCH_MAX:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group_id} has used up its epochs, {EPOCH_MAX}")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group_id} has reached the maximum epoch {EPOCH_MAX}")
     return StreamsGroupMetadataKey(group_id=group_id), StreamsGroupMetadataValue(
         epoch=epoch,
         metadata_hash=metadata_hash,

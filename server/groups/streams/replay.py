@@ -22,9 +22,9 @@ from ....protocol.messages.streams_group_log import (
     StreamsGroupTopologyValue,
 )
 from ..reconciled import target_metadata
-from .applications.topology import of_record
 from .group import StreamsGroup
 from .member import LEAVE_EPOCH, NOTHING, Epochs, Owned, Places, StreamsMember, StreamsMemberState, StreamsTasks
+from .topology import of_record
 
 
 def _group_epoch(group: StreamsGroup, _: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue) -> None:

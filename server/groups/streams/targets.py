@@ -17,8 +17,8 @@ from ...coordination.records import Records
 from ..records import Change, write_record
 from ..settings import MEMBERS_A_PIECE
 from . import records
-from .applications.configured import Configured
 from .assignor import AssignedMember, sticky
+from .configured import Configured
 from .group import StreamsGroup
 from .member import NO_TASKS, StreamsMember, StreamsTasks
 
@@ -79,7 +79,7 @@ def written(group: StreamsGroup, targets: Mapping[str, StreamsTasks], max_bytes:
             if whole.records.batch_bytes > max_bytes:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,
-                    f"the targets of {len(targets)} members take more than the {max_bytes} bytes of a batch",
+                    f"assignment of {len(targets)} members is too large (limit {max_bytes} bytes in one batch)",
                 )
         yield
     return whole

@@ -18,16 +18,15 @@ from ....protocol.messages import streams_group_heartbeat as message
 from ....protocol.messages.streams_group_heartbeat import Status
 from ...coordination.jobs import A_PIECE, Steps, to_the_end
 from ..assigning.metadata_hash import MetadataHashes
-from ..assigning.topic_changes import TopicChanges
-from ..assigning.topics import TopicView
+from ..assigning.topics import TopicChanges, TopicView
 from ..records import Change, ReadyChange, write_record
 from . import records, targets
-from .applications.configured import Configured, StatusCode, configure
-from .applications.topology import Topology, of_request
+from .configured import Configured, StatusCode, configure
 from .group import StreamsGroup
 from .member import NO_TASKS, StreamsMember, StreamsTasks
 from .membership import check_claim
 from .reconciliation import next_step
+from .topology import Topology, of_request
 
 log = logging.getLogger("ottla.groups")
 
@@ -228,7 +227,7 @@ class StreamsTransition:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group.group_id} has no topology")
         self._topology_epoch = ready.topology.epoch
         if ready.written is not None:
-            log.info("group %s: topology of epoch %d", group.group_id, ready.topology.epoch)
+            log.info("group %s: topology epoch %d", group.group_id, ready.topology.epoch)
             self.changes.append(ready.written)
         if known is not None and self.member.topology_epoch < known.epoch:
             self._tell(
@@ -277,7 +276,7 @@ class StreamsTransition:
         members = {**group.members, new.member_id: new}
         self.must_assign = group.is_assigning or targets.are_many(len(members), self.configured, around.configs)
         if self.must_assign:
-            self._tell_delayed("as it is being made.")
+            self._tell_delayed("because the assignment is being computed.")
             return group.assignment_epoch, held
         assigned = to_the_end(targets.new_targets(members, group.targets, self.configured, around.configs))
         self.changes += targets.changes(group, assigned, self._epoch, around.now_ms)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import trio
 
-from ...security.principal import Principal
+from ...security.principal import Principal, UnprovenError
 from ...security.tls.contexts import TlsContext
-from ...security.tls.mapping_rules import NoRuleError
 from ..desk import HangUpError, RequestingClient
 from ..tls_transport import TlsTransport
 from .allowance import BEFORE_S, Allowance, let_wait
@@ -42,10 +41,10 @@ async def shake_hands(
             if not logs_in:
                 counts.succeed()
             return principal
-    except (HangUpError, NoRuleError) as error:
+    except (HangUpError, UnprovenError) as error:
         reason = str(error)
     if patience.cancelled_caught:
-        raise HangUpError(f"the TLS handshake was not over after {BEFORE_S:g} s")
+        raise HangUpError(f"TLS handshake timed out after {BEFORE_S:g} s")
     counts.fail()
     await let_wait(client, tls.settings.failure_delay_ms)
     raise HangUpError(reason)

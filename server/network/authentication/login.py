@@ -16,28 +16,20 @@ import trio
 from ....protocol.apis import API_VERSIONS_KEY, APIS
 from ....protocol.connection import Request, UnspokenError, encode_response, parse_request
 from ....protocol.errors import ErrorCode, ProtocolError
-from ...security.sasl.conversation import InvalidCredentialsError, SaslError
+from ...security.principal import UnprovenError
 from ..desk import Desk, HangUpError, RequestingClient, finished, handler_of
 from ..frames import FrameReader
-from ..learning import Learning
+from ..large_requests import Learning
 from ..transport import Part, PeerGoneError
-from .allowance import BEFORE_BYTES, BEFORE_S, Allowance, let_wait
+from .allowance import BEFORE_BYTES, BEFORE_S, ELEMENTS_MAX, Allowance, let_wait, refused, words
 from .counts import Counts
 from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
-from .refusing import ELEMENTS_MAX, refused, words
 from .session import Session
 
 if TYPE_CHECKING:
     from ...security.sasl.logins import ListenerLogin
 
 _SIZE_BYTES = 4
-
-
-class _SentAwayError(Exception):
-    """Its client is to be sent away, with this answer if there is one."""
-
-    def __init__(self, parts: Sequence[Part] = ()) -> None:
-        self.parts = parts
 
 
 async def log_in(
@@ -64,24 +56,24 @@ async def log_in(
         with trio.CancelScope(deadline=allowance.until_s) as patience:
             await talk.greet()
             await talk.identify()
-    except _SentAwayError as sent_away:
+    except UnprovenError as error:
         counts.fail()
         await let_wait(client, rules.failure_delay_ms)
-        if sent_away.parts:
+        if talk.last:
             with trio.move_on_after(BEFORE_S):
-                await send(sent_away.parts)
-        raise HangUpError(login.failure or "") from None
+                await send(talk.last)
+        raise HangUpError(str(error)) from None
     finally:
         client.logging_in = None
     if patience.cancelled_caught:
-        raise HangUpError(f"it had not logged in after {BEFORE_S:g} s")
+        raise HangUpError(f"login timed out after {BEFORE_S:g} s")
     frames.limit()
     counts.succeed(knows_sessions=login.knows_sessions)
     return Session(rules, desk, login, counts, frames, send)
 
 
 class _Talk:
-    """What is said until a client is known."""
+    """What is said until a client is known. `greet` and `identify` raise UnprovenError where it is to be sent away."""
 
     def __init__(
         self,
@@ -95,6 +87,8 @@ class _Talk:
         learning: Learning,
         allowance: Allowance,
     ) -> None:
+        self.last: Sequence[Part] = ()
+        """The answer with which it is sent away."""
         self._login = login
         self._desk = desk
         self._context = context
@@ -109,14 +103,14 @@ class _Talk:
         """Until there is a mechanism."""
         knows_versions = False
         while True:
-            request = await self._request((API_VERSIONS_KEY, HANDSHAKE_KEY), "before it has logged in")
+            request = await self._request((API_VERSIONS_KEY, HANDSHAKE_KEY), "before login")
             if request.api.key == HANDSHAKE_KEY:
                 await self._answer(request)
                 if self._login.mechanism:
                     return
                 continue
             if knows_versions:
-                raise ProtocolError("it asks for ApiVersions once more before it has logged in")
+                raise ProtocolError("client sent a second ApiVersions request before login")
             body = await finished((await handler_of(self._desk, API_VERSIONS_KEY))(self._context, request))
             if body is not None:
                 await self._send(encode_response(request, body))
@@ -126,25 +120,22 @@ class _Talk:
         """Until there is a principal."""
         login = self._login
         if not login.has_headers:
-            try:
-                await take_bare_tokens(login, self._next, self._send)
-            except (SaslError, InvalidCredentialsError) as error:
-                login.failure = str(error)
-                raise _SentAwayError from None
+            await take_bare_tokens(login, self._next, self._send)
         while login.principal is None:
-            await self._answer(await self._request(APIS, "while it logs in"))
+            await self._answer(await self._request(APIS, "during login"))
 
     async def _answer(self, request: Request) -> None:
         login, is_meant = self._login, request.api.key in (HANDSHAKE_KEY, AUTHENTICATE_KEY)
         if not is_meant or bool(login.mechanism) is (request.api.key == HANDSHAKE_KEY):
             if (body := refused(request)) is None:
                 raise ProtocolError(words(request))
-            login.failure = words(request)
-            raise _SentAwayError(encode_response(request, body))
+            self.last = encode_response(request, body)
+            raise UnprovenError(words(request))
         body = await finished((await handler_of(self._desk, request.api.key))(self._context, request))
         parts = () if body is None else encode_response(request, body)
         if login.is_refused(body):
-            raise _SentAwayError(parts)
+            self.last = parts
+            raise UnprovenError(login.failure or "")
         if parts:
             await self._send(parts)
 
@@ -153,9 +144,11 @@ class _Talk:
         key = int.from_bytes(frame[:2], signed=True) if len(frame) > 1 else -1
         if key not in keys:
             named = (
-                APIS[key].name if key in APIS else "what is no request of Kafka's (another security protocol, perhaps)"
+                APIS[key].name
+                if key in APIS
+                else "data that is not a Kafka request (possibly a different security protocol)"
             )
-            raise ProtocolError(f"it sends {named} {when}")
+            raise ProtocolError(f"client sent {named} {when}")
         try:
             return parse_request(frame, ELEMENTS_MAX, at_once=True)
         except UnspokenError:
@@ -167,10 +160,10 @@ class _Talk:
             await self._time_slice.next()
         most_bytes, why = self._rules.max_receive_bytes, MAX_RECEIVE
         if self._rules.is_limited_in_all and self._allowance.left_bytes < most_bytes:
-            most_bytes, why = self._allowance.left_bytes, f"of {BEFORE_BYTES} before it has logged in"
+            most_bytes, why = self._allowance.left_bytes, f"of {BEFORE_BYTES} before login"
         self._frames.limit(most_bytes, why)
         frame = await self._frames.next_frame()
         if frame is None:
-            raise PeerGoneError("closed before it had logged in")
+            raise PeerGoneError("closed before login")
         self._allowance.spend(len(frame) + _SIZE_BYTES)
         return frame

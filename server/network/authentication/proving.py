@@ -10,8 +10,8 @@ from ....protocol.connection import Request
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from ....protocol.messages.sasl_handshake import SaslHandshakeResponse
-from ...security.principal import Principal
-from ...security.sasl.conversation import Conversation, InvalidCredentialsError, SaslError
+from ...security.principal import Principal, UnprovenError
+from ...security.sasl.conversation import Conversation
 from ..desk import HangUpError
 from ..transport import Part
 
@@ -53,7 +53,7 @@ class Login:
         """Take the mechanism that the client has chosen."""
         mechanisms, mechanism = tuple(self._rules.mechanisms), request.body.mechanism
         if mechanism not in mechanisms and self._present is not None:
-            raise HangUpError(f"it asks for SASL mechanism {mechanism[:40]!r} at its re-authentication")
+            raise HangUpError(f"client requested SASL mechanism {mechanism[:40]!r} for re-authentication")
         if mechanism not in mechanisms:
             self.failure = f"Unsupported SASL mechanism {mechanism[:40]!r}; enabled: {', '.join(mechanisms)}"
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms)
@@ -65,18 +65,15 @@ class Login:
         """Take a token, and answer. Raises HangUpError: it is larger than a login may be, which frames bound the first time only."""
         self.knows_sessions |= request.version > 0
         if (size_bytes := len(request.body.auth_bytes)) > (most_bytes := self._rules.max_receive_bytes):
-            raise HangUpError(f"a token of {size_bytes} bytes, more than {most_bytes} ({MAX_RECEIVE})")
+            raise HangUpError(f"SASL token too large ({size_bytes} bytes, limit {most_bytes}: {MAX_RECEIVE})")
         try:
             answer = await self.respond(bytes(request.body.auth_bytes))
-        except SaslError as error:
+        except UnprovenError as error:
             told = self.failure = str(error)
-        except InvalidCredentialsError as error:
-            # The reason would tell who has an account.
-            doing = "authentication" if self._present is None else "re-authentication"
-            told = (
-                f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {self.mechanism}"
-            )
-            self.failure = f"{told}: {error}"
+            if not error.is_told:
+                doing = "authentication" if self._present is None else "re-authentication"
+                told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {self.mechanism}"
+                self.failure = f"{told}: {error}"
         else:
             return SaslAuthenticateResponse(
                 error_message="", auth_bytes=answer, session_lifetime_ms=self.lifetime_ms or 0
@@ -84,16 +81,17 @@ class Login:
         return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told)
 
     async def respond(self, token: bytes) -> bytes:
-        """What the mechanism answers. Raises SaslError, InvalidCredentialsError."""
+        """What the mechanism answers. Raises UnprovenError."""
         conversation, rules = self._conversation, self._rules
         assert conversation is not None
         answer = await conversation.respond(token, rules.clock.now_ms())
         principal = conversation.principal
         if principal is not None:
             if (was := self._present) is not None and not was.is_same(principal):
-                raise SaslError(
+                raise UnprovenError(
                     f"Cannot change principals during re-authentication from {was.type}.{was.name}:"
-                    f" {principal.type}.{principal.name}"
+                    f" {principal.type}.{principal.name}",
+                    is_told=True,
                 )
             self.lifetime_ms = rules.lifetime_ms(self.mechanism, conversation.expires_ms)
             self.principal = principal
@@ -102,12 +100,12 @@ class Login:
     def is_refused(self, answer: Any) -> bool:
         """Whether the client is to be sent away with this answer; somebody may have put it in the place of ours."""
         if self.failure is None and answer is not None and answer.error_code != ErrorCode.NONE:
-            self.failure = f"{ErrorCode(answer.error_code).name}, as was declared"
+            self.failure = f"{ErrorCode(answer.error_code).name} (injected fault)"
         return self.failure is not None
 
 
 async def take_bare_tokens(login: Login, next_frame: Callable[[], Awaitable[memoryview]], send: Send) -> None:
-    """Take tokens that are no requests until there is a principal. Raises SaslError, InvalidCredentialsError; nothing is sent then."""
+    """Take tokens that are no requests until there is a principal. Raises UnprovenError; nothing is sent then."""
     while login.principal is None:
         answer = await login.respond(bytes(await next_frame()))
         await send([_SIZE(len(answer)) + answer])

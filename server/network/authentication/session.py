@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ....protocol.connection import Request
 from ...runtime.floods import Floods
-from ...security.sasl.conversation import InvalidCredentialsError, SaslError
+from ...security.principal import UnprovenError
 from ..desk import Desk, Handler, HangUpError, RequestingClient, finished, handler_of, one_line
 from ..frames import FrameReader
 from ..transport import PeerGoneError
-from .allowance import let_wait
+from .allowance import let_wait, refused, words
 from .counts import Counts
 from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
-from .refusing import refused, words
 
 if TYPE_CHECKING:
     from ...security.sasl.logins import ListenerLogin
@@ -101,7 +100,7 @@ class Session:
                 return self._log_in
             if present_ms >= self._due_ms:
                 self._counts.expired += 1
-                raise HangUpError("its session has ended, and it has not logged in again")
+                raise HangUpError("session expired without re-authentication")
         return self._desk.handlers.get(key)
 
     async def _log_in(self, context: Any, request: Request) -> Any:
@@ -135,7 +134,7 @@ class Session:
             await self._refuse_mechanism_of(client, again)
         try:
             await take_bare_tokens(again, self._next_token, self._send)
-        except (SaslError, InvalidCredentialsError) as error:
+        except UnprovenError as error:
             self._counts.fail_again()
             await let_wait(client, self._rules.failure_delay_ms)
             raise HangUpError(str(error)) from None
@@ -146,7 +145,7 @@ class Session:
         frame = await self._frames.next_frame()
         self._frames.limit()
         if frame is None:
-            raise PeerGoneError("closed before it had logged in again")
+            raise PeerGoneError("closed before re-authentication")
         return frame
 
     async def _refuse(self, context: Any, request: Request) -> Any:

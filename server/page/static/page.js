@@ -88,7 +88,7 @@ async function call(form) {
       if (form.dataset.next) location.href = form.dataset.next;
     } else told(form, found.error ?? answer.statusText, true);
   } catch (error) {
-    told(form, error instanceof SyntaxError ? `not JSON: ${error.message}` : "the broker does not answer", true);
+    told(form, error instanceof SyntaxError ? `not JSON: ${error.message}` : "the broker does not respond", true);
   } finally {
     button.removeAttribute("aria-disabled");
   }
@@ -109,7 +109,7 @@ async function login(form) {
   const headers = { Authorization: `Bearer ${form.elements.token.value}` };
   const answer = await fetch("/login", { method: "POST", headers }).catch(() => null);
   if (answer?.ok) location.reload();
-  else form.querySelector("[role=alert]").textContent = answer ? "That is not the token." : "The broker does not answer.";
+  else form.querySelector("[role=alert]").textContent = answer ? "Invalid token." : "The broker does not respond.";
 }
 
 // What this script or its user has put there: it stays as it is.
@@ -178,7 +178,7 @@ function watch() {
     }
   });
   watching.addEventListener("gone", (event) => { state.textContent = JSON.parse(event.data); });
-  watching.onerror = () => { state.textContent = "The broker does not answer; this is what was seen last."; };
+  watching.onerror = () => { state.textContent = "The broker does not respond; showing the last known state."; };
 }
 
 // A browser has six connections to one address: pages that nobody sees leave theirs to others.

@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 
 from ....storage.cleaning.key_history import KeyRecord
 from ...broker.broker import Broker
-from ...control.encodings import Encoding, decoded
 from ...control.explain import KeyExplanation, explain_key, outlook
+from ...control.operation import Encoding, decoded
 from ...control.partitions import topic_named
 from ...runtime.errors import ControlError, Kind
-from ..fields import number
-from ..formats import segment
-from ..section import EVENTS, ROWS_MAX, Page, Row, Section
+from ..section import EVENTS, ROWS_MAX, Page, Row, Section, number_in, segment
 
 ENCODINGS = tuple(each.value for each in Encoding)
 
@@ -50,7 +48,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
             history = question.found.history
             rows = tuple(Row(f"record-{each.offset}", _Lived(each, outlook(each, history))) for each in history.records)
     return Page(
-        "A key's life",
+        "Key history",
         "/topics",
         (Section("life", "life", question, rows, is_still=True),),
         trail=(("Topics", "/topics"), (topic.name, f"/topics/{segment(topic.name)}")),
@@ -74,7 +72,7 @@ async def _answered(broker: Broker, question: KeyQuestion, key: str) -> KeyQuest
             broker,
             question.topic,
             decoded("key", key, Encoding(question.encoding)),
-            partition=number("partition", question.partition, 10),
+            partition=number_in("partition", question.partition, 10),
             records_max=ROWS_MAX,
         )
     except ControlError as error:

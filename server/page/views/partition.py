@@ -19,9 +19,7 @@ from ...control.pictures import partition_picture, picture_of
 from ...runtime.errors import ControlError
 from ...runtime.time_slices import TimeSlice
 from ...services.explaining import Explaining, PartitionExplanation
-from ..fields import number
-from ..formats import segment
-from ..section import EVENTS, Page, Section
+from ..section import EVENTS, Page, Section, number_in, segment
 
 RECORDS_MAX = 20
 """Removals that a dry run lists."""
@@ -110,7 +108,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
 
 
 def _log(broker: Broker, topic: str, text: str) -> Log:
-    (log,) = logs_of(broker, topic, [number("partition", text, 10) or 0])
+    (log,) = logs_of(broker, topic, [number_in("partition", text, 10) or 0])
     return log
 
 
@@ -134,7 +132,7 @@ def _why(picture: LogPicture, explained: PartitionExplanation) -> Why:
     is_under_way = picture.running is not None
     first: Button | None = None
     if not picture.is_compacted:
-        first = _configs(topic, {"cleanup.policy": "compact"}, "Make it a compacted topic")
+        first = _configs(topic, {"cleanup.policy": "compact"}, "Make this topic compacted")
     elif not is_under_way and (explained.eligible or explained.cleaner.eligibility.forced_bytes):
         first = _compact(topic, partition)
     others = tuple(_remedied(topic, partition, each) for each in explained.remedies if "force" not in each.moves)
@@ -143,7 +141,7 @@ def _why(picture: LogPicture, explained: PartitionExplanation) -> Why:
         partition,
         explained.eligible,
         explained.waits_for and explained.waits_for.value,
-        "A pass is under way." if is_under_way else _still(explained),
+        "A pass is running." if is_under_way else _still(explained),
         is_under_way,
         first,
         () if is_under_way else others,
@@ -152,11 +150,11 @@ def _why(picture: LogPicture, explained: PartitionExplanation) -> Why:
 
 def _still(explained: PartitionExplanation) -> str:
     if explained.eligible:
-        return "Eligible: the next round of the cleaner takes it, after logs that are dirtier."
+        return "Eligible: the next round of the cleaner will clean it, after dirtier logs."
     if explained.waits_for is Waits.ALL_CLEAN:
-        return "Nothing is dirty: all there is was cleaned."
+        return "Nothing is dirty: the whole log is clean."
     if explained.waits_for is Waits.NOT_COMPACTED:
-        return "It is not compacted: its cleanup.policy has no compact."
+        return "This topic is not compacted: cleanup.policy does not include compact."
     return f"{explained.sentence[:1].upper()}{explained.sentence[1:]}."
 
 
@@ -165,10 +163,10 @@ def _remedied(topic: str, partition: int, remedy: Remedy) -> Remedied:
     if set(remedy.moves) & {WAIT, ADVANCE_CLOCK} and remedy.eligible_at_ms is not None:
         at = moment(remedy.eligible_at_ms)
         button = _button(
-            "PUT /v1/clock", {"now_ms": str(remedy.eligible_at_ms)}, f"Move the clock to {at}", "The clock has moved."
+            "PUT /v1/clock", {"now_ms": str(remedy.eligible_at_ms)}, f"Move the clock to {at}", "Clock moved."
         )
-        ends = ", which ends its active segment" if ADVANCE_CLOCK in remedy.moves else ""
-        return Remedied(f"at {at} it is eligible{ends}", (button,))
+        ends = ", and the active segment rolls" if ADVANCE_CLOCK in remedy.moves else ""
+        return Remedied(f"eligible at {at}{ends}", (button,))
     buttons = []
     if configs := _settings(remedy):
         buttons.append(
@@ -176,7 +174,9 @@ def _remedied(topic: str, partition: int, remedy: Remedy) -> Remedied:
         )
     if Move.ROLL in remedy.moves:
         path = f"POST /v1/topics/{segment(topic)}/roll"
-        buttons.append(_button(path, {"partitions": f"[{partition}]"}, "Roll the active segment", "It has rolled."))
+        buttons.append(
+            _button(path, {"partitions": f"[{partition}]"}, "Roll the active segment", "Active segment rolled.")
+        )
     if remedy.moves == (NEXT_RECORD,):
         return Remedied(remedy.sentence, ())
     return Remedied(remedy.sentence, tuple(buttons))
@@ -195,12 +195,12 @@ def _settings(remedy: Remedy) -> dict[str, str]:
 def _compact(topic: str, partition: int) -> Button:
     """By force: who presses it wants all there is compacted, the active segment too, whatever ratio and lags say."""
     fields = {"partitions": f"[{partition}]", "force": "true"}
-    return _button(f"POST /v1/topics/{segment(topic)}/compact", fields, "Compact it now", "It is compacted.")
+    return _button(f"POST /v1/topics/{segment(topic)}/compact", fields, "Compact now", "Compacted.")
 
 
 def _configs(topic: str, configs: Mapping[str, str], says: str) -> Button:
     path = f"POST /v1/topics/{segment(topic)}/configs"
-    return _button(path, {f"configs/{name}": f'"{value}"' for name, value in configs.items()}, says, "It is set.")
+    return _button(path, {f"configs/{name}": f'"{value}"' for name, value in configs.items()}, says, "Option set.")
 
 
 def _button(call: str, fields: Mapping[str, str], says: str, done: str) -> Button:
@@ -243,7 +243,7 @@ async def _looked_of(
 
 async def _looked(broker: Broker, picture: LogPicture, fields: Mapping[str, str]) -> Looked:
     try:
-        low, high = number("from", fields.get("from", "")), number("to", fields.get("to", ""))
+        low, high = number_in("from", fields.get("from", "")), number_in("to", fields.get("to", ""))
         look = await partition_picture(broker, picture.topic, picture.partition, from_offset=low, to_offset=high)
     except ControlError as refused:
         return Looked(picture.name, None, None, None, str(refused))

@@ -8,9 +8,7 @@ from itertools import islice
 
 from ...broker.broker import Broker
 from ...control.partitions import logs_of
-from ..fields import number
-from ..formats import segment
-from ..section import ROWS_MAX, Page, Row, Section
+from ..section import ROWS_MAX, Page, Row, Section, number_in, segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class ProducerRow:
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     """The producers of the partition `partition` of `topic`."""
-    topic, index = fields["topic"], number("partition", fields["partition"], 10) or 0
+    topic, index = fields["topic"], number_in("partition", fields["partition"], 10) or 0
     (log,) = logs_of(broker, topic, [index])
     producers = log.producers
     rows = tuple(

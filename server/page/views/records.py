@@ -9,9 +9,7 @@ from ...broker.broker import Broker
 from ...control.partitions import topic_named
 from ...control.records import RecordList, read_records
 from ...runtime.errors import ControlError
-from ..fields import number
-from ..formats import segment
-from ..section import EVENTS, Page, Row, Section
+from ..section import EVENTS, Page, Row, Section, number_in, segment
 
 COUNT = 50
 
@@ -54,8 +52,8 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
 async def _read(broker: Broker, shown: ShownRecords, fields: Mapping[str, str]) -> ShownRecords:
     partition = 0
     try:
-        partition = number("partition", fields.get("partition", ""), 10) or 0
-        offset = number("offset", fields.get("offset", ""))
+        partition = number_in("partition", fields.get("partition", ""), 10) or 0
+        offset = number_in("offset", fields.get("offset", ""))
         found = await read_records(broker, shown.topic, partition, offset=offset, count=COUNT)
     except ControlError as error:
         return ShownRecords(shown.topic, partition, shown.partitions, str(error), None, None)

@@ -14,8 +14,7 @@ from ...control.topic_configs import topic_configs
 from ...control.topics import TopicState, list_topics
 from ...partitions.topics import Partition
 from ...runtime.time_slices import TimeSlice
-from ..formats import segment
-from ..section import Page, Row, Section
+from ..section import Page, Row, Section, segment
 from . import compaction
 
 BARS_MAX = 40

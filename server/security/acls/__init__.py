@@ -1,5 +1,5 @@
 """What a principal may do: Apache Kafka's StandardAuthorizer.
 
-`kinds` (operations, resources, patterns), `acl` (one entry), `index` (all of them), `filters` (which of them one filter means,
-`many_filters` many), `authorizer` (the decisions).
+`kinds` (operations, resources, patterns), `acl` (one entry), `index` (all of them), `filters` (which of them filters
+mean), `authorizer` (the decisions).
 """

@@ -72,7 +72,7 @@ class Acl:
                 Permission[facts["permission"]],
             )
         except (KeyError, TypeError) as error:
-            raise ValueError(f"{error} is not known") from None
+            raise ValueError(f"{error} is unknown") from None
         found.check()
         return found
 
@@ -88,11 +88,11 @@ class Acl:
             raise ValueError(f"Invalid permissionType {self.permission.name}")
         texts = (self.name, self.principal, self.host)
         if not all(isinstance(text, str) for text in texts):
-            raise ValueError("name, principal and host must be texts")
+            raise ValueError("name, principal and host must be strings")
         try:
             "".join(texts).encode()
         except UnicodeEncodeError:
-            raise ValueError("name, principal and host must be Unicode") from None
+            raise ValueError("name, principal and host must be valid Unicode") from None
         if not self.name:
             raise ValueError("Invalid empty resource name")
         if ":" not in self.principal:
@@ -131,7 +131,7 @@ def parse(text: str) -> Iterator[Acl]:
     words = _words(text)
     if len(words) < 4:
         raise ValueError(
-            f"{text!r} is no ACL; expected PRINCIPAL allow|deny OPERATIONS TYPE:NAME [literal] [from HOST]"
+            f"{text!r}: invalid ACL; expected PRINCIPAL allow|deny OPERATIONS TYPE:NAME [literal] [from HOST]"
         )
     who, permission, operations, resource, *rest = words
     Principal.parse(who)
@@ -147,7 +147,7 @@ def parse(text: str) -> Iterator[Acl]:
     if rest[:1] == ["from"] and len(rest) == 2:
         host = rest[1]
     elif rest:
-        raise ValueError(f"{text!r}: {' '.join(rest)!r} is not understood; after the resource come: literal, from HOST")
+        raise ValueError(f"{text!r}: unexpected {' '.join(rest)!r}; only literal and from HOST may follow the resource")
     may = kind_of(Permission, permission, "permission")
     for operation in operations.split(","):
         found = Acl(kind, name, pattern, who, host, kind_of(AclOperation, operation, "operation"), may)
@@ -159,7 +159,7 @@ def resource_of(text: str) -> tuple[ResourceType, str]:
     """Type and name of one resource, `TYPE:NAME`; `cluster` needs no name. ValueError if it is none."""
     kind, name = _type_and_name(text)
     if not name:
-        raise ValueError(f"{text!r} names no resource; expected TYPE:NAME, as topic:orders")
+        raise ValueError(f"{text!r}: invalid resource; expected TYPE:NAME, e.g. topic:orders")
     return kind, name
 
 
@@ -179,7 +179,7 @@ def kind_of(kinds: type[_Kind], text: str, what: str) -> _Kind:
     names = [kind.name for kind in there]
     like = get_close_matches(plain[:100], names, 1)
     hint = f"; did you mean {like[0]}?" if like else ""
-    raise ValueError(f"{text!r} is no {what}; expected one of: {', '.join(names)}{hint}")
+    raise ValueError(f"{text!r}: invalid {what}; expected one of: {', '.join(names)}{hint}")
 
 
 def quoted(text: str) -> str:
@@ -193,16 +193,16 @@ _WORD = re.compile(r'\s*(?:("(?:[^"\\]|\\.)*")|([^\s"]+))(?=\s|$)')
 
 def _words(text: str) -> list[str]:
     if len(text) > MAX_TEXT_CHARS:
-        raise ValueError(f"an ACL of {len(text)} characters, more than the {MAX_TEXT_CHARS} that are read")
+        raise ValueError(f"ACL too long ({len(text)} characters, limit {MAX_TEXT_CHARS})")
     words, at = [], 0
     text = text.strip()
     while at < len(text):
         match = _WORD.match(text, at)
         if match is None:
-            raise ValueError(f"{text!r}: quotes are not in order at {text[at : at + 20]!r}")
+            raise ValueError(f"{text!r}: invalid quotes at {text[at : at + 20]!r}")
         try:
             words.append(json.loads(match[1]) if match[1] else match[2])
         except ValueError:
-            raise ValueError(f"{text!r}: {match[1]} is no text in quotes as JSON has them") from None
+            raise ValueError(f"{text!r}: {match[1]} is not a valid JSON string") from None
         at = match.end()
     return words

@@ -58,7 +58,7 @@ class _Refusal(NamedTuple):
         who = quoted(str(self.principal)[:300])
         resource = quoted(f"{self.resource_type.name.lower()}:{self.name[:100]}")
         why = str(self.decision.acl or self.decision.reason)[:500]
-        return f"{who} may not {self.operation.name} {resource} from {self.host}: {why}"
+        return f"{who} is not authorized to {self.operation.name} {resource} from {self.host}: {why}"
 
 
 class Authorizer:

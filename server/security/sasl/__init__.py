@@ -1,5 +1,5 @@
 """What passwords and tokens prove: the mechanisms of SASL, as conversations of bytes.
 
-`conversation` (what all mechanisms have in common), `plain`, `scram` (with `scram_users`), `oauthbearer` (with
-`bearer_tokens`, `proved_tokens`, `jwks`, `fetching`), `logins` (which a listener has).
+`conversation` (what all mechanisms have in common), `passwords` (PLAIN and SCRAM, with `scram_users`), `oauthbearer` (with `jwks`,
+`fetching`), `logins` (which a listener has).
 """

@@ -7,14 +7,6 @@ from typing import Protocol
 from ..principal import Principal
 
 
-class SaslError(Exception):
-    """The client has not proved who it is, and the text says why: it is told."""
-
-
-class InvalidCredentialsError(Exception):
-    """The same, but the reason is for us alone: it would tell who has an account, or what is wrong with a password."""
-
-
 class Conversation(Protocol):
     """One client logs in, by one mechanism."""
 
@@ -27,5 +19,5 @@ class Conversation(Protocol):
         """The answer to what the client says, at this wall time.
 
         Raises:
-            SaslError, InvalidCredentialsError: The client is to be sent away; the conversation is over.
+            UnprovenError: The client is to be sent away; the conversation is over.
         """

@@ -16,7 +16,7 @@ from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Reque
 FETCH_S = 8.0
 """However slowly it comes."""
 FETCH_BYTES_MAX = 1 << 20
-_TOO_SLOW = "it has not come whole in {:g} s"
+_TOO_SLOW = "response incomplete after {:g} s"
 
 
 def fetched(url: str, tls: Mapping[str, str] | None = None) -> bytes:
@@ -36,14 +36,14 @@ def fetched(url: str, tls: Mapping[str, str] | None = None) -> bytes:
             data = bytes(answer.read(FETCH_BYTES_MAX + 1))
     except HTTPError as error:
         error.close()
-        raise ValueError(f"its answer is {error.code}") from None
+        raise ValueError(f"HTTP status {error.code}") from None
     except (HTTPException, OSError) as error:
         cause = error.reason if isinstance(error, URLError) else error
         if patience.is_over or isinstance(cause, TimeoutError):
             raise ValueError(_TOO_SLOW.format(FETCH_S)) from None
         if isinstance(error, OSError):
             raise OSError(str(cause)) from None
-        raise ValueError(f"its answer is no HTTP ({type(error).__name__})") from None
+        raise ValueError(f"response is not HTTP ({type(error).__name__})") from None
     if patience.is_over:
         raise ValueError(_TOO_SLOW.format(FETCH_S))
     return data
@@ -109,7 +109,7 @@ def _context(tls: Mapping[str, str] | None) -> ssl.SSLContext | None:
         if name not in NAMES:
             near = difflib.get_close_matches(name, NAMES, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"Ottla has no option {name} for the server of the keys{hint}")
+            raise ValueError(f"unknown option {name} for the JWKS server{hint}")
     return client_context(tls)
 
 
@@ -119,7 +119,7 @@ class _Redirects(HTTPRedirectHandler):
     def redirect_request(self, request: Request, fp: Any, code: int, message: str, headers: Any, url: str) -> Any:
         fp.close()  # urllib would read what comes with it, to an end that there may not be
         if url.partition(":")[0].lower() != request.type:
-            raise ValueError(f"it sends us from {request.type} to another protocol")
+            raise ValueError(f"redirect from {request.type} to another protocol")
         return super().redirect_request(request, fp, code, message, headers, url)
 
 

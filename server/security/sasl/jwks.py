@@ -9,7 +9,9 @@ import json
 import logging
 import math
 import os
+from collections import OrderedDict
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -19,7 +21,6 @@ from ....storage.topics.options import ConfigError
 from ...config.sasl.oauth import URL, OauthConfig
 from ...runtime.clock import Clock
 from .fetching import FETCH_BYTES_MAX, fetched
-from .proved_tokens import ProvedTokens
 
 log = logging.getLogger("ottla.sasl")
 
@@ -32,6 +33,62 @@ RSA_BITS_MIN = 2048
 """Shorter ones can be found out by whoever wants to sign; nor does Apache Kafka take them."""
 RETRY_MS_MIN = 100
 """However short the back-off: a server that refuses is not to keep us busy."""
+
+KEPT_MAX = 500
+CHARS_MAX = 4_096
+"""Of a token that is kept: all of them together take two megabytes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvedToken:
+    """What its header says, the very key that its signature was checked with, and what that is for."""
+
+    key_id: str | None
+    algorithm: str
+    key: Any
+    content: bytes
+
+
+class ProvedTokens:
+    """The last tokens whose signatures have been found good, without the tokens themselves.
+
+    A client shows the same one on each of its connections, until it has expired. This spares the work alone: whether the key still
+    counts, and what the token says, is for whoever asks, each time.
+    """
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[bytes, ProvedToken] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, text: str) -> ProvedToken | None:
+        """None: it has to be checked."""
+        if len(text) > CHARS_MAX:
+            return None
+        digest = _digest(text)
+        found = self._found.get(digest)
+        if found is not None:
+            self._found.move_to_end(digest)
+        return found
+
+    def put(self, text: str, found: ProvedToken) -> None:
+        """Keep a token whose signature was found good."""
+        if len(text) > CHARS_MAX:
+            return
+        digest = _digest(text)
+        self._found[digest] = found
+        self._found.move_to_end(digest)
+        if len(self._found) > KEPT_MAX:
+            self._found.popitem(last=False)
+
+    def clear(self) -> None:
+        """Keys are others: all are to be checked anew."""
+        self._found.clear()
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,18 +227,18 @@ class Jwks:
                 self._failed(type(error).__name__)
             else:
                 if self._failures:
-                    log.info("keys of %s are there again", self._url)
+                    log.info("%s: key set available again", self._url)
                 self._failures, self._told = 0, ""
 
     def _failed(self, why: str) -> None:
         self._failures += 1
         if why != self._told:  # it is tried again every few seconds
-            log.warning("keys of %s cannot be had, those there are stay: %s", self._url, why)
+            log.warning("%s: cannot load the key set, keeping the current keys: %s", self._url, why)
         self._told = why
 
     def _take(self, keys: list[_Key]) -> None:
         if not keys:
-            log.warning("%s has no keys that sign tokens: nobody can log in by one", self._url)
+            log.warning("%s: key set contains no signing keys; OAUTHBEARER logins will fail", self._url)
         self._keys = keys
         self.proved.clear()
         self._fetched_ms = self._clock.elapsed_ms()
@@ -206,7 +263,7 @@ def _read(config: OauthConfig) -> list[_Key]:
 
     rows = _document(config).get("keys")
     if not isinstance(rows, list):
-        raise ValueError("it is no set of keys: it has no list of them")  # noqa: TRY004 -- of what was fetched
+        raise ValueError("not a JSON Web Key Set: member keys is missing or not a list")  # noqa: TRY004 -- of what was fetched
     keys: list[_Key] = []
     for row in rows:
         if not isinstance(row, dict) or row.get("kty") not in _PUBLIC or not _is_to_verify(row):
@@ -241,13 +298,13 @@ def _document(config: OauthConfig) -> dict[str, Any]:
     else:
         data = fetched(url, dict(config.tls))
     if len(data) > FETCH_BYTES_MAX:
-        raise ValueError(f"it is larger than {FETCH_BYTES_MAX} bytes")
+        raise ValueError(f"larger than {FETCH_BYTES_MAX} bytes")
     try:
         found = json.loads(data)
     except RecursionError:
-        raise ValueError("its JSON is nested too deep") from None
+        raise ValueError("JSON is nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"it is no JSON ({type(error).__name__})") from None
+        raise ValueError(f"not valid JSON ({type(error).__name__})") from None
     if not isinstance(found, dict):
-        raise ValueError("it is no set of keys in JSON")  # noqa: TRY004 -- of what was fetched
+        raise ValueError("not a JSON Web Key Set: not a JSON object")  # noqa: TRY004 -- of what was fetched
     return found

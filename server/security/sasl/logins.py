@@ -11,14 +11,15 @@ from ....storage.topics.options import ConfigError
 from ...config.listeners import OVER_SASL
 from ...config.live_config import LiveConfig
 from ...runtime.clock import Clock
-from .conversation import Conversation, SaslError
+from ..principal import UnprovenError
+from .conversation import Conversation
 from .scram_users import ScramUsers
 
 if TYPE_CHECKING:
     from ...config.sasl.mechanisms import MechanismConfig, SaslConfig
     from ...config.sasl.oauth import OauthConfig
     from .jwks import Jwks
-    from .scram import ScramTokens
+    from .passwords import ScramTokens
 
 
 class Logins:
@@ -104,14 +105,14 @@ class Logins:
         from ...config.sasl.mechanisms import PLAIN
 
         if config.name == PLAIN:
-            from .plain import PlainConversation
+            from .passwords import PlainConversation
 
             return PlainConversation(config.users)
         if config.oauth is not None:
             from .oauthbearer import OauthConversation
 
             return OauthConversation(config.oauth, self._keys_of(config.oauth))
-        from .scram import ScramConversation
+        from .passwords import ScramConversation
 
         return ScramConversation(config.name, self.scram_users, self.tokens, self._secret, self._threads)
 
@@ -166,11 +167,11 @@ class ListenerLogin:
             expires_ms: When the credentials expire, in wall time.
 
         Raises:
-            SaslError: Since the client began, the mechanism has been taken out of those that are enabled.
+            UnprovenError: Since the client began, the mechanism has been taken out of those that are enabled.
         """
         config = self._sasl.mechanisms.get(mechanism)
         if config is None:
-            raise SaslError(f"SASL mechanism {mechanism} is not enabled any more")
+            raise UnprovenError(f"SASL mechanism {mechanism} is no longer enabled", is_told=True)
         max_ms = config.max_reauth_ms
         limits = [max_ms] if max_ms > 0 else []
         if expires_ms is not None:

@@ -23,7 +23,7 @@ Facts = dict[str, dict[str, Any]]
 
 
 class ScramUsers:
-    """Those of one broker; `services.scram_changes` writes what changes."""
+    """Those of one broker; `services.changes` writes what changes."""
 
     def __init__(self) -> None:
         self._users: dict[str, Credentials] = {}
@@ -38,7 +38,7 @@ class ScramUsers:
                 self._users[user] = {mechanism: _credential(mechanism, each) for mechanism, each in facts.items()}
                 self._of_start |= {(user, mechanism) for mechanism, each in facts.items() if each.get(_OF_START)}
             except (KeyError, TypeError, ValueError, AttributeError):
-                problems.append(f"stored SCRAM credentials of user {user!r} ignored: this version does not take them")
+                problems.append(f"stored SCRAM credentials of user {user!r} ignored: not supported by this version")
         return problems
 
     def of(self, user: str) -> Credentials:

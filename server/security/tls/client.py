@@ -49,7 +49,7 @@ def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
         names = [name.strip() for name in wanted.split(",")]
         versions = [version for name, version in VERSIONS.items() if name in names]
         if not versions:
-            raise _refused("ssl.enabled.protocols", wanted, f"must name one of: {', '.join(VERSIONS)}")
+            raise _refused("ssl.enabled.protocols", wanted, f"must contain one of: {', '.join(VERSIONS)}")
         context.minimum_version, context.maximum_version = versions[0], versions[-1]
     trust_store = KeySource(
         "ssl.truststore",

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from ....storage.topics.options import ConfigError
-from ..principal import ANONYMOUS, USER, Principal
-from .mapping_rules import NoRuleError, mapped
+from ..principal import ANONYMOUS, USER, Principal, UnprovenError
+from .mapping_rules import mapped
 from .names import alternative_names, subject
 from .settings import KeySource, TlsSettings
 from .stores import Key, Stamp, read_key, read_trusted, stamps_of
@@ -29,13 +29,13 @@ class TlsContext:
     alternative_names: frozenset[bytes]
 
     def principal(self, certificate: bytes | None) -> Principal:
-        """Who a client with this certificate (DER) is; None: it has shown none. NoRuleError: no mapping rule applies."""
+        """Who a client with this certificate (DER) is; None: it has shown none. UnprovenError: no mapping rule applies."""
         if certificate is None or not self.settings.names_clients:
             return ANONYMOUS
         try:
             name = subject(certificate)
         except ValueError as error:  # OpenSSL is less strict than DER
-            raise NoRuleError(f"the subject of its certificate cannot be read: {error}") from None
+            raise UnprovenError(f"cannot read the subject of the certificate: {error}") from None
         return Principal(USER, mapped(self.settings.rules, name))
 
 
@@ -69,7 +69,7 @@ def make_context(settings: TlsSettings) -> TlsContext:
             settings.ciphers.choose(context)
         except ssl.SSLError as error:
             raise ConfigError(
-                f"{settings.option_prefix}ssl.cipher.suites: OpenSSL refuses them: {_reason(error)}"
+                f"{settings.option_prefix}ssl.cipher.suites: rejected by OpenSSL: {_reason(error)}"
             ) from None
     key = read_key(settings.key_store)
     load_key(context, settings.key_store, key)
@@ -85,9 +85,7 @@ def make_context(settings: TlsSettings) -> TlsContext:
         own = ssl.PEM_cert_to_DER_cert(key.certificate)
         return TlsContext(settings, context, stamps, subject(own), alternative_names(own))
     except ValueError as error:
-        raise ConfigError(
-            f"{settings.key_store.prefix}: the names in the certificate cannot be read: {error}"
-        ) from None
+        raise ConfigError(f"{settings.key_store.prefix}: cannot read the names in the certificate: {error}") from None
 
 
 def check_follows(old: TlsContext, new: TlsContext) -> None:
@@ -99,16 +97,18 @@ def check_follows(old: TlsContext, new: TlsContext) -> None:
     settings, store = new.settings, new.settings.key_store
     if old.subject != new.subject and not settings.allows_other_names:
         raise ConfigError(
-            f"{store.prefix}: the certificate is of {new.subject or '(no name)'}, and the present one of"
+            f"{store.prefix}: the subject of the new certificate is {new.subject or '(no name)'}, of the current one"
             f" {old.subject or '(no name)'}; ssl.allow.dn.changes is false"
         )
     if not old.alternative_names <= new.alternative_names and not settings.allows_fewer_alternative_names:
         raise ConfigError(
-            f"{store.prefix}: the certificate lacks alternative names that the present one has; ssl.allow.san.changes is false"
+            f"{store.prefix}: the new certificate lacks alternative names of the current one; ssl.allow.san.changes is"
+            " false"
         )
     if old.settings.trust_store is None and settings.trust_store is not None:
         raise ConfigError(
-            f"{settings.trust_store.prefix}: cannot be added to a listener that runs without; it needs a restart"
+            f"{settings.trust_store.prefix}: cannot be added to a listener that started without a trust store; restart"
+            " the broker"
         )
 
 
@@ -133,12 +133,12 @@ def load_key(context: ssl.SSLContext, store: KeySource, key: Key) -> None:
 def _why_no_key(error: Exception, was_asked: bool, key: Key) -> str:
     reason = _reason(error)
     if "mismatch" in reason:
-        return "the private key does not belong to the first certificate"
+        return "the private key does not match the first certificate"
     if was_asked:
         if key.password is None:
-            return "the private key is encrypted, and ssl.key.password is not given"
-        return "the private key cannot be read with ssl.key.password"
-    return f"OpenSSL takes no private key and certificates from it: {reason}"
+            return "the private key is encrypted, but ssl.key.password is not set"
+        return "cannot read the private key with ssl.key.password"
+    return f"OpenSSL cannot load the private key and certificates: {reason}"
 
 
 def load_trusted(context: ssl.SSLContext, store: KeySource, certificates: str) -> None:
@@ -147,7 +147,7 @@ def load_trusted(context: ssl.SSLContext, store: KeySource, certificates: str) -
         context.load_verify_locations(cadata=certificates)
     except (ssl.SSLError, ValueError) as error:
         name = "location" if store.certificates is None else "certificates"
-        raise store.refused(name, f"OpenSSL takes no certificates from it: {_reason(error)}") from None
+        raise store.refused(name, f"OpenSSL cannot load the certificates: {_reason(error)}") from None
 
 
 def _reason(error: Exception) -> str:

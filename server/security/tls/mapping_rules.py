@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from ..principal import UnprovenError
+
 _RULE = r"(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)"
 _NEXT = re.compile(rf"\s*(?:{_RULE})\s*(?:,|$)")
 _REFERENCE = re.compile(r"\\(.)|\$([0-9]+)|\$\{(\w+)\}", re.DOTALL)
@@ -28,10 +30,6 @@ NAME_CHARS_MAX = 1_024
 _SHOWN_CHARS = 200
 
 
-class NoRuleError(Exception):
-    """A certificate's subject becomes no name of a user."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One of them; without `pattern` it is DEFAULT."""
@@ -42,12 +40,12 @@ class Rule:
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """What `name` becomes, None if the rule does not apply. NoRuleError: the name is too long to try."""
+        """What `name` becomes, None if the rule does not apply. UnprovenError: the name is too long to try."""
         pattern = self.pattern
         if pattern is None:
             return name
         if len(name) > NAME_CHARS_MAX:
-            raise NoRuleError(
+            raise UnprovenError(
                 f"ssl.principal.mapping.rules: the subject of the client's certificate is too long"
                 f" ({len(name)} characters, limit {NAME_CHARS_MAX}); it begins with {name[:_SHOWN_CHARS]}"
             )
@@ -87,7 +85,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     while at < len(text):
         found = _NEXT.match(text, at)
         if found is None:
-            raise ValueError(f"{text[at:]!r} is no rule; expected DEFAULT or RULE:PATTERN/REPLACEMENT/[LU]")
+            raise ValueError(f"{text[at:]!r}: invalid rule; expected DEFAULT or RULE:PATTERN/REPLACEMENT/[LU]")
         at = found.end()
         if found["default"]:
             rules.append(Rule())
@@ -95,7 +93,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
         pattern = _compiled(found["pattern"])
         for name in re.findall(r"\$\{(\w+)\}", found["replacement"]):
             if name not in pattern.groupindex:
-                raise ValueError(f"{found['pattern']!r} has no group {name}")
+                raise ValueError(f"{found['pattern']!r}: group {name} not found")
         rules.append(Rule(pattern, found["replacement"], found["case"]))
     return tuple(rules) or (Rule(),)
 
@@ -106,25 +104,25 @@ def _compiled(pattern: str) -> Any:
 
     for found in _OF_JAVA_ALONE.finditer(pattern):
         if found["set"] or found["flag"]:
-            what = "a set within a set" if found["set"] else "the flag U"
-            raise ValueError(f"{pattern!r}: {what} is of Java alone ({found[0]!r}); write the pattern without it")
+            what = "nested character class" if found["set"] else "flag U"
+            raise ValueError(
+                f"{pattern!r}: {what} ({found[0]!r}) is only supported by Java; rewrite the pattern without it"
+            )
     options = re2.Options()
     options.log_errors = False
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace")
-        raise ValueError(
-            f"{pattern!r} is no regular expression of RE2: {reason}; write it in the syntax of RE2"
-        ) from None
+        raise ValueError(f"{pattern!r}: invalid RE2 regular expression: {reason}; use RE2 syntax") from None
     except UnicodeEncodeError:
-        raise ValueError(f"{pattern!r} is no text") from None
+        raise ValueError(f"{pattern!r}: not valid Unicode") from None
 
 
 def mapped(rules: tuple[Rule, ...], name: str) -> str:
-    """What the first of `rules` that applies makes of `name`. NoRuleError: there is none, or the name is too long to try one."""
+    """What the first of `rules` that applies makes of `name`. UnprovenError: there is none, or the name is too long to try one."""
     for rule in rules:
         result = rule.apply(name)
         if result is not None:
             return result
-    raise NoRuleError(f"no rule of ssl.principal.mapping.rules applies to {name[:_SHOWN_CHARS]}")
+    raise UnprovenError(f"no rule of ssl.principal.mapping.rules applies to {name[:_SHOWN_CHARS]}")

@@ -6,9 +6,9 @@ numbers with its value in hexadecimal; `,=+<>#;"\\` are escaped wherever they st
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
-
-from .der import EXTENSIONS, OBJECT_ID, SEQUENCE, VERSION, Element, elements, object_id
+from typing import NamedTuple
 
 _KEYWORDS = {
     "2.5.4.3": "CN",
@@ -28,6 +28,55 @@ _ESCAPED = ',=+<>#;"\\'
 _SUBJECT_ALT_NAME = "2.5.29.17"
 KEPT_MAX = 200
 """Of 16 KiB at most, as a handshake takes no more, and mostly of one."""
+
+SEQUENCE, OBJECT_ID, OCTETS, BOOLEAN = 0x30, 0x06, 0x04, 0x01
+VERSION, EXTENSIONS = 0xA0, 0xA3
+
+
+class Element(NamedTuple):
+    """One value of DER, the binary form of certificates: its tag byte, its content, and the whole of it with tag and length."""
+
+    tag: int
+    content: bytes
+    encoded: bytes
+
+
+def elements(data: bytes) -> Iterator[Element]:
+    """The values that stand one behind the other in `data`, which is DER. ValueError: they are cut short.
+
+    What is read has been taken apart by OpenSSL before, so malformed bytes mean a fault of ours; they raise all the same, and
+    nothing outside the given bytes is looked at.
+    """
+    at = 0
+    while at < len(data):
+        start, tag = at, data[at]
+        if at + 1 >= len(data):
+            raise ValueError("truncated value")
+        size, at = data[at + 1], at + 2
+        if size & 0x80:
+            digits = size & 0x7F
+            if not 0 < digits <= 4 or at + digits > len(data):
+                raise ValueError("malformed length")
+            size, at = int.from_bytes(data[at : at + digits], "big"), at + digits
+        if at + size > len(data):
+            raise ValueError("truncated value")
+        yield Element(tag, data[at : at + size], data[start : at + size])
+        at += size
+
+
+def object_id(content: bytes) -> str:
+    """An object identifier as numbers with dots. ValueError: it is empty or cut short."""
+    numbers: list[int] = []
+    number = 0
+    for byte in content:
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    if not numbers or content[-1] & 0x80:
+        raise ValueError("truncated object identifier")
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
 
 
 @lru_cache(KEPT_MAX)
@@ -69,14 +118,14 @@ def _body(certificate: bytes) -> list[Element]:
     if body and body[0].tag == VERSION:
         del body[0]
     if len(body) < 6 or body[4].tag != SEQUENCE:
-        raise ValueError("it is no certificate")
+        raise ValueError("not a certificate")
     return body
 
 
 def _first(data: bytes) -> Element:
     for element in elements(data):
         return element
-    raise ValueError("it is empty")
+    raise ValueError("empty element")
 
 
 def _attribute(attribute: Element) -> str:

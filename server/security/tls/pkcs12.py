@@ -20,9 +20,9 @@ def key_in_pem(store: KeySource, content: bytes) -> bytes:
     """
     found = _loaded(store, content)
     if store.key_password is not None and store.key_password != store.password:
-        raise store.refused("password", "must be ssl.key.password too: a PKCS#12 file has one password")
+        raise store.refused("password", "must equal ssl.key.password: a PKCS#12 file has one password")
     if found.key is None or found.cert is None:
-        raise store.refused("location", "there is no private key with a certificate in it")
+        raise store.refused("location", "no private key with a certificate found")
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -51,7 +51,7 @@ def _loaded(store: KeySource, content: bytes) -> PKCS12KeyAndCertificates:
         return load_pkcs12(content, None if store.password is None else store.password.encode())
     except Exception:  # noqa: BLE001 -- whatever is wrong with it; the library's errors may show parts of the file
         raise store.refused(
-            "location", f"cannot be read as PKCS#12 with {store.prefix}.password: another format or another password"
+            "location", f"cannot be read as PKCS#12 with {store.prefix}.password: different format or wrong password"
         ) from None
 
 

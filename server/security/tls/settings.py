@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 import ssl
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ....storage.topics.options import ConfigError, Value, format_value
 from ...config.options.security_options import PER_LISTENER
-from .ciphers import Ciphers, ciphers_of
 from .mapping_rules import Rule, parse_rules
 
 if TYPE_CHECKING:
@@ -95,9 +96,9 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
     assert isinstance(enabled, tuple)
     for name in enabled:
         if name in _OLD_VERSIONS:
-            warnings.append(f"{prefix}ssl.enabled.protocols: {name} is not spoken, as by today's Java; left out")
+            warnings.append(f"{prefix}ssl.enabled.protocols: {name} is not supported, as in current Java; ignored")
         elif name not in VERSIONS:
-            raise refused("ssl.enabled.protocols", f"there is no {name}{_like(name, VERSIONS)}")
+            raise refused("ssl.enabled.protocols", f"{name} not found{_like(name, VERSIONS)}")
     if text("ssl.protocol") not in ("TLS", *VERSIONS):
         raise refused("ssl.protocol", f"must be one of: TLS, {', '.join(VERSIONS)}")
     versions = tuple(version for name, version in VERSIONS.items() if name in enabled)
@@ -112,12 +113,12 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
     if not versions:
         raise refused(
             "ssl.enabled.protocols",
-            f"must name one of: {', '.join(VERSIONS)}" + (" that ssl.cipher.suites has a suite for" if suites else ""),
+            f"must contain one of: {', '.join(VERSIONS)}" + (" with a suite in ssl.cipher.suites" if suites else ""),
         )
     client_auth = format_value(value("ssl.client.auth"))
     if is_over_sasl and client_auth != "none" and not config.is_set(f"{prefix}ssl.client.auth"):
         warnings.append(
-            f"ssl.client.auth={client_auth} is for listeners without SASL; {prefix}ssl.client.auth would be for {listener}"
+            f"ssl.client.auth={client_auth} has no effect on SASL listeners; use {prefix}ssl.client.auth for {listener}"
         )
         client_auth = "none"
     rules = text("ssl.principal.mapping.rules") or "DEFAULT"
@@ -165,39 +166,39 @@ def check_key_store(store: KeySource) -> None:
     """Apache Kafka's rules on what goes together. Raises ConfigError."""
     _check_type(store)
     if store.key is None and store.certificates is not None:
-        raise store.refused("certificate.chain", f"{store.prefix}.key is not given")
+        raise store.refused("certificate.chain", f"{store.prefix}.key is not set")
     if store.key is not None:
         if store.type != PEM:
-            raise store.refused("type", f"must be {PEM} where {store.prefix}.key is given")
+            raise store.refused("type", f"must be {PEM} if {store.prefix}.key is set")
         if store.certificates is None:
-            raise store.refused("key", f"{store.prefix}.certificate.chain is not given")
+            raise store.refused("key", f"{store.prefix}.certificate.chain is not set")
         if store.location is not None:
-            raise store.refused("location", f"must not be given with {store.prefix}.key")
+            raise store.refused("location", f"must not be set together with {store.prefix}.key")
     elif store.location is None:
         raise ConfigError(
-            f"{store.prefix}.location is not given: a listener of TLS needs a private key and a certificate, in that file"
-            f" or as {store.prefix}.key and {store.prefix}.certificate.chain"
+            f"{store.prefix}.location is not set: a TLS listener needs a private key and a certificate, in that file or"
+            f" as {store.prefix}.key and {store.prefix}.certificate.chain"
         )
     if store.type == PEM and store.password is not None:
-        raise store.refused("password", f"must not be given with type {PEM}; ssl.key.password is for the key")
+        raise store.refused("password", f"must not be set for type {PEM}; use ssl.key.password for the private key")
     if store.type != PEM and store.password is None:
-        raise store.refused("location", f"{store.prefix}.password is not given")
+        raise store.refused("location", f"{store.prefix}.password is not set")
 
 
 def check_trust_store(store: KeySource) -> None:
     """Likewise; both location and certificates may be missing. Raises ConfigError."""
     if store.certificates is not None:
         if store.type != PEM:
-            raise store.refused("type", f"must be {PEM} where {store.prefix}.certificates is given")
+            raise store.refused("type", f"must be {PEM} if {store.prefix}.certificates is set")
         if store.location is not None:
-            raise store.refused("location", f"must not be given with {store.prefix}.certificates")
+            raise store.refused("location", f"must not be set together with {store.prefix}.certificates")
     elif store.location is None:
         if store.password is not None:
-            raise store.refused("password", f"{store.prefix}.location is not given")
+            raise store.refused("password", f"{store.prefix}.location is not set")
         return
     _check_type(store)
     if store.type == PEM and store.password is not None:
-        raise store.refused("password", f"must not be given with type {PEM}")
+        raise store.refused("password", f"must not be set for type {PEM}")
 
 
 def _check_type(store: KeySource) -> None:
@@ -209,3 +210,78 @@ def _check_type(store: KeySource) -> None:
 def _like(name: str, known: object) -> str:
     close = difflib.get_close_matches(name[:100], list(known), n=1)  # type: ignore[call-overload]
     return f"; did you mean {close[0]}?" if close else ""
+
+
+_OF_TLS_1_3 = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+"""Those that OpenSSL offers."""
+CAN_CHOOSE_TLS_1_3 = hasattr(ssl.SSLContext, "set_ciphersuites")
+"""From Python 3.15 on; before, a listener offers all suites of TLS 1.3 or none."""
+_STEPS = (
+    (r"^TLS_", ""),
+    (r"^RSA_WITH_", ""),
+    (r"_WITH_", "-"),
+    (r"AES_(128|256)", r"AES\1"),
+    (r"_CBC(?=_)", ""),
+    (r"CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
+    (r"CCM_8", "CCM8"),
+    (r"_", "-"),
+)
+"""How OpenSSL's names come from IANA's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ciphers:
+    """A choice of suites, by OpenSSL's names."""
+
+    of_tls_1_2: tuple[str, ...]
+    of_tls_1_3: tuple[str, ...]
+
+    @property
+    def versions(self) -> tuple[ssl.TLSVersion, ...]:
+        """The versions of TLS that there is a suite for."""
+        pairs = (ssl.TLSVersion.TLSv1_2, self.of_tls_1_2), (ssl.TLSVersion.TLSv1_3, self.of_tls_1_3)
+        return tuple(version for version, names in pairs if names)
+
+    def choose(self, context: ssl.SSLContext) -> None:
+        """Have `context` offer these and no others."""
+        if self.of_tls_1_2:
+            context.set_ciphers(":".join(self.of_tls_1_2))
+        if self.of_tls_1_3 and CAN_CHOOSE_TLS_1_3:
+            context.set_ciphersuites(":".join(self.of_tls_1_3))  # type: ignore[attr-defined]
+
+
+def ciphers_of(suites: tuple[str, ...]) -> Ciphers:
+    """The choice that suites' names of IANA make, which Java has too (`ssl.cipher.suites`), as OpenSSL calls them.
+
+    Raises:
+        ValueError: OpenSSL has no such suite; or this Python cannot leave out the others of TLS 1.3.
+    """
+    older: list[str] = []
+    newer: list[str] = []
+    for suite in suites:
+        if suite in _OF_TLS_1_3:
+            newer.append(suite)
+            continue
+        name = suite
+        for pattern, replacement in _STEPS:
+            name = re.sub(pattern, replacement, name)
+        if name not in _known():
+            close = difflib.get_close_matches(suite[:100], _OF_TLS_1_3, n=1, cutoff=0.8)
+            raise ValueError(
+                f"cipher suite {suite} not found in OpenSSL" + (f"; did you mean {close[0]}?" if close else "")
+            )
+        older.append(name)
+    if newer and len(newer) < len(_OF_TLS_1_3) and not CAN_CHOOSE_TLS_1_3:
+        raise ValueError(
+            f"Python before 3.15 cannot select individual TLS 1.3 cipher suites: list all of {', '.join(_OF_TLS_1_3)},"
+            " or none"
+        )
+    return Ciphers(tuple(older), tuple(newer))
+
+
+@cache
+def _known() -> frozenset[str]:
+    """The suites of TLS 1.2 that a server may choose, with a certificate and encryption."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("ALL:!aNULL:!eNULL:!PSK:!SRP")
+    return frozenset(each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3")

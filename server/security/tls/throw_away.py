@@ -86,9 +86,9 @@ class Authority:
             key = load_pem_private_key(text.encode(), None)
             certificate = x509.load_pem_x509_certificate(text.encode())
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise ValueError("no key and certificate") from None
+            raise ValueError("private key or certificate not found") from None
         if key.public_key() != certificate.public_key() or certificate.subject != made._name:
-            raise ValueError("key and certificate are not an authority's")
+            raise ValueError("key and certificate are not those of a CA")
         end = certificate.not_valid_after_utc - datetime.timedelta(days=LAST_DAYS)
         if end.timestamp() * 1000 < now_ms:
             return None

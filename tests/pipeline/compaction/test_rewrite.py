@@ -133,6 +133,8 @@ def test_bits_of_other_records_are_refused() -> None:
     blobs = list(scan_source(plan, 0, files, buckets=1))
     bits = next(SegmentBits.from_bytes(each.data) for each in blobs if each.kind == BITS)
     wrong = Blob(0, 0, BITS, bits._replace(numbered=3).to_bytes())
-    with pytest.raises(CorruptSourceError, match="segment 0: its records end at number 2, at 3 for the map"):
+    with pytest.raises(
+        CorruptSourceError, match="segment 0: its records end at number 2, expected 3 from the offset map"
+    ):
         rewrite_group(plan, 0, [wrong], source_files=files, files=files, attempt="one")
     assert check_finished_group(plan, 0, files) is None

@@ -142,7 +142,7 @@ def test_what_the_broker_has_cleaned_meanwhile_is_left_alone(served: Served) -> 
 
 def test_one_installs_at_a_time(served: Served) -> None:
     lease = AdminClient(served.admin).post("pause", {"topic": "t", "partition": 0, "lease_ms": 60_000})["lease"]
-    with pytest.raises(StoreLockedError, match="t-0 is paused already"):
+    with pytest.raises(StoreLockedError, match="t-0 is already leased"):
         served.install()
     AdminClient(served.admin).post("resume", {"topic": "t", "partition": 0, "lease": lease})
     assert served.install().is_complete

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,9 @@ pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
 import ottla
+from ottla.pipeline import jobs
 from ottla.pipeline.errors import StoreLockedError, UsageError
-from ottla.pipeline.install.roll import roll
-from ottla.pipeline.run import commands
-from ottla.pipeline.run.engine import IN_PROCESS, Engine
-from ottla.pipeline.run.job_plans import Job
+from ottla.pipeline.install.install import roll
 from ottla.pipeline.stores.store import Store
 from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
@@ -35,18 +32,18 @@ def stopped(directory: Path) -> Path:
     return directory
 
 
-def job_over(directory: Path, *, includes_active: bool = True) -> Job:
-    return Job(
-        data_dir=str(directory),
+def compact(directory: Path, *, includes_active: bool = True, installs: bool = False) -> list[str]:
+    """What became of the partitions."""
+    found = jobs.compact(
+        None,
+        str(directory),
         topic="orders",
-        partition=None,
-        configs={},
-        engine=Engine(IN_PROCESS),
-        say=lambda _: None,
+        installs=installs,
+        includes_active=includes_active,
         now_ms=lambda: 2_000_000_000_000,
         secret=lambda: SECRET,
-        includes_active=includes_active,
     )
+    return [each.outcome for each in found]
 
 
 def offsets(directory: Path) -> list[int]:
@@ -56,14 +53,12 @@ def offsets(directory: Path) -> list[int]:
 
 
 def test_without_it_the_active_segment_stays(tmp_path: Path) -> None:
-    job = job_over(stopped(tmp_path), includes_active=False)
-    assert [each.outcome for each in commands.compact(job, installs=True)] == ["nothing to do"]
+    assert compact(stopped(tmp_path), includes_active=False, installs=True) == ["nothing to do"]
 
 
 def test_with_it_all_that_is_in_the_log_is_compacted_and_a_server_starts_on_it(tmp_path: Path) -> None:
-    job = job_over(stopped(tmp_path))
-    assert [each.outcome for each in commands.compact(job, installs=True)] == ["installed"]
-    assert [each.outcome for each in commands.compact(job, installs=True)] == ["nothing to do"]
+    assert compact(stopped(tmp_path), installs=True) == ["installed"]
+    assert compact(tmp_path, installs=True) == ["nothing to do"]
     with ottla.Broker(tmp_path, overrides=NEVER) as broker:
         assert [record.offset for record in broker.records("orders")] == list(range(45, 50))
         assert broker.produce("orders", "on", key="k0").offset == 50
@@ -78,18 +73,15 @@ def test_a_plan_from_before_the_roll_is_made_anew(tmp_path: Path) -> None:
             broker.produce("orders", str(number), key="k")
         broker.roll("orders")
         broker.produce("orders", "last", key="k")
-    job = job_over(tmp_path, includes_active=False)
-    assert [each.outcome for each in commands.compact(job)] == ["staged"]
-    assert [each.outcome for each in commands.compact(replace(job, includes_active=True), installs=True)] == [
-        "installed"
-    ]
+    assert compact(tmp_path, includes_active=False) == ["staged"]
+    assert compact(tmp_path, installs=True) == ["installed"]
     assert offsets(tmp_path) == [10]
 
 
 def test_where_a_server_works_nothing_is_rolled(tmp_path: Path) -> None:
     with ottla.Broker(stopped(tmp_path), overrides=NEVER) as broker:
         with pytest.raises(StoreLockedError):
-            commands.compact(job_over(tmp_path))
+            compact(tmp_path)
         assert len(broker.explain("orders").partitions) == 1
     assert len(list((tmp_path / "orders-0").glob("*.log"))) == 1
 
@@ -97,7 +89,7 @@ def test_where_a_server_works_nothing_is_rolled(tmp_path: Path) -> None:
 def test_after_a_crash_only_a_start_knows_where_the_log_ends(tmp_path: Path) -> None:
     (stopped(tmp_path) / paths.CLEAN_SHUTDOWN_FILE).unlink()
     with pytest.raises(UsageError, match="was not stopped cleanly"):
-        commands.compact(job_over(tmp_path))
+        compact(tmp_path)
 
 
 def test_an_empty_segment_stays(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 
 from ottla.pipeline.cli import main
 from ottla.pipeline.errors import SourceChangedError, UsageError
-from ottla.pipeline.snapshot.snapshot import snapshot_locally
+from ottla.pipeline.snapshot.snapshot import take_snapshot
 from ottla.pipeline.source.batch_reader import read_task, tasks
 from ottla.pipeline.source.push_down import Narrowing
 from ottla.pipeline.source.read_options import parse_options
@@ -77,9 +77,9 @@ def test_a_store_that_lists_no_folders_reads_and_is_written_to_all_the_same(tmp_
     files = ReadingFiles(OpenerOf(store))
     opened_copy = opened_store("s3://logs/copy", files)
     assert opened_copy.topic_partitions(TOPIC) == Store(str(data_dir)).topic_partitions(TOPIC)
-    made = snapshot_locally(opened_copy, TOPIC, "s3://logs/out", now_ms=1)
-    assert made.keys == snapshot_locally(Store(str(data_dir)), TOPIC, str(tmp_path / "own"), now_ms=1).keys
-    again = snapshot_locally(opened_copy, TOPIC, "s3://logs/out", now_ms=2, overwrite=True)
+    made = take_snapshot(opened_copy, TOPIC, "s3://logs/out", now_ms=1)
+    assert made.keys == take_snapshot(Store(str(data_dir)), TOPIC, str(tmp_path / "own"), now_ms=1).keys
+    again = take_snapshot(opened_copy, TOPIC, "s3://logs/out", now_ms=2, overwrite=True)
     assert again.keys == made.keys
     with pytest.raises(UsageError, match="is not a directory"):
         opened_store("s3://logs/nowhere", files)
@@ -97,8 +97,8 @@ def test_it_may_have_lost_its_indexes_and_checkpoints(tmp_path: Path) -> None:
 def test_a_snapshot_of_a_copy_is_that_of_the_directory(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     _, files = in_store(data_dir)
-    snapshot_locally(opened_store("s3://logs/copy", files), TOPIC, str(tmp_path / "copy"), now_ms=1)
-    snapshot_locally(Store(str(data_dir)), TOPIC, str(tmp_path / "own"), now_ms=1)
+    take_snapshot(opened_store("s3://logs/copy", files), TOPIC, str(tmp_path / "copy"), now_ms=1)
+    take_snapshot(Store(str(data_dir)), TOPIC, str(tmp_path / "own"), now_ms=1)
     assert rows(tmp_path / "copy") == rows(tmp_path / "own")
 
 
@@ -156,7 +156,7 @@ def test_an_object_that_is_replaced_during_a_snapshot_ends_it(tmp_path: Path) ->
 
     store.before = before
     with pytest.raises(SourceChangedError):
-        snapshot_locally(opened_store("s3://logs/copy", files), TOPIC, str(tmp_path / "out"), now_ms=1)
+        take_snapshot(opened_store("s3://logs/copy", files), TOPIC, str(tmp_path / "out"), now_ms=1)
     assert not (tmp_path / "out").exists()
 
 

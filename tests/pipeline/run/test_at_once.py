@@ -11,6 +11,7 @@ import pytest
 from ottla.pipeline.errors import CorruptSourceError, PipelineError, SourceChangedError, SparkFailedError
 from ottla.pipeline.run import at_once as partitions_at_once
 from ottla.pipeline.run.at_once import of_each
+from ottla.pipeline.run.engine import Engine
 from ottla.pipeline.run.job_results import PartitionResult
 from ottla.storage.disk.paths import TopicPartition
 
@@ -18,22 +19,30 @@ PATIENCE_S = 60
 AT_ONCE = [1, 3]
 
 
-def done(number: int) -> PartitionResult:
-    return PartitionResult(topic="t", partition=number, outcome="staged")
+class Others(Engine):
+    """A session's, as far as partitions are worked on at the same time."""
+
+    def __init__(self, give_up: Callable[[], None] = lambda: None) -> None:
+        super().__init__(None)
+        self._give_up = give_up
+
+    def give_up(self) -> None:
+        self._give_up()
+
+
+def partitions(count: int) -> list[TopicPartition]:
+    return [TopicPartition("t", number) for number in range(count)]
+
+
+def done(tp: TopicPartition) -> PartitionResult:
+    return PartitionResult(topic="t", partition=tp.partition, outcome="staged")
 
 
 def worked(
-    work: Callable[[int], PartitionResult], count: int, at_once: int, *, skips_corrupt: bool = False
+    work: Callable[[TopicPartition], PartitionResult], count: int, at_once: int, *, skips_corrupt: bool = False
 ) -> list[PartitionResult]:
     """What comes of partitions 0 to `count`."""
-    return of_each(
-        work,
-        range(count),
-        lambda number: TopicPartition("t", number),
-        at_once=at_once,
-        skips_corrupt=skips_corrupt,
-        give_up=lambda: None,
-    )
+    return of_each(Others(), work, partitions(count), at_once=at_once, skips_corrupt=skips_corrupt)
 
 
 @pytest.mark.parametrize("at_once", AT_ONCE)
@@ -44,21 +53,21 @@ def test_results_are_in_order(at_once: int) -> None:
 def test_so_many_are_worked_on_at_a_time() -> None:
     together = threading.Barrier(3)
 
-    def work(number: int) -> PartitionResult:
+    def work(tp: TopicPartition) -> PartitionResult:
         together.wait(PATIENCE_S)
-        return done(number)
+        return done(tp)
 
     assert len(worked(work, 9, 3)) == 9
 
 
 @pytest.mark.parametrize("at_once", AT_ONCE)
 def test_the_first_failure_is_raised_when_all_others_are_done_and_has_their_results(at_once: int) -> None:
-    def work(number: int) -> PartitionResult:
-        if number == 4:
+    def work(tp: TopicPartition) -> PartitionResult:
+        if tp.partition == 4:
             raise SourceChangedError("another one")
-        if number in (2, 6):
-            raise CorruptSourceError(f"damage {number}")
-        return done(number)
+        if tp.partition in (2, 6):
+            raise CorruptSourceError(f"damage {tp.partition}")
+        return done(tp)
 
     with pytest.raises(CorruptSourceError, match="damage 2") as raised:
         worked(work, 8, at_once)
@@ -78,10 +87,10 @@ def test_the_first_failure_is_raised_when_all_others_are_done_and_has_their_resu
     ],
 )
 def test_a_disks_refusal_is_a_failure_of_one_partition(number: int, kind: type[PipelineError], text: str) -> None:
-    def work(partition: int) -> PartitionResult:
-        if partition == 0:
+    def work(tp: TopicPartition) -> PartitionResult:
+        if tp.partition == 0:
             raise OSError(number, "No space left on device" if number == errno.ENOSPC else "Permission denied", "/a")
-        return done(partition)
+        return done(tp)
 
     with pytest.raises(kind) as raised:
         worked(work, 2, 1)
@@ -94,14 +103,14 @@ def test_a_job_that_begins_when_others_were_ended_already_is_ended_too(monkeypat
     begun, ended, interrupted = threading.Event(), threading.Event(), threading.Event()
     together = threading.Barrier(2)
 
-    def work(number: int) -> PartitionResult:
+    def work(tp: TopicPartition) -> PartitionResult:
         together.wait(PATIENCE_S)
-        if number == 0:
+        if tp.partition == 0:
             raise KeyboardInterrupt
         assert interrupted.wait(PATIENCE_S)
         begun.set()  # what `give_up` ended before did not end this
         assert ended.wait(PATIENCE_S)
-        return done(number)
+        return done(tp)
 
     def give_up() -> None:
         if begun.is_set():
@@ -109,7 +118,7 @@ def test_a_job_that_begins_when_others_were_ended_already_is_ended_too(monkeypat
         interrupted.set()
 
     with pytest.raises(KeyboardInterrupt):
-        of_each(work, range(2), lambda number: TopicPartition("t", number), at_once=2, give_up=give_up)
+        of_each(Others(give_up), work, partitions(2), at_once=2)
     assert ended.is_set()
 
 
@@ -117,13 +126,13 @@ def test_who_is_interrupted_ends_what_runs_and_begins_no_other() -> None:
     ended = threading.Event()
     begun: list[int] = []
 
-    def work(number: int) -> PartitionResult:
-        begun.append(number)
-        if number == 0:
+    def work(tp: TopicPartition) -> PartitionResult:
+        begun.append(tp.partition)
+        if tp.partition == 0:
             raise KeyboardInterrupt
         assert ended.wait(PATIENCE_S)
-        return done(number)
+        return done(tp)
 
     with pytest.raises(KeyboardInterrupt):
-        of_each(work, range(9), lambda number: TopicPartition("t", number), at_once=2, give_up=ended.set)
+        of_each(Others(ended.set), work, partitions(9), at_once=2)
     assert len(begun) < 9

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.pipeline.run.engine import IN_PROCESS, Engine
 from ottla.pipeline.run.progress import JobProgress, Screen
-from ottla.pipeline.steps import Counter, Watch, counted_here, unwatched
+from ottla.pipeline.steps import UNWATCHED, Counter, Watch, counted_here
 from support.pipeline.stored_topic import TOPIC, stored_topic
 
 if TYPE_CHECKING:
@@ -58,9 +59,9 @@ def test_a_job_goes_on_with_another_partition() -> None:
 
 
 def test_of_what_nobody_watches_nothing_is_counted() -> None:
-    watch = unwatched()
-    watch.step("segments scanned", 3)(2)
-    assert watch.steps[0].done() == 0
+    UNWATCHED.begin("orders-0")
+    UNWATCHED.step("segments scanned", 3)(2)
+    assert UNWATCHED.steps == () and str(UNWATCHED) == ""
 
 
 def test_it_says_where_all_jobs_are_and_since_when() -> None:
@@ -148,20 +149,19 @@ HERE = {
 
 def check_counts(spark: SparkSession | None, data_dir: Path, expected: dict[str, list[str]]) -> None:
     from ottla.pipeline import jobs
-    from ottla.pipeline.run import commands
 
-    def counted(name: str, run: Callable[[Any], object]) -> None:
-        job = jobs.job(spark, str(data_dir), topic=TOPIC, partition=0)
-        job.engine.progress = kept = Kept()
-        run(job)
+    def counted(name: str, run: Callable[..., object], **options: Any) -> None:
+        kept = Kept()
+        engine = Engine(IN_PROCESS if spark is None else None, session=spark, progress=kept)
+        run(spark, str(data_dir), topic=TOPIC, partition=0, engine=engine, **options)
         about = TOPIC if name == "snapshot" else f"{TOPIC}-0"
         own = kept.counted[: len(expected[name])]  # behind those of a compaction are its verification's
         assert [what for what, _, _ in own] == [f"{about}: {step}" for step in expected[name]]
         assert all(done == total > 0 for _, done, total in own), own
 
-    counted("compact", lambda job: commands.compact(job, installs=True))
-    counted("verify", commands.verify)
-    counted("snapshot", lambda job: commands.snapshot(job, str(data_dir.with_name("out"))))
+    counted("compact", jobs.compact, installs=True)
+    counted("verify", jobs.verify)
+    counted("snapshot", jobs.snapshot, out=str(data_dir.with_name("out")))
 
 
 def test_each_step_counts_all_of_its_pieces(tmp_path: Path) -> None:

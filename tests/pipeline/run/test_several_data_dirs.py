@@ -149,7 +149,7 @@ def test_without_a_move_two_logs_are_refused(dirs: list[Path]) -> None:
     fill(dirs)
     older, _ = moved(dirs, None)
     (older / paths.MOVING_FILE).unlink()
-    with pytest.raises(UsageError, match=r"^t-0 is in .* as well as in .*: move the one away"):
+    with pytest.raises(UsageError, match=r"^t-0 is in both .* and .*: move the wrong one elsewhere"):
         jobs.plan(None, named(dirs), topic="t")
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from ottla.pipeline import latest
 from ottla.pipeline.errors import PipelineError, SourceChangedError, UsageError
 from ottla.pipeline.records.fine_buckets import Buckets
-from ottla.pipeline.snapshot.snapshot import SCHEMA, snapshot_locally
+from ottla.pipeline.snapshot.snapshot import SCHEMA, take_snapshot
 from ottla.pipeline.spark.failures import failures_translated
 from ottla.pipeline.stores.store import Store
 from ottla.storage.disk.os_files import OsFiles
@@ -34,7 +34,7 @@ def outline(rows: Sequence[Row]) -> list[tuple[int, int, bytes, bytes]]:
 
 def test_it_has_the_rows_of_a_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = str(stored_topic(tmp_path))
-    snapshot_locally(Store(data_dir), TOPIC, str(tmp_path / "out"), now_ms=1_000)
+    take_snapshot(Store(data_dir), TOPIC, str(tmp_path / "out"), now_ms=1_000)
     there = spark.read.parquet(str(tmp_path / "out"))
     found = latest(spark, data_dir, topic=TOPIC, buckets=Buckets(3, 2))
     assert found.columns == SCHEMA.names

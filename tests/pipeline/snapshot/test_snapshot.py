@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 
 from ottla.pipeline.errors import CorruptSourceError, UsageError
 from ottla.pipeline.snapshot.layers import SnapshotResult
-from ottla.pipeline.snapshot.snapshot import SCHEMA, newest, newest_of, snapshot_locally
+from ottla.pipeline.snapshot.snapshot import SCHEMA, newest, newest_of, take_snapshot
 from ottla.pipeline.snapshot.snapshot_rounds import first_round
 from ottla.pipeline.stores.store import Store
 from support.pipeline.stored_topic import TOPIC, stored_topic
@@ -45,7 +45,7 @@ def outline(path: Path) -> list[tuple[int, int, bytes, bytes]]:
 
 def test_it_has_the_latest_value_of_each_key_of_each_partition(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    made = snapshot_locally(Store(str(stored_topic(tmp_path))), TOPIC, str(out), now_ms=1_000)
+    made = take_snapshot(Store(str(stored_topic(tmp_path))), TOPIC, str(out), now_ms=1_000)
     assert outline(out) == LATEST
     assert made == SnapshotResult(str(out), 6, 2, made.parts)
     first = rows(out)[0]
@@ -55,34 +55,34 @@ def test_it_has_the_latest_value_of_each_key_of_each_partition(tmp_path: Path) -
 
 
 def test_one_partition_by_itself(tmp_path: Path) -> None:
-    snapshot_locally(Store(str(stored_topic(tmp_path))), TOPIC, str(tmp_path / "out"), partition=1, now_ms=1_000)
+    take_snapshot(Store(str(stored_topic(tmp_path))), TOPIC, str(tmp_path / "out"), partition=1, now_ms=1_000)
     assert outline(tmp_path / "out") == [row for row in LATEST if row[0] == 1]
 
 
 def test_a_folder_that_is_there_is_refused_unless_it_may_be_replaced(tmp_path: Path) -> None:
     store, out = Store(str(stored_topic(tmp_path))), tmp_path / "out"
-    snapshot_locally(store, TOPIC, str(out), partition=1, now_ms=1_000)
+    take_snapshot(store, TOPIC, str(out), partition=1, now_ms=1_000)
     with pytest.raises(UsageError, match=f"{out}: expected no such folder, found one"):
-        snapshot_locally(store, TOPIC, str(out), now_ms=1_000)
+        take_snapshot(store, TOPIC, str(out), now_ms=1_000)
     assert len(outline(out)) == 2
-    snapshot_locally(store, TOPIC, str(out), overwrite=True, now_ms=1_000)
+    take_snapshot(store, TOPIC, str(out), overwrite=True, now_ms=1_000)
     assert outline(out) == LATEST
 
 
 def test_a_folder_with_something_else_is_never_replaced(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     with pytest.raises(UsageError, match="expected a snapshot to take the place of, found something else"):
-        snapshot_locally(Store(str(data_dir)), TOPIC, str(data_dir), overwrite=True, now_ms=1_000)
+        take_snapshot(Store(str(data_dir)), TOPIC, str(data_dir), overwrite=True, now_ms=1_000)
     assert (data_dir / f"{TOPIC}-0").is_dir()
 
 
 def test_damage_leaves_the_old_snapshot_and_nothing_new(tmp_path: Path) -> None:
     data_dir, out = stored_topic(tmp_path), tmp_path / "out"
-    snapshot_locally(Store(str(data_dir)), TOPIC, str(out), now_ms=1_000)
+    take_snapshot(Store(str(data_dir)), TOPIC, str(out), now_ms=1_000)
     log = data_dir / f"{TOPIC}-0" / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[:70] + b"x" + log.read_bytes()[71:])
     with pytest.raises(CorruptSourceError, match=rf"{log}, byte 0, offset 0: expected CRC-32C .*, found"):
-        snapshot_locally(Store(str(data_dir)), TOPIC, str(out), overwrite=True, now_ms=1_000)
+        take_snapshot(Store(str(data_dir)), TOPIC, str(out), overwrite=True, now_ms=1_000)
     assert outline(out) == LATEST
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out"]
 
@@ -96,7 +96,7 @@ def test_a_topic_of_deleted_keys_makes_an_empty_snapshot(tmp_path: Path) -> None
     append(log, ("a", "1"))
     append(log, ("a", None))
     log.close(1_000)
-    snapshot_locally(Store(str(tmp_path / "data")), "gone", str(tmp_path / "out"), now_ms=1_000)
+    take_snapshot(Store(str(tmp_path / "data")), "gone", str(tmp_path / "out"), now_ms=1_000)
     assert rows(tmp_path / "out") == []
 
 
@@ -108,12 +108,12 @@ def test_keys_that_are_given_out_in_parts_are_the_same_keys(tmp_path: Path) -> N
 
 
 def test_spark_writes_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    from ottla.pipeline.snapshot.snapshot_job import snapshot
+    from ottla.pipeline.snapshot.snapshot_job import rounds_on
 
     data_dir = stored_topic(tmp_path)
     local, out = tmp_path / "local", tmp_path / "out"
-    expected = snapshot_locally(Store(str(data_dir)), TOPIC, str(local), now_ms=1_000)
-    made = snapshot(spark, str(data_dir), TOPIC, str(out), now_ms=1_000)
+    expected = take_snapshot(Store(str(data_dir)), TOPIC, str(local), now_ms=1_000)
+    made = take_snapshot(Store(str(data_dir)), TOPIC, str(out), rounds_on(spark, TOPIC), now_ms=1_000)
     assert made == expected._replace(path=str(out))
     assert {path.name: path.read_bytes() for path in out.iterdir()} == {
         path.name: path.read_bytes() for path in local.iterdir()
@@ -122,4 +122,4 @@ def test_spark_writes_the_same(spark: SparkSession, tmp_path: Path) -> None:
         found = spark.read.parquet(str(out)).orderBy("partition", "offset").collect()
         assert [(row.key, row.offset) for row in found] == [(key, offset) for _, offset, key, _ in LATEST]
     with pytest.raises(UsageError, match="expected no such folder"):
-        snapshot(spark, str(data_dir), TOPIC, str(out), now_ms=1_000)
+        take_snapshot(Store(str(data_dir)), TOPIC, str(out), rounds_on(spark, TOPIC), now_ms=1_000)

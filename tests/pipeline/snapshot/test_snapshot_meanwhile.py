@@ -166,7 +166,7 @@ def take(
         patched.setattr(snapshot_rounds, "_round", planned)
         patched.setattr(snapshot_rounds, "MAX_PART_BYTES", 100)
         out = tmp_path / "out"
-        made = snapshot.snapshot_locally(Store(str(tmp_path / "data")), TP.topic, str(out), now_ms=1_000)
+        made = snapshot.take_snapshot(Store(str(tmp_path / "data")), TP.topic, str(out), now_ms=1_000)
     rows: list[dict[str, Any]] = ds.dataset(out, format="parquet").to_table().to_pylist()
     assert made.keys == len(rows)
     server.log.release_files()
@@ -244,7 +244,7 @@ def test_what_was_chosen_and_is_not_there_is_damage_where_no_cleaner_was(
         CorruptSourceError, match=r"\.log, byte 0, offset 0: expected the 2 records .*, found 1 of them"
     ):
         monkeypatch.setattr(snapshot_rounds, "MAX_PART_BYTES", 100)
-        snapshot.snapshot_locally(Store(str(tmp_path / "data")), TP.topic, str(tmp_path / "out"), now_ms=1_000)
+        snapshot.take_snapshot(Store(str(tmp_path / "data")), TP.topic, str(tmp_path / "out"), now_ms=1_000)
     server.log.release_files()
     assert not (tmp_path / "out").exists()
 
@@ -357,7 +357,7 @@ def test_a_marker_above_the_high_watermark_that_the_cleaner_has_gone_by_is_waite
 
 
 def test_spark_does_the_same_in_rounds(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ottla.pipeline.snapshot.snapshot_job import snapshot as snapshot_on
+    from ottla.pipeline.snapshot.snapshot_job import rounds_on
 
     server = Server(tmp_path / "data")
     real_round = snapshot_rounds._round
@@ -370,9 +370,8 @@ def test_spark_does_the_same_in_rounds(spark: SparkSession, tmp_path: Path, monk
         return found
 
     monkeypatch.setattr(snapshot_rounds, "_round", planned)
-    made = snapshot_on(
-        spark, str(tmp_path / "data"), TP.topic, str(tmp_path / "out"), buckets=Buckets(2, 3), now_ms=1_000
-    )
+    run = rounds_on(spark, TP.topic, buckets=Buckets(2, 3))
+    made = snapshot.take_snapshot(Store(str(tmp_path / "data")), TP.topic, str(tmp_path / "out"), run, now_ms=1_000)
     rows = ds.dataset(tmp_path / "out", format="parquet").to_table().to_pylist()
     assert made.keys == len(rows)
     check(server, rows)

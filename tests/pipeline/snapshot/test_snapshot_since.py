@@ -21,7 +21,7 @@ from ottla.pipeline.snapshot import manifest, snapshot
 from ottla.pipeline.snapshot.layers import Since, SnapshotResult
 from ottla.pipeline.snapshot.manifest import MANIFEST, layer_directories
 from ottla.pipeline.snapshot.places import StoredSnapshot, since_of
-from ottla.pipeline.snapshot.snapshot import snapshot_locally
+from ottla.pipeline.snapshot.snapshot import take_snapshot
 from ottla.pipeline.stores.store import Store
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
@@ -59,7 +59,7 @@ class Topic:
 
     def into(self, out: Path, since: Path | None) -> SnapshotResult:
         store = Store(str(self.data_dir))
-        return snapshot_locally(
+        return take_snapshot(
             store,
             "t",
             str(out),
@@ -298,7 +298,7 @@ def test_on_random_histories_they_are_what_full_ones_are(number: int, tmp_path: 
 
 
 def test_on_spark_it_is_the_same(spark: SparkSession, topic: Topic) -> None:
-    from ottla.pipeline.snapshot.snapshot_job import snapshot as snapshot_on
+    from ottla.pipeline.snapshot.snapshot_job import rounds_on
 
     (log,) = topic.logs
     append(log, ("a", "1"), ("b", "1"), ("c", "1"), roll=True)
@@ -306,9 +306,8 @@ def test_on_spark_it_is_the_same(spark: SparkSession, topic: Topic) -> None:
     append(log, ("b", "2"), ("c", None), ("d", "1"), roll=True)
     append(log, ("d", "2"))
     out = topic.directory / "spark"
-    made = snapshot_on(
-        spark, str(topic.data_dir), "t", str(out), now_ms=topic.now_ms, since=topic.since(first), buckets=Buckets(2, 3)
-    )
+    run = rounds_on(spark, "t", buckets=Buckets(2, 3))
+    made = take_snapshot(Store(str(topic.data_dir)), "t", str(out), run, now_ms=topic.now_ms, since=topic.since(first))
     assert made.keys == 3 and rows(out) == rows(topic.take())
 
 

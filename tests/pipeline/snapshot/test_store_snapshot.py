@@ -18,7 +18,7 @@ from ottla.pipeline.objects import failures
 from ottla.pipeline.objects.object_files import ObjectFiles
 from ottla.pipeline.snapshot.layers import SnapshotResult
 from ottla.pipeline.snapshot.places import StoredSnapshot, since_of
-from ottla.pipeline.snapshot.snapshot import snapshot_locally
+from ottla.pipeline.snapshot.snapshot import take_snapshot
 from ottla.pipeline.snapshot.snapshot_folder import LEFT_MS
 from ottla.pipeline.snapshot.store_snapshot import find
 from ottla.pipeline.stores.reading_files import ReadingFiles
@@ -46,14 +46,14 @@ class Lake:
     def snapshot(self, now_ms: int = NOW_MS, *, since: bool = False, **options: Any) -> SnapshotResult:
         opened = opened_store(str(self.data_dir), self.files)
         earlier = since_of(opened, OUT, TOPIC, None, now_ms=lambda: now_ms) if since else None
-        return snapshot_locally(opened, TOPIC, OUT, now_ms=now_ms, since=earlier, **options)
+        return take_snapshot(opened, TOPIC, OUT, now_ms=now_ms, since=earlier, **options)
 
     def rows(self) -> list[tuple[int, int, bytes, bytes]]:
         found = [row for batch in StoredSnapshot(OUT, self.objects).batches() for row in batch.to_pylist()]
         return sorted((row["partition"], row["offset"], row["key"], row["value"]) for row in found)
 
     def expected(self, directory: Path) -> list[tuple[int, int, bytes, bytes]]:
-        snapshot_locally(opened_store(str(self.data_dir)), TOPIC, str(directory), now_ms=NOW_MS)
+        take_snapshot(opened_store(str(self.data_dir)), TOPIC, str(directory), now_ms=NOW_MS)
         rows = ds.dataset(directory, format="parquet").to_table().to_pylist()
         return sorted((row["partition"], row["offset"], row["key"], row["value"]) for row in rows)
 

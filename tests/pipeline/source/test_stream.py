@@ -16,9 +16,9 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from ottla.pipeline.errors import PipelineError, UsageError
 from ottla.pipeline.source import data_source_api
-from ottla.pipeline.source.read_options import ReadOptions
+from ottla.pipeline.source.read_options import ReadOptions, by_partition
 from ottla.pipeline.source.source import OttlaSource
-from ottla.pipeline.source.stream import Json, StreamReader, as_json, from_json, share
+from ottla.pipeline.source.stream import Json, StreamReader, as_json, share
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
@@ -64,7 +64,7 @@ def test_any_limit_comes_to_an_end() -> None:
 def test_offsets_in_a_checkpoint_look_as_those_of_kafkas_connector() -> None:
     offsets = {B0: 2, A0: 1, A1: 0}
     assert as_json(offsets) == {"a": {"0": 1, "1": 0}, "b": {"0": 2}}
-    assert from_json(as_json(offsets)) == offsets
+    assert by_partition(as_json(offsets)) == offsets
 
 
 def test_a_stream_has_no_end() -> None:

@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
 
 from ottla.pipeline.source.batch_reader import SplitPartition
-from ottla.pipeline.source.read_options import ReadOptions
+from ottla.pipeline.source.read_options import ReadOptions, by_partition
 from ottla.pipeline.source.reading import Task, opened
 from ottla.pipeline.source.split_reader import Wanted, read_split
-from ottla.pipeline.source.stream import StreamReader, from_json
+from ottla.pipeline.source.stream import StreamReader
 from ottla.pipeline.stores.log_tails import Tail
 from ottla.pipeline.stores.reading_files import LogFile, ReadingFiles
 from ottla.pipeline.stores.store import Store
@@ -88,7 +88,7 @@ def cost_of_a_trigger(data_dir: Path, segments: int, isolation_level: str) -> tu
     producer.commit()
     files.asked.clear()
     again, tasks = trigger(reader, end)
-    assert from_json(again)[A0] == from_json(end)[A0] + 2 and len(tasks) == 1
+    assert by_partition(again)[A0] == by_partition(end)[A0] + 2 and len(tasks) == 1
     log.release_files()
     return first, files.asked.total()
 

@@ -13,8 +13,7 @@ import numpy as np
 from pyspark.sql import functions as F
 
 from ottla.pipeline.errors import SparkFailedError
-from ottla.pipeline.spark.blobs import BATCH_BYTES, BATCH_ROWS, BlobRows
-from ottla.pipeline.spark.places import place_of
+from ottla.pipeline.spark.blobs import BATCH_BYTES, BATCH_ROWS, BlobRows, place_of
 from ottla.pipeline.spark.tasks import Batches, attempt_of, collected, mapped, numbers, work
 from support.sizes import size, some
 

@@ -9,12 +9,10 @@ import pytest
 pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
+from ottla.pipeline import jobs
 from ottla.pipeline.compaction.plan import CompactionPlan
 from ottla.pipeline.compaction.staging import group_directory, originals_directory, pending_plans
 from ottla.pipeline.errors import UsageError
-from ottla.pipeline.run.commands import compact
-from ottla.pipeline.run.engine import IN_PROCESS, Engine
-from ottla.pipeline.run.job_plans import Job
 from ottla.pipeline.verify.audit_scope import scope_of_plan
 from ottla.pipeline.verify.findings import PartitionReport
 from ottla.pipeline.verify.verify import verify
@@ -34,17 +32,15 @@ def staged_plan(directory: Path, *, installs: bool = False) -> CompactionPlan:
     In the new segment: c | z | (empty, of producer 7) | ABORT | a, b deleted.
     """
     data_dir = stored_topic(directory)
-    job = Job(
-        data_dir=str(data_dir),
+    jobs.compact(
+        None,
+        str(data_dir),
         topic=TOPIC,
         partition=0,
-        configs={},
-        engine=Engine(IN_PROCESS, {}),
-        say=lambda _: None,
+        installs=installs,
         now_ms=lambda: NOW_MS,
         secret=lambda: bytes(16),
     )
-    compact(job, installs=installs)
     (plan,) = pending_plans(OsFiles(), str(data_dir))
     return plan
 

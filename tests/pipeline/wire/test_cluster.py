@@ -47,7 +47,9 @@ def test_client_options_come_from_files_and_the_last_one_wins(tmp_path: Path) ->
     assert said == []
     path.chmod(0o644)
     assert options(f"@{path}") == of_file
-    assert said == [f"--kafka-config @{path}: all users of this machine may read the secrets there; chmod o-r {path}"]
+    assert said == [
+        f"--kafka-config @{path}: all users of this machine can read the secrets in this file; chmod o-r {path}"
+    ]
     path.write_text("sasl.jaas.config=s3cr3t\\u12\n")
     with pytest.raises(UsageError, match="malformed") as refused:
         options(f"@{path}")

@@ -161,7 +161,7 @@ WITHOUT_A_LIMITER = {
     ("life.py", "alive"): "the start",
     ("life.py", "_to_its_end"): "the stop",
     ("lives.py", "_next_life"): "nothing is open meanwhile",
-    ("loops.py", "beside"): "in the caller's loop, not the broker's",
+    ("in_trio.py", "beside"): "in the caller's loop, not the broker's",
     ("cleaning.py", "_work"): "gives memory back",
     ("node_lines.py", "_lines"): "its own thread for as long as the process lives",
     ("serve.py", "_load_ahead"): "an import",

@@ -23,7 +23,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.server.broker.broker import Broker
 from ottla.server.coordination.shard import ShardState
-from ottla.server.runtime.disk import Work, threads
+from ottla.server.runtime.threads import Work, threads
 from ottla.storage.cleaning.cleaner_checkpoints import data_dir_of
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition

@@ -183,7 +183,7 @@ def test_a_directory_without_its_topic_is_put_aside(
         assert records_of(fetch(client, "t", 0)) == [(0, b"k", b"v")]
         (aside,) = tmp_path.glob(f"{stray}.*-stray")
     assert (aside / "00000000000000000000.log").read_bytes() == (tmp_path / "t-0/00000000000000000000.log").read_bytes()
-    assert f"{stray} belongs to no topic of the catalog" in caplog.text
+    assert f"{stray} does not belong to a topic in the catalog" in caplog.text
 
 
 @pytest.mark.scenario(197)
@@ -221,7 +221,7 @@ def test_a_directory_brings_its_node_id_where_none_is_asked_for(tmp_path: Path) 
         assert [node.node_id for node in answer.brokers] == [7, 8]
         assert answer.topics[0].partitions[0].leader_id == 7
     for option in ("node.id", "broker.id"):
-        with pytest.raises(DataDirectoryError, match=r"belongs to node 7, node.id is 0"):
+        with pytest.raises(DataDirectoryError, match=r"belongs to node 7, but node.id is 0"):
             ottla.Broker(str(tmp_path), overrides={option: "0"}).start()
 
 
@@ -341,7 +341,7 @@ def test_stopping_twice_and_before_a_start_is_harmless(tmp_path: Path) -> None:
     broker = ottla.Broker(str(tmp_path))
     broker.stop()
     broker.start()
-    with pytest.raises(RuntimeError, match="runs already"):
+    with pytest.raises(RuntimeError, match="already running"):
         broker.start()
     broker.stop()
     broker.stop()
@@ -438,8 +438,8 @@ def test_a_port_in_use_is_told_and_nothing_is_written(tmp_path: Path) -> None:
         ({"overrides": {"log.dirs": ""}}, "log.dirs"),
         ({"profile": "fast"}, "Invalid value fast for --profile: must be one of: kafka, dev"),
         ({"nodes": 0}, "Invalid value 0 for --nodes: must be between 1 and 1000"),
-        ({"listener": "localhost"}, "Invalid value localhost for listener: must be HOST:PORT, as 127.0.0.1:0"),
-        ({"overrides": {"listeners": "SSL://localhost:0"}}, "ssl.keystore.location is not given"),
+        ({"listener": "localhost"}, "Invalid value localhost for listener: must be HOST:PORT, e.g. 127.0.0.1:0"),
+        ({"overrides": {"listeners": "SSL://localhost:0"}}, "ssl.keystore.location is not set"),
         ({"overrides": {"listeners": "SASL_PLAINTEXT://localhost:0"}}, "sasl.enabled.mechanisms"),
     ],
 )
@@ -455,10 +455,10 @@ def meta_properties(node_id: int = 0, cluster_id: str = "c") -> str:
 
 
 UNUSABLE = {
-    "of another node": ({"meta.properties": meta_properties(node_id=5)}, "belongs to node 5, node.id is 0"),
+    "of another node": ({"meta.properties": meta_properties(node_id=5)}, "belongs to node 5, but node.id is 0"),
     "of nobody we know": ({"meta.properties": "version=9\n"}, "meta.properties"),
     "with a damaged identity": ({"meta.properties": "\xff\xfe"}, "meta.properties"),
-    "with a damaged catalog": ({"meta.properties": meta_properties(), "ottla.json": "{"}, "not a readable catalog"),
+    "with a damaged catalog": ({"meta.properties": meta_properties(), "ottla.json": "{"}, "invalid catalog"),
     "with a newer catalog": ({"meta.properties": meta_properties(), "ottla.json": '{"version": 99}'}, "version"),
     "with the catalog of another cluster": (
         {

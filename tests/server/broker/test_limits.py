@@ -124,7 +124,7 @@ def test_an_exception_from_max_connections_per_ip_may_name_a_host(tmp_path: Path
 
 
 def test_a_host_that_there_is_not_is_refused_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"{OVERRIDES}: '{NO_HOST}' is no address"):
+    with pytest.raises(ConfigError, match=rf"{OVERRIDES}: '{NO_HOST}' is not an address"):
         ottla.Broker(str(tmp_path), overrides={OVERRIDES: f"{NO_HOST}:2"}).start()
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         code, message = alter(client, "", max_connections_per_ip_overrides=f"localhost:1,{NO_HOST}:2")

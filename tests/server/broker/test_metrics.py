@@ -12,7 +12,7 @@ import pytest
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.server.broker.metrics import mbean
-from ottla.server.cleaning.status import LastPass
+from ottla.server.cleaning.advice import LastPass
 from ottla.server.runtime.clock import wall_time_ms
 from support.broker.conversation import address, create_topic, produce
 from support.broker.housekeeping import eventually

@@ -158,7 +158,7 @@ async def test_a_topic_whose_directory_cannot_be_put_aside_is_gone_all_the_same(
         (row,) = await served.ask(delete, "t")
         assert row.error_code == ErrorCode.NONE
         assert (await served.ask(fetch, "t", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert "cannot put deleted partitions aside" in caplog.text
+    assert "cannot rename the directories of deleted partitions" in caplog.text
     async with serving(tmp_path, disk) as served:
         assert await served.ask(topic_names) == set()
         assert [path.name[-6:] for path in tmp_path.glob("t*")] == ["-stray"]

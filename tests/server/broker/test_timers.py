@@ -218,8 +218,8 @@ HANDED_ON = {
     "groups/consumer/transition.py _is_time_to_resolve": "as `_resolve_regexes`",
     "groups/consumer/transition.py _take_target": "as `advance`",
     "groups/consumer/transition.py _take_topics": "as `advance`",
-    "groups/streams/target_jobs.py __init__": "",
-    "groups/streams/target_jobs.py _delay_is_over": "as `_keep`, whose next assignment it is",
+    "groups/streams/protocol.py __init__": "",
+    "groups/streams/protocol.py _delay_is_over": "as `_keep`, whose next assignment it is",
     "groups/streams/protocol.py heartbeat": "as `_keep`",
     "groups/streams/transition.py _take_target": "as `_keep`",
     "groups/streams/protocol.py preparing": "as `_keep`",
@@ -294,19 +294,19 @@ THE_CLOCK = {"runtime/clock.py", "coordination/deadlines.py"}
 WITH_STORED_TIMES = {
     "server/control/seed/values.py timestamp_of": "of records that a seed makes",
     "server/control/cases/load.py load_case": "of records that a hard case has",
-    "server/groups/offsets/commits.py prepare": "expiry of an offset, as old clients ask for it",
+    "server/groups/offset_commits.py prepare": "expiry of an offset, as old clients ask for it",
     "server/groups/consumer/protocol.py loaded": "age of what was written before",
     "server/groups/reconciled_protocol.py loaded": "age of what was written before",
-    "server/groups/offsets/offsets.py _is_expired": "offsets.retention.minutes",
+    "server/groups/offset_table.py _is_expired": "offsets.retention.minutes",
     "server/cleaning/advice.py _remedies": "in words: how long it is until then",
     "server/cleaning/advice.py _rolls": "in words, likewise",
     "server/cleaning/advice.py next_roll_sentence": "in words, likewise",
     "server/sharing/share_states.py cold": "age of a snapshot, as its record says",
     "server/cluster/token_changes.py _sum": "expiry of a delegation token, as clients are told it",
-    "server/security/sasl/bearer_tokens.py _subject_and_times": "times that the issuer of a token wrote into it",
-    "server/security/sasl/throw_away.py token": "times that a test's issuer writes into a token",
+    "server/security/sasl/oauthbearer.py _subject_and_times": "times that the issuer of a token wrote into it",
+    "server/embedded/sasl.py token": "times that a test's issuer writes into a token",
     "server/security/sasl/logins.py lifetime_ms": "expiry of a token, as its issuer wrote it",
-    "server/security/tokens/token.py is_over": "likewise",
+    "server/security/tokens.py is_over": "likewise",
     "server/security/tls/throw_away.py read": "end of an authority, as its certificate has it",
     "server/sharing/beginning.py _first_offset": "share.auto.offset.reset by_duration, to the timestamps of records",
     "server/transactions/coordinator.py open_transactions": "in words: the wall time of a deadline",
@@ -317,7 +317,7 @@ WITH_STORED_TIMES = {
     "server/page/views/faults.py view": "to the step that the page shows",
     "server/control/clock.py _check": "what a caller wants the clock to say",
     "server/control/clock.py set_to": "what a caller wants the clock to say",
-    "storage/cleaning/delete_horizons.py is_any_reached": "delete horizons",
+    "storage/cleaning/dirtiness.py is_any_reached": "delete horizons",
     "storage/filter/clean_rules.py __init__": "delete horizons",
     "storage/filter/clean_rules.py _take_control": "delete horizons",
     "storage/cleaning/dirtiness.py dirtiness_in_pieces": "timestamps of records",
@@ -371,11 +371,11 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
     # Of a program that speaks with a broker: its patience, and the timestamps of its records.
     of_clients = {"server/client/connection.py", "server/client/kafka.py", "server/client/nodes.py"}
     print_times = {
-        "server/testing/tails.py",
+        "server/testing/reports.py",
         "server/commands/frame/times.py",
         "server/cleaning/advice.py",
         "server/embedded/clock.py",
-        "server/page/formats.py",
+        "server/page/section.py",
         "server/embedded/faults.py",  # a duration as Python has it
         "server/security/tls/throw_away.py",  # the dates of certificates, counted from the time that it is given
     }

@@ -77,7 +77,7 @@ def test_threads_double_or_halve_at_most(present: int, wanted: int, taken: bool)
     if taken:
         alter_broker(running, ConfigSource.DYNAMIC_BROKER, {}, changes)
     else:
-        with pytest.raises(KafkaError, match="half and double the present value"):
+        with pytest.raises(KafkaError, match="half and double the current value"):
             alter_broker(running, ConfigSource.DYNAMIC_BROKER, {}, changes)
 
 
@@ -85,7 +85,7 @@ def test_the_memory_of_a_thread_is_checked_with_their_number() -> None:
     running = BrokerConfig.from_texts({"log.cleaner.dedupe.buffer.size": "3000000"})
     alter_broker(running, ConfigSource.DYNAMIC_BROKER, {}, [ConfigChange("log.cleaner.threads", "2")])
     small = BrokerConfig.from_texts({"log.cleaner.dedupe.buffer.size": "2097152"})
-    with pytest.raises(KafkaError, match=r"more than 1048576 for each of log\.cleaner\.threads=2"):
+    with pytest.raises(KafkaError, match=r"greater than 1048576 for each of log\.cleaner\.threads=2"):
         alter_broker(small, ConfigSource.DYNAMIC_BROKER, {}, [ConfigChange("log.cleaner.threads", "2")])
 
 

@@ -369,10 +369,10 @@ async def test_a_last_step_that_the_disk_refuses_is_told_once_and_tried_ever_mor
                 await trio.sleep(0.001)
             assert tries == [0, 1_000, 3_000, 7_000]
             lines = [each.getMessage() for each in caplog.records if each.name == "ottla.moves"]
-            assert len(lines) == 1 and lines[0].endswith("it is tried again until the disk takes it")
+            assert len(lines) == 1 and lines[0].endswith("retrying until the disk works")
             (explained,) = (await explain(served.broker, "t")).partitions
             assert explained.sentence.startswith(f"the partition is moving to {target}: ")
-            assert "its last step was refused 4 times, and is tried again: t-0 cannot be moved" in explained.sentence
+            assert "its last step failed 4 times and is being retried: cannot move t-0" in explained.sentence
             files.trouble = nothing
             clock.advance(60_000)
             while served.broker.services.moves.under_way:

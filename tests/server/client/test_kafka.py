@@ -64,7 +64,7 @@ def test_records_without_a_key_take_turns(kafka: Kafka, topic: str) -> None:
 
 
 def test_no_record_is_sent_when_one_is_not_fit_for_it(kafka: Kafka, topic: str) -> None:
-    with pytest.raises(KafkaError, match=f"topic '{topic}' has partitions 0 to 2, not 3$"):
+    with pytest.raises(KafkaError, match=f"partition 3 of topic '{topic}' not found; it has partitions 0 to 2$"):
         kafka.produce_all(topic, [NewRecord("fits", partition=0), NewRecord("does not", partition=3)])
     assert kafka.records(topic) == []
 
@@ -159,12 +159,12 @@ WRONG: dict[str, tuple[Callable[[Kafka], object], type[Exception], str]] = {
     "an unknown topic": (
         lambda kafka: kafka.records("order"),
         KafkaError,
-        "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'order'; did you mean 'orders'?",
+        "UNKNOWN_TOPIC_OR_PARTITION: topic 'order' not found; did you mean 'orders'?",
     ),
     "an unknown partition": (
         lambda kafka: kafka.records("orders", 1),
         KafkaError,
-        "UNKNOWN_TOPIC_OR_PARTITION: topic 'orders' has partitions 0 to 0, not 1",
+        "UNKNOWN_TOPIC_OR_PARTITION: partition 1 of topic 'orders' not found; it has partitions 0 to 0",
     ),
     "a topic that is there": (
         lambda kafka: kafka.create_topic("orders"),
@@ -174,27 +174,27 @@ WRONG: dict[str, tuple[Callable[[Kafka], object], type[Exception], str]] = {
     "an unknown broker": (
         lambda kafka: kafka.configs("broker", "7"),
         KafkaError,
-        "INVALID_REQUEST: there is no broker 7; there are 0",
+        "INVALID_REQUEST: broker 7 not found; existing brokers: 0",
     ),
     "a topic to delete": (
         lambda kafka: kafka.delete_topic("ordres"),
         KafkaError,
-        "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'ordres'; did you mean 'orders'?",
+        "UNKNOWN_TOPIC_OR_PARTITION: topic 'ordres' not found; did you mean 'orders'?",
     ),
     "a value of another type": (
         lambda kafka: kafka.produce("orders", 5),  # type: ignore[arg-type]
         TypeError,
-        "a record's value must be str, bytes or None, not int (5)",
+        "record value must be str, bytes or None, not int (5)",
     ),
     "a header of another type": (
         lambda kafka: kafka.produce("orders", "", headers={"a": 1}),  # type: ignore[arg-type]
         TypeError,
-        "a record's header must be str, bytes or None, not int (1)",
+        "record header must be str, bytes or None, not int (1)",
     ),
     "a record that is no pair": (
         lambda kafka: kafka.produce_all("orders", ["value"]),  # type: ignore[list-item]
         TypeError,
-        "a record must be a NewRecord or a pair of key and value, not 'value'",
+        "record must be a NewRecord or a pair of key and value, not 'value'",
     ),
     "records that are none": (
         lambda kafka: kafka.produce_all("orders", 5),  # type: ignore[arg-type]
@@ -204,17 +204,17 @@ WRONG: dict[str, tuple[Callable[[Kafka], object], type[Exception], str]] = {
     "headers that are none": (
         lambda kafka: kafka.produce("orders", "", headers="ab"),  # type: ignore[arg-type]
         TypeError,
-        "a record's headers must be a mapping or pairs of name and content, not 'ab'",
+        "record headers must be a mapping or pairs of name and value, not 'ab'",
     ),
     "a header that is no pair": (
         lambda kafka: kafka.produce("orders", "", headers=[("a",)]),  # type: ignore[list-item]
         TypeError,
-        "a header must be a pair of name and content, not ('a',)",
+        "header must be a pair of name and value, not ('a',)",
     ),
-    "an option's name of another type": (
+    "option name of another type": (
         lambda kafka: kafka.create_topic("other", configs={1: "compact"}),  # type: ignore[dict-item]
         TypeError,
-        "an option's name must be str, not int (1)",
+        "option name must be str, not int (1)",
     ),
     "a bootstrap that is no text": (
         lambda _: Kafka(None),  # type: ignore[arg-type]
@@ -224,22 +224,22 @@ WRONG: dict[str, tuple[Callable[[Kafka], object], type[Exception], str]] = {
     "a timestamp": (
         lambda kafka: kafka.produce("orders", "", timestamp_ms=-2),
         ValueError,
-        "a timestamp of -2 ms; it must be from -1 (none) to 9223372036854775807",
+        "timestamp -2 ms is out of range; must be from -1 (none) to 9223372036854775807",
     ),
     "an isolation": (
         lambda kafka: kafka.records("orders", isolation="commited"),  # type: ignore[arg-type]
         ValueError,
-        "isolation 'commited'; it is one of read_uncommitted, read_committed",
+        "invalid isolation 'commited'; must be one of: read_uncommitted, read_committed",
     ),
     "a negative offset": (
         lambda kafka: kafka.commit("group", {("orders", 0): -1}),
         ValueError,
-        "offset -1 for topic 'orders', partition 0; it must be 0 or more",
+        "offset -1 for topic 'orders', partition 0 is negative",
     ),
     "a kind of configs": (
         lambda kafka: kafka.configs("topics", "orders"),  # type: ignore[arg-type]
         ValueError,
-        "configs of a 'topics'; there are those of topic, broker, group",
+        "invalid resource type 'topics'; must be one of: topic, broker, group",
     ),
     "configs where partitions are": (
         lambda kafka: kafka.create_topic("other", {"cleanup.policy": "compact"}),  # type: ignore[arg-type]
@@ -249,32 +249,32 @@ WRONG: dict[str, tuple[Callable[[Kafka], object], type[Exception], str]] = {
     "a name that is no text": (
         lambda kafka: kafka.records(b"orders"),  # type: ignore[arg-type]
         TypeError,
-        "a topic's name must be str, not bytes (b'orders')",
+        "topic name must be str, not bytes (b'orders')",
     ),
     "a partition that is no number": (
         lambda kafka: kafka.produce("orders", "", partition="0"),  # type: ignore[arg-type]
         TypeError,
-        "a partition must be int, not str ('0')",
+        "partition must be int, not str ('0')",
     ),
     "a partition that is left out": (
         lambda kafka: kafka.commit("group", {"orders": 1}),  # type: ignore[dict-item]
         TypeError,
-        "offsets are given as {(topic, partition): offset}, not of 'orders'",
+        "offsets must be {(topic, partition): offset}, not 'orders'",
     ),
     "an offset that is no number": (
         lambda kafka: kafka.commit("group", {("orders", 0): None}),  # type: ignore[dict-item]
         TypeError,
-        "an offset must be int, not NoneType (None)",
+        "offset must be int, not NoneType (None)",
     ),
     "an option that is no value": (
         lambda kafka: kafka.create_topic("other", configs={"segment.ms": [1]}),  # type: ignore[dict-item]
         TypeError,
-        "an option's value must be str or int or float or bool or None, not list ([1])",
+        "option value must be str or int or float or bool or None, not list ([1])",
     ),
     "a record that is too large": (
         lambda kafka: kafka.produce("orders", bytes(2_000_000)),
         KafkaError,
-        "MESSAGE_TOO_LARGE: a batch of 2000074 bytes is more than max.message.bytes of topic 'orders'",
+        "MESSAGE_TOO_LARGE: a batch of 2000074 bytes exceeds max.message.bytes of topic 'orders'",
     ),
 }
 
@@ -290,7 +290,7 @@ def test_what_cannot_be_asked_is_refused_in_one_line(orders: Kafka, wrong: str) 
 def test_a_batch_that_was_damaged_on_the_way_is_no_record(broker: ottla.Broker, kafka: Kafka, topic: str) -> None:
     kafka.produce(topic, "value" * 20, partition=0)
     fault = broker.fault("Fetch", topic=topic, corrupt_batch=True)
-    with pytest.raises(KafkaError, match=f"^CORRUPT_MESSAGE: {topic}-0: the batch at offset 0 has a wrong CRC$"):
+    with pytest.raises(KafkaError, match=f"^CORRUPT_MESSAGE: {topic}-0: invalid CRC in the batch at offset 0$"):
         kafka.records(topic, 0)
     assert fault.hits == 1
     assert [record.value for record in kafka.records(topic, 0)] == [b"value" * 20]

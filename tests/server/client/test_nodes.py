@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.client.nodes import BEING_MADE_S, NodeConnections, UnreachableError, addresses
+from ottla.server.client.nodes import BEING_MADE_S, NodeConnections, addresses
+from ottla.server.client.values import UnreachableError
 
 
 class Time:
@@ -129,6 +130,6 @@ def test_bootstrap_addresses_may_be_several_and_of_ipv6() -> None:
 @pytest.mark.parametrize("text", ["", "host", ":9092", "host:", "host:port", "host:0", "host:65536", "a:1,,b:2"])
 def test_what_is_no_address_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(
-        ValueError, match=r"^no address of a broker: '.*'; HOST:PORT is wanted, the port from 1 to 65535$"
+        ValueError, match=r"^invalid broker address '.*'; expected HOST:PORT, with a port from 1 to 65535$"
     ):
         addresses(text)

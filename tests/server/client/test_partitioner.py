@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from ottla.server.client.partitioner import murmur2, partition_of
+from ottla.server.client.values import murmur2, partition_of
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,6 @@ def test_damage_is_named_after_the_records_before_it() -> None:
     broken[60] = 9  # one more record than there are
     reading = records(OneLog(data(0, 1), broken, end=4), "topic", 0)
     found = [next(reading).offset for _ in range(2)]
-    with pytest.raises(CorruptRecordError, match="the batch at offset 2 has a wrong CRC"):
+    with pytest.raises(CorruptRecordError, match="invalid CRC in the batch at offset 2"):
         next(reading)
     assert found == [0, 1]

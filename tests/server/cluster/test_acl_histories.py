@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from ottla.server.broker.broker import Broker
-from ottla.server.config.authorization import STANDARD
+from ottla.server.config.options.security_options import STANDARD
 from ottla.server.runtime.time_slices import run_cooperatively
 from ottla.server.security.acls.acl import Acl
 from ottla.server.security.acls.filters import AclFilter

@@ -17,7 +17,7 @@ from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.broker.broker import Broker
 from ottla.server.cluster import acl_changes
-from ottla.server.config.authorization import STANDARD
+from ottla.server.config.options.security_options import STANDARD
 from ottla.server.security.acls.acl import Acl, parse
 from ottla.server.security.acls.filters import AclFilter
 from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
@@ -178,7 +178,7 @@ def test_a_kind_of_unknown_ends_the_connection(field: str) -> None:
         async with secured() as (_, client):
             with pytest.raises(BaseExceptionGroup) as refusal:
                 await client.ask(CreateAclsRequest(creations=(creation(GOOD, **{field: 0}),)), 3)
-            assert refusal.group_contains(ProtocolError, match="a kind of UNKNOWN")
+            assert refusal.group_contains(ProtocolError, match="invalid value UNKNOWN")
 
     run_in_order(work)
 
@@ -263,7 +263,7 @@ def test_too_many_entries_are_refused_whole(monkeypatch: pytest.MonkeyPatch) -> 
                 monkeypatch.setattr(acl_changes, bound, 4)
                 refused = (await client.ask(creations(LINES[4]), 3)).results[0]
                 assert refused.error_code == ErrorCode.POLICY_VIOLATION
-                assert "more than the 4 that" in (refused.error_message or "")
+                assert "limit 4)" in (refused.error_message or "")
                 monkeypatch.undo()
             assert described(await client.ask(asked(AclFilter()), 3)) == set(LINES[:4])
 

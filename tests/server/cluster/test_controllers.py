@@ -327,7 +327,7 @@ async def test_nor_do_they_from_kraft_version_1_on(tmp_path: Path) -> None:
         stranger = RemoveRaftVoterRequest(cluster_id=None, voter_id=5, voter_directory_id=directory)
         for request, code, told in (
             (known, ErrorCode.DUPLICATE_VOTER, f"The voter id for {of} is already part of the set of voters [{of}]."),
-            (VOTER, ErrorCode.INVALID_REQUEST, "Ottla plays its controllers itself; no other can join them"),
+            (VOTER, ErrorCode.INVALID_REQUEST, "Ottla's controllers are internal; voters cannot be added"),
             (
                 replace(stranger, voter_id=3000),
                 ErrorCode.VOTER_NOT_FOUND,

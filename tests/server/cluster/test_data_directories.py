@@ -33,8 +33,7 @@ from ottla.server.security.acls.authorizer import Authorizer
 from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal
 from ottla.server.security.sasl.scram_users import ScramUsers
-from ottla.server.security.tokens.token import Token
-from ottla.server.security.tokens.tokens import Tokens
+from ottla.server.security.tokens import Token, Tokens
 from ottla.storage.disk.checkpoints import (
     MetaProperties,
     read_meta_properties,
@@ -241,52 +240,60 @@ def test_what_is_whole_is_served_and_stays_served(
 
 
 REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
-    "one not mounted": (empty(B), (A, B), r"/b \(directory.id \S+\): is it mounted\?"),
+    "a directory not mounted": (empty(B), (A, B), r"/b \(directory.id \S+\): is it mounted\?"),
     "one not there": (without(B), (A, B), r"/b \(directory.id \S+\): is it mounted\?"),
-    "one not named": (then(), (A,), "/a is one of 2, and log.dirs does not name /b; start with log.dirs=/a,/b"),
+    "one not named": (then(), (A,), "/a is one of 2, but log.dirs does not contain /b; start with log.dirs=/a,/b"),
     "one not named, and no identity beside the catalog": (
         without(f"{A}/meta.properties"),
         (A,),
-        "/a is one of 2, and log.dirs does not name /b; start with log.dirs=/a,/b",
+        "/a is one of 2, but log.dirs does not contain /b; start with log.dirs=/a,/b",
     ),
-    "that of the catalog not mounted": (empty(A), (A, B), "/b needs the ottla.json of the one with directory.id"),
-    "that of the catalog not there": (without(A), (A, B), "/b needs the ottla.json of the one with directory.id"),
-    "that of the catalog not named": (then(), (B,), "/b needs the ottla.json of the one with directory.id"),
-    "one not mounted, another new": (empty(B), (A, B, C), r"/b \(directory.id \S+\): is it mounted\?"),
+    "that of the catalog not mounted": (
+        empty(A),
+        (A, B),
+        "/b requires the ottla.json in the directory with directory.id",
+    ),
+    "that of the catalog not there": (
+        without(A),
+        (A, B),
+        "/b requires the ottla.json in the directory with directory.id",
+    ),
+    "that of the catalog not named": (then(), (B,), "/b requires the ottla.json in the directory with directory.id"),
+    "a directory not mounted, another new": (empty(B), (A, B, C), r"/b \(directory.id \S+\): is it mounted\?"),
     "one of another cluster": (of(B, cluster_id="other"), (A, B), "/b belongs to cluster other, /a to"),
     "the catalog of another cluster": (
         then(of(A, cluster_id="other"), of(B, cluster_id="other")),
         (A, B),
-        "/a belongs to cluster other, ottla.json",
+        "/a belongs to cluster other, but ottla.json",
     ),
-    "one of another node": (of(B, node_id=3), (A, B), "/b belongs to node 3, node.id is 0"),
+    "one of another node": (of(B, node_id=3), (A, B), "/b belongs to node 3, but node.id is 0"),
     "an identity lost": (without(f"{B}/meta.properties"), (A, B), r"/b \(directory.id \S+\): is it mounted\?"),
     "an identity damaged": (written(f"{B}/meta.properties", b"version=1\nnode.id"), (A, B), "cluster.id is missing"),
     "an identity emptied": (written(f"{B}/meta.properties"), (A, B), "version is missing"),
-    "the catalog lost": (without(f"{A}/ottla.json"), (A, B), "/a has lost its ottla.json"),
-    "the catalog damaged": (written(f"{A}/ottla.json", b"{"), (A, B), "not a readable catalog"),
-    "the catalog emptied": (written(f"{A}/ottla.json"), (A, B), "not a readable catalog"),
+    "the catalog lost": (without(f"{A}/ottla.json"), (A, B), "/a: ottla.json not found"),
+    "the catalog damaged": (written(f"{A}/ottla.json", b"{"), (A, B), "invalid catalog"),
+    "the catalog emptied": (written(f"{A}/ottla.json"), (A, B), "invalid catalog"),
     "two catalogs": (
         lambda files: write(files, f"{B}/ottla.json", read(files, f"{A}/ottla.json")),
         (A, B),
-        "ottla.json is in /a as well as in /b",
+        "ottla.json is in both /a and /b",
     ),
     "one of them copied": (copied(B, C), (A, B, C), "/b and /c have the same directory.id"),
-    "a log in two of them": (copied(f"{A}/t-0", f"{B}/t-0"), (A, B), "t-0 is in /a as well as in /b"),
-    "before directories were counted, one not mounted": (
+    "a log in two of them": (copied(f"{A}/t-0", f"{B}/t-0"), (A, B), "t-0 is in both /a and /b"),
+    "before directories were counted, a directory not mounted": (
         then(as_before_directories_were_counted, empty(B)),
         (A, B),
-        "/a/ottla.json does not list the data directories yet, and none of log.dirs has t-1, t-3: is one not mounted",
+        "/a/ottla.json does not list the data directories yet, and none of log.dirs contains t-1, t-3: is a directory not mounted",
     ),
     "before directories were counted, one not named": (
         as_before_directories_were_counted,
         (A,),
-        "/a/ottla.json does not list the data directories yet, and none of log.dirs has t-1, t-3: is one not mounted",
+        "/a/ottla.json does not list the data directories yet, and none of log.dirs contains t-1, t-3: is a directory not mounted",
     ),
     "before directories were counted, that of the catalog not mounted": (
         then(as_before_directories_were_counted, empty(A)),
         (A, B),
-        "/a has no meta.properties, /b belongs to cluster",
+        "/a has no meta.properties, but /b belongs to cluster",
     ),
     "before directories were counted, that of the catalog not named": (
         as_before_directories_were_counted,
@@ -301,7 +308,7 @@ REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
     "a log put aside, and no other of its partition": (
         lambda files: files.rename(f"{B}/t-1", f"{B}/t-1.{UNIQUE}-stray"),
         (A, B),
-        f"t-1 has no directory but {B}/t-1.{UNIQUE}-stray, which was put aside; rename it to t-1",
+        f"t-1: only the stray directory {B}/t-1.{UNIQUE}-stray was found; rename it to t-1",
     ),
     "a file in the place of a directory": (then(without(B), written(B)), (A, B), "data directory /b"),
 }
@@ -379,7 +386,7 @@ def test_a_directory_is_given_up_by_hand_and_refused_when_it_comes_back(life: Li
         with life.start(A) as broker:
             assert broker.values() == life.values
             life.append_everywhere(broker)
-    with pytest.raises(DataDirectoryError, match="t-1 is in /a as well as in /c"):
+    with pytest.raises(DataDirectoryError, match="t-1 is in both /a and /c"):
         life.start(A, C)
     with life.start(A) as broker:
         assert broker.values() == life.values
@@ -426,11 +433,11 @@ def test_no_producer_gets_an_id_that_a_log_knows(life: Life, happens: Callable[[
     [
         (
             copied("/a/t-0", "/a/t-20251122"),
-            "/a/t-20251122 would give topic t 20251123 partitions, of which 5 are here",
+            "/a/t-20251122: topic t would have 20251123 partitions, but only 5 were found",
         ),
-        (copied("/a/t-0", "/a/x-2147483647"), "would give topic x 2147483648 partitions, of which 1 are here"),
-        (lambda files: write_partition_metadata(files, "/b/t-1", OTHER_ID), "are of two topics"),
-        (copied("/a/t-0", "/b/t-0"), "t-0 is in /a as well as in /b"),
+        (copied("/a/t-0", "/a/x-2147483647"), "topic x would have 2147483648 partitions, but only 1 were found"),
+        (lambda files: write_partition_metadata(files, "/b/t-1", OTHER_ID), "have different topic IDs"),
+        (copied("/a/t-0", "/b/t-0"), "t-0 is in both /a and /b"),
     ],
 )
 def test_directories_that_cannot_be_one_topics_are_refused(
@@ -522,19 +529,19 @@ def test_a_directory_of_a_kafka_that_gave_no_directory_ids_gets_one() -> None:
 @pytest.mark.parametrize(
     ("change", "data_dirs", "told"),
     [
-        (empty(B), (A, B), "/b has no meta.properties, /a belongs to cluster kafkas: is it mounted"),
-        (empty(A), (A, B), "/a has no meta.properties, /b belongs to cluster kafkas: is it mounted"),
+        (empty(B), (A, B), "/b has no meta.properties, but /a belongs to cluster kafkas: is it mounted"),
+        (empty(A), (A, B), "/a has no meta.properties, but /b belongs to cluster kafkas: is it mounted"),
         (then(), (B,), "/b has neither ottla.json nor Apache Kafka's metadata log"),
         (then(), (A, B, C), "/c has no meta.properties"),
         (
             then(),
             (A,),
-            r"no data directory has directory.id BwIHAgcCBwIHAgcCBwIHAg, in which Apache Kafka has t-1: is it",
+            r"data directory with directory.id BwIHAgcCBwIHAgcCBwIHAg not found, which contains t-1 according to Apache Kafka: is it",
         ),
         (
             copied(f"{A}/__cluster_metadata-0", f"{B}/__cluster_metadata-0"),
             (A, B),
-            "Apache Kafka's metadata log is in /a as well as in /b",
+            "Apache Kafka's metadata log is in both /a and /b",
         ),
     ],
 )
@@ -647,8 +654,8 @@ def test_what_apache_kafkas_clients_may_holds_after_the_take_over() -> None:
     ("record", "told"),
     [
         (AccessControlEntryRecord(operation=99, permission_type=Permission.DENY), "99 is not a valid AclOperation"),
-        (UserScramCredentialRecord(name="alice", mechanism=3), "3 is no mechanism of SCRAM"),
-        (DelegationTokenRecord(owner="alice"), "'alice' is no principal"),
+        (UserScramCredentialRecord(name="alice", mechanism=3), "unknown SCRAM mechanism 3"),
+        (DelegationTokenRecord(owner="alice"), "'alice': invalid principal"),
     ],
 )
 def test_rights_that_are_not_known_are_not_passed_over_at_the_take_over(record: Any, told: str) -> None:
@@ -836,7 +843,10 @@ def test_a_start_that_names_some_of_them_is_told_how_to_name_all(
         StoredBroker(left.files, named)
     assert left.files.snapshot() == before
     unnamed = [each for each in left.data_dirs if each not in named]
-    line = f"data directory {named[0]} is one of {nodes}, and log.dirs does not name {', '.join(unnamed)}; start with log.dirs="
+    line = (
+        f"data directory {named[0]} is one of {nodes}, but log.dirs does not contain {', '.join(unnamed)}; start with"
+        " log.dirs="
+    )
     assert str(refused.value) == line + ",".join(left.data_dirs)
     told = str(refused.value).removeprefix(line).split(",")
     for _ in range(2):
@@ -854,7 +864,7 @@ def test_all_of_them_may_have_been_moved_together() -> None:
         left.files.rename(path, path.replace("/srv", "/mnt"))
     for named, other in (("/mnt/data", "/mnt/data-node-1"), ("/mnt/data-node-1", "/mnt/data")):
         with pytest.raises(
-            DataDirectoryError, match=re.escape(f"does not name {other}; start with log.dirs=/mnt/data,")
+            DataDirectoryError, match=re.escape(f"does not contain {other}; start with log.dirs=/mnt/data,")
         ):
             StoredBroker(left.files, [named])
     with StoredBroker(left.files, ["/mnt/data", "/mnt/data-node-1"]) as broker:
@@ -862,8 +872,12 @@ def test_all_of_them_may_have_been_moved_together() -> None:
 
 
 ELSEWHERE = {
-    "of the first": (DATA, "/copies/data", "lists a data directory that is not among log.dirs: /srv/data-node-1 "),
-    "of another": (f"{DATA}-node-1", "/copies/data-node-1", "needs the ottla.json of the one with directory.id"),
+    "of the first": (DATA, "/copies/data", "lists a data directory that is not in log.dirs: /srv/data-node-1 "),
+    "of another": (
+        f"{DATA}-node-1",
+        "/copies/data-node-1",
+        "requires the ottla.json in the directory with directory.id",
+    ),
 }
 
 

@@ -23,12 +23,11 @@ from ottla.protocol.messages.expire_delegation_token import ExpireDelegationToke
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.server.broker.broker import Broker
 from ottla.server.cluster import token_changes
-from ottla.server.config.authorization import STANDARD
+from ottla.server.config.options.security_options import STANDARD
 from ottla.server.runtime.time_slices import TimeSlice
 from ottla.server.security.acls.acl import parse
 from ottla.server.security.principal import Principal
-from ottla.server.security.tokens.token import Token
-from ottla.server.security.tokens.tokens import Tokens
+from ottla.server.security.tokens import Token, Tokens
 from ottla.server.services.context import Context
 from support.broker.contexts import Staying
 from support.broker.in_process_broker import NOW_MS, InProcessClient, pass_time, run_in_order, running

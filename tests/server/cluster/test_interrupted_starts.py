@@ -212,14 +212,14 @@ def test_many_threads_may_start_and_stop_it(tmp_path: Path) -> None:
     broker.stop()
     broker_threads_end()
     assert is_free(tmp_path)
-    assert set(told) <= {"the broker runs already", "the broker was stopped while it started"}
+    assert set(told) <= {"the broker is already running", "the broker was stopped during its start"}
     with broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
 
 
 def test_a_broker_that_runs_is_not_started_again(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker:
-        with pytest.raises(RuntimeError, match="runs already"):
+        with pytest.raises(RuntimeError, match="already running"):
             broker.start()
         with RawClient(*address(broker)) as client:
             assert topic_names(client) == set()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.cluster.leadership import Leadership, elect, eligible, first_leadership
 from ottla.server.cluster.nodes import Node
-from ottla.server.cluster.replicas import check_assignments, spread
+from ottla.server.cluster.topic_plans import check_assignments, spread
 from ottla.server.partitions.topics import NO_LEADER
 from support.noted import each_case
 

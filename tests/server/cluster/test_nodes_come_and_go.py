@@ -530,9 +530,9 @@ def test_a_restart_starts_all_nodes_and_no_epoch_is_given_twice(tmp_path: Path) 
 
 
 def test_there_is_no_such_node(cluster: Cluster) -> None:
-    with pytest.raises(ControlError, match="there is no node 7"):
+    with pytest.raises(ControlError, match="node 7 not found"):
         cluster.broker.stop_node(7)
-    with pytest.raises(ControlError, match="there is no node 7"):
+    with pytest.raises(ControlError, match="node 7 not found"):
         cluster.broker.start_node(7)
 
 

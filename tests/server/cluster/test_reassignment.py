@@ -35,7 +35,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
 from ottla.server.client.connection import Client
 from ottla.server.cluster.reassignments import Reassignments
 from ottla.server.cluster.replication_throttle import ReplicationThrottle
-from ottla.server.partitions.reassigning import Reassigning
+from ottla.server.partitions.topics import Reassigning
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.paths import CATALOG_FILE, TopicPartition
 from ottla.storage.topics.config import LogConfig

@@ -72,7 +72,7 @@ REFUSED = {
     "Kafka's metadata log": (wanted("__cluster_metadata"), ErrorCode.INVALID_REQUEST, "is prohibited"),
     "no partitions": (wanted("t", 0), ErrorCode.INVALID_PARTITIONS, "non-positive value"),
     "less than no partitions": (wanted("t", -2), ErrorCode.INVALID_PARTITIONS, "non-positive value"),
-    "too many partitions": (wanted("t", 10_001), ErrorCode.POLICY_VIOLATION, "at most 10000"),
+    "too many partitions": (wanted("t", 10_001), ErrorCode.POLICY_VIOLATION, "limit 10000"),
     "no replicas": (wanted("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "must be larger than 0"),
     "less than no replicas": (wanted("t", 1, -2), ErrorCode.INVALID_REPLICATION_FACTOR, "must be larger than 0"),
     "more replicas than nodes": (wanted("t", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR, "only 1 broker(s)"),
@@ -234,7 +234,7 @@ GROWN_BADLY = {
     "missing node": (growth("base", 4, [[77]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "includes broker 77"),
     "node twice": (growth("base", 4, [[0, 0]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "more than once"),
     "no node": (growth("base", 4, [[]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "empty replica list"),
-    "too many": (growth("base", 20_000), ErrorCode.POLICY_VIOLATION, "at most 10000"),
+    "too many": (growth("base", 20_000), ErrorCode.POLICY_VIOLATION, "limit 10000"),
 }
 
 
@@ -332,7 +332,7 @@ def test_the_topics_of_the_broker_itself_are_not_grown(client: RawClient) -> Non
     assert before.is_internal
     (row,) = grow(client, growth("__consumer_offsets", 99))
     assert row.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert row.error_message == "__consumer_offsets belongs to the broker"
+    assert row.error_message == "__consumer_offsets is an internal topic"
     assert metadata(client).topics == (before,)
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.server.commands.completion import SHELLS, bash, fish, zsh
-from ottla.server.commands.frame.places import places, valued
+from ottla.server.commands.completion import SHELLS, bash, fish, places, valued, zsh
 
 PLACES = list(places())
 

@@ -7,7 +7,7 @@ import pytest
 from ottla.server.commands.cli import main
 from ottla.server.commands.describe_config import render
 from ottla.server.commands.frame.errors import SAID_NO, CommandError
-from ottla.server.config.options.by_name import BROKER_OPTIONS
+from ottla.server.config.options.known_options import BROKER_OPTIONS
 from ottla.storage.topics.config import TOPIC_OPTIONS
 
 
@@ -51,11 +51,11 @@ def test_every_option_that_counts_has_a_meaning_of_its_own() -> None:
 def test_an_unknown_name_is_told_with_names_like_it() -> None:
     with pytest.raises(
         CommandError,
-        match=r"segment\.byte; did you mean .*segment\.bytes",
+        match=r"segment\.byte not found; did you mean .*segment\.bytes",
         check=lambda error: error.exit_code == SAID_NO,
     ):
         render("segment.byte")
-    with pytest.raises(CommandError, match=r"no option zork$", check=lambda error: error.exit_code == SAID_NO):
+    with pytest.raises(CommandError, match=r"option zork not found$", check=lambda error: error.exit_code == SAID_NO):
         render("zork")
 
 
@@ -64,7 +64,7 @@ def test_the_command_prints_or_says_no(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["describe-config", "zork"]) == 1
     shown = capsys.readouterr()
     assert shown.out.startswith("segment.bytes\n")
-    assert shown.err == "ottla: there is no option zork\n"
+    assert shown.err == "ottla: option zork not found\n"
 
 
 def test_json_has_an_object_for_each_option(capsys: pytest.CaptureFixture[str]) -> None:

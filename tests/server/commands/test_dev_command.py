@@ -47,10 +47,10 @@ def test_it_says_ready_first_and_what_to_paste_and_leaves_nothing() -> None:
         ready, _, rest = text.partition("\n")
         assert re.fullmatch(r"ready 127\.0\.0\.1:\d+,127\.0\.0\.1:\d+", ready)
         address = ready.split()[1].split(",")[0]
-        found = re.search(r"control +http://(localhost:\d+) ", rest)
+        found = re.search(r"admin API +http://(localhost:\d+) ", rest)
         assert found is not None
         assert f"    export OTTLA_BOOTSTRAP={address}\n    export OTTLA_ADMIN={found[1]}\n" in rest
-        directory = re.search(r"data +(\S+), removed at the end", rest)
+        directory = re.search(r"data +(\S+), removed at exit", rest)
         assert directory is not None and Path(directory[1]).is_dir()
         listed = run_command("nodes", "list", "--admin", found[1])
         assert listed.code == 0 and listed.out.count("yes") == 2
@@ -93,7 +93,7 @@ def test_what_is_no_user_is_refused_in_a_line(text: str, told: str) -> None:
 
 def test_users_need_a_listener_that_takes_logins() -> None:
     done = run_command("dev", "--listener", "PLAINTEXT://127.0.0.1:0", "--admin", "0", "--user", "alice:secret")
-    assert done.code != 0 and "no listener takes logins" in done.err
+    assert done.code != 0 and "users require a SASL listener" in done.err
 
 
 def test_a_directory_that_is_named_is_kept_and_what_is_to_be_pasted_is_understood(tmp_path: Path) -> None:
@@ -119,5 +119,5 @@ def test_a_port_in_use_is_one_line_with_the_way_out(
     (line,) = done.err.splitlines()
     assert (done.code, done.out) == (2, "")
     assert f"{broker.bootstrap}: Address already in use" in line
-    assert line.endswith("; --listener 127.0.0.1:0 and --admin 0 take free ports")
+    assert line.endswith("; use --listener 127.0.0.1:0 and --admin 0 for free ports")
     assert list(temporary.iterdir()) == []

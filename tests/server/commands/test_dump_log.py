@@ -133,7 +133,7 @@ def test_transactional_ids_are_read(tmp_path: Path) -> None:
     path = written(tmp_path / "__transaction_state-3", "00000000000000000000.log", bytes(batch))
     lines = dumped(path, print_data=True)
     assert lines[1].endswith("transactional id 'x' Ongoing  producer 7 epoch 2  timeout 60000 ms  partitions t-1, u-0")
-    assert lines[2].endswith("transactional id 'x' is gone")
+    assert lines[2].endswith("transactional id 'x' deleted")
     assert lines[3].endswith("= 'x'")
 
 
@@ -167,7 +167,7 @@ def test_states_of_share_partitions_are_read(tmp_path: Path) -> None:
         f"{who} update of snapshot 0  leader epoch 0  start offset 7  delivery complete 3"
         "  batches [7..9 acknowledged 1, 12..12 9 5]"
     )
-    assert lines[3].endswith(f"{who} is gone")
+    assert lines[3].endswith(f"{who} deleted")
     assert lines[4].endswith("= 'x'")
 
 
@@ -195,7 +195,7 @@ def test_records_of_consumer_groups_are_read(tmp_path: Path) -> None:
         f"previous_member_epoch: -1, state: 0, assigned_partitions: [{{topic_id: {'ab' * 16}, partitions: [0, 1], "
         "assignment_epochs: [2, 3]}], partitions_pending_revocation: []}"
     )
-    assert lines[4].endswith("consumer group MemberMetadata {group_id: 'g', member_id: 'm'} is gone")
+    assert lines[4].endswith("consumer group MemberMetadata {group_id: 'g', member_id: 'm'} deleted")
 
 
 def test_a_wrong_checksum_a_torn_end_and_offsets_that_go_back_are_problems(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_records_of_an_old_format_are_a_problem_in_one_line(tmp_path: Path, magi
     old = old_message(magic, 14)
     lines = dumped(written(tmp_path, LOG, before + old))
     (told,) = problems(lines)
-    assert f"byte {len(before)}: records of format v{magic}" in told and told == lines[-1]
+    assert f"byte {len(before)}: record format v{magic}" in told and told == lines[-1]
 
 
 @settings(max_examples=size(50, 150))

@@ -21,9 +21,12 @@ TEXTS = subprocess.run(
     text=True,
     check=False,
 ).stdout.split()
+GUIDES = [text for text in TEXTS if text.startswith(("README", "docs/")) and text != "docs/commands.md"]
 _LINE = re.compile(r"^(?:    |\s*\$ |  )?(?:[A-Z_]+=\S+ )*(ottla [a-z-].*)$", re.MULTILINE)
 _IN_A_PIPE = re.compile(r"\| (ottla [a-z-].*)$", re.MULTILINE)
 _FENCED = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_IN_A_SENTENCE = re.compile(r"`(ottla [a-z-]+ [^`]+)`")
+_OPTIONAL = re.compile(r"\[[^\]]*\]")
 _SHELLS = ("", "sh", "bash", "console", "shell")
 _END = {"|", ">", ">>", "<", "&&", "&", ";", "||"}
 
@@ -33,6 +36,16 @@ def code_of(text: str) -> Iterator[str]:
     yield from (block for language, block in re.findall(_FENCED, text) if language in _SHELLS)
     outside = re.sub(_FENCED, "", text)
     yield from re.findall(r"(?:^    .*\n)+", outside, re.MULTILINE)
+
+
+def shown_in(name: str) -> Iterator[str]:
+    """The code blocks of a text; of guides also commands with arguments in a sentence, without their optional parts."""
+    text = (ROOT / name).read_text()
+    yield from code_of(text)
+    if name not in GUIDES:
+        return
+    for line in _IN_A_SENTENCE.findall(re.sub(_FENCED, "", text)):
+        yield " ".join(re.sub(_OPTIONAL, "", line).replace("…", "x").split()) + "\n"
 
 
 def lines_of(block: str) -> Iterator[list[str]]:
@@ -47,7 +60,7 @@ def lines_of(block: str) -> Iterator[list[str]]:
 LINES = [
     pytest.param(words, id=f"{name}: {' '.join(words)}")
     for name, blocks in [
-        *((text, list(code_of((ROOT / text).read_text()))) for text in TEXTS if text.endswith(".md")),
+        *((name, list(shown_in(name))) for name in TEXTS if name.endswith(".md")),
         ("--help", [EXAMPLES]),
     ]
     for block in blocks

@@ -48,7 +48,7 @@ def test_every_function_that_prints_a_table_is_known() -> None:
     for path in commands.rglob("*.py"):
         name = str(path.relative_to(commands))
         for function in ast.walk(ast.parse(path.read_text())):
-            if isinstance(function, ast.FunctionDef) and name not in ("frame/printing.py", "admin/showing.py"):
+            if isinstance(function, ast.FunctionDef) and name != "frame/printing.py":
                 called = {
                     one.func.id
                     for one in ast.walk(function)
@@ -56,7 +56,7 @@ def test_every_function_that_prints_a_table_is_known() -> None:
                 }
                 if called & {"show_rows", "show_table"}:
                     found.add(f"{name}:{function.name}")
-    assert found == set(TABLES)
+    assert found - {"admin/asking.py:show_rows"} == set(TABLES)
 
 
 @pytest.fixture(scope="module")

@@ -184,14 +184,14 @@ def test_all_listeners_for_clients_speak_tls(words: tuple[str, ...], protocols: 
 
 
 REFUSED = {
-    "listener.security.protocol.map=SSL:SSL": "Invalid value SSL:SSL for configuration listener.security.protocol.map: with --tls",
-    "ssl.keystore.location=/k.pem": "Invalid value /k.pem for configuration ssl.keystore.location: --tls brings keys",
+    "listener.security.protocol.map=SSL:SSL": "Invalid value SSL:SSL for configuration listener.security.protocol.map: --tls applies to all listeners",
+    "ssl.keystore.location=/k.pem": "Invalid value /k.pem for configuration ssl.keystore.location: --tls generates its own keys",
     "ssl.keystore.password=secret": "Invalid value [hidden] for configuration ssl.keystore.password",
     "ssl.key.password=secret": "Invalid value [hidden] for configuration ssl.key.password",
     "ssl.keystore.key=secret": "Invalid value [hidden] for configuration ssl.keystore.key",
     "ssl.truststore.type=PEM": "Invalid value PEM for configuration ssl.truststore.type",
     "listener.name.ssl.ssl.keystore.location=/k": "Invalid value /k for configuration listener.name.ssl.ssl.keystore.location",
-    "listeners=PLAINTEXT://:1": "Invalid value PLAINTEXT://:1 for configuration listeners: with --tls all listeners speak TLS; name it SSL",
+    "listeners=PLAINTEXT://:1": "Invalid value PLAINTEXT://:1 for configuration listeners: --tls applies to all listeners; rename it to SSL",
     "listeners=SSL://:1,SASL_PLAINTEXT://:2": "Invalid value SASL_PLAINTEXT://:2 for configuration listeners",
     "advertised.listeners=PLAINTEXT://a:1": "Invalid value PLAINTEXT://a:1 for configuration advertised.listeners",
     "listeners=SSL//:1": "must be NAME://HOST:PORT",
@@ -208,7 +208,7 @@ def test_what_goes_against_it_is_refused_in_a_line(override: str, told: str, tmp
 
 
 def test_users_need_a_listener_that_takes_logins_over_tls_too(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no listener takes logins"):
+    with pytest.raises(ConfigError, match="users require a SASL listener"):
         start("--tls", "--data", str(tmp_path), "--listener", "SSL://:1", "--user", "a:secret")
 
 
@@ -220,12 +220,12 @@ def test_an_authority_that_is_damaged_or_in_other_hands_is_told_in_a_line(tmp_pa
     for content in ("", "nonsense", "ä", key, certificate, f"{key}-----BEGIN CERTIFICATE{other}"):
         kept.write_text(content)
         kept.chmod(0o600)
-        with pytest.raises(ConfigError, match=r"has no key and certificate of an authority: remove it") as caught:
+        with pytest.raises(ConfigError, match=r"does not contain the key and certificate of a CA; remove it") as caught:
             start("--tls", "--data", str(tmp_path))
         assert "PRIVATE" not in str(caught.value)
     kept.write_text(good)
     kept.chmod(0o604)
-    with pytest.raises(ConfigError, match="is not its owner's alone: remove it"):
+    with pytest.raises(ConfigError, match="but other users can access it; remove it"):
         start("--tls", "--data", str(tmp_path))
     kept.chmod(0o600)
     assert str(start("--tls", "--data", str(tmp_path)).node(0).value("ssl.truststore.certificates")) in good

@@ -4,16 +4,14 @@ import re
 
 import pytest
 
-from ottla.server.config.authorization import STANDARD, Authorization
 from ottla.server.config.broker_config import BrokerConfig, ConfigSource
 from ottla.server.config.listeners import ListenerConfig
 from ottla.server.config.live_config import usable
 from ottla.server.config.options.broker_options import ACTED_ON
-from ottla.server.config.options.by_name import BROKER_OPTIONS, find_option
-from ottla.server.config.options.known_options import known_options, reason_of
+from ottla.server.config.options.known_options import BROKER_OPTIONS, find_option, known_options, reason_of
+from ottla.server.config.options.security_options import STANDARD, Authorization
 from ottla.server.config.properties import Properties, parse_server_properties
-from ottla.server.config.static_config import PROFILES, static_config
-from ottla.server.config.without_effect import warnings_of
+from ottla.server.config.static_config import PROFILES, static_config, warnings_of
 from ottla.server.groups.settings import GroupSettings
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from support.noted import each_case
@@ -272,10 +270,13 @@ def test_each_option_that_means_nothing_here_is_told_once() -> None:
         overrides={"num.io.threads": "9", "listener.name.external.ssl.provider": "x"},
     )
     assert sorted(static.warnings) == [
-        "listener.name.external.ssl.provider: known to Kafka, not acted on by Ottla: it names a provider of the Java machine",
-        "log.local.retention.ms: known to Kafka, not acted on by Ottla",
-        f"num.io.threads: known to Kafka, not acted on by Ottla: {reason_of('num.io.threads')}",
-        "super.users: counts only at a start with authorizer.class.name, ignored",
+        (
+            "listener.name.external.ssl.provider: known to Kafka, but has no effect in Ottla: it names a provider of"
+            " the Java virtual machine"
+        ),
+        "log.local.retention.ms: known to Kafka, but has no effect in Ottla",
+        f"num.io.threads: known to Kafka, but has no effect in Ottla: {reason_of('num.io.threads')}",
+        "super.users: has no effect without authorizer.class.name at startup, ignored",
     ]
 
 
@@ -293,11 +294,11 @@ def test_what_the_authorizer_is_told_comes_from_the_start_alone() -> None:
     {
         "another class": (
             "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
-            f"authorizer.class.name: a Java class cannot be loaded here; there is {STANDARD}, or none if it is empty",
+            f"authorizer.class.name: Java classes are not supported; must be {STANDARD}, or empty for no authorization",
         ),
         "no principal": (
             f"authorizer.class.name={STANDARD}\nsuper.users=User:a;bob",
-            "Invalid value bob for configuration super.users: must be TYPE:NAME, as User:alice",
+            "Invalid value bob for configuration super.users: must be TYPE:NAME, e.g. User:alice",
         ),
         "no boolean": (
             f"authorizer.class.name={STANDARD}\nallow.everyone.if.no.acl.found=yes",
@@ -315,8 +316,8 @@ def test_an_option_of_one_node_that_all_share_is_told() -> None:
         file=file("# nodes=2\n# node.1.log.dirs=/other\n# node.1.broker.rack=r1\n# node.7.broker.rack=r7\n")
     )
     assert static.warnings == (
-        "node.1.log.dirs: all nodes share the value of node 0, ignored",
-        "node.7.broker.rack: there is no node 7, ignored",
+        "node.1.log.dirs: all nodes share the value of node 0; ignored",
+        "node.7.broker.rack: node 7 not found, ignored",
     )
     assert static.node(1).broker_rack == "r1"
     assert static.node(1).data_dirs == ("/tmp/kafka-logs",)
@@ -397,7 +398,7 @@ def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> 
     assert config.value("log.retention.check.interval.ms") == 9
     assert config.listener_configs[0].port == 9092
     assert [line for line in static.warnings if line.startswith("node.")] == [
-        "node.4000.num.partitions: there is no node 4000, ignored"
+        "node.4000.num.partitions: node 4000 not found, ignored"
     ]
 
 
@@ -406,7 +407,7 @@ def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> 
     {
         "known to Kafka": (
             "# feature.kraft.version=1",
-            "feature.kraft.version: shown to clients, not acted on by Ottla",
+            "feature.kraft.version: reported to clients, but has no effect in Ottla",
         ),
         "unknown": ("# feature.moon.version=1", "feature.moon.version: unknown feature, ignored"),
     }.values(),

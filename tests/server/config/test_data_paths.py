@@ -11,7 +11,7 @@ import pytest
 
 import ottla
 from ottla.server.commands.cli import main
-from ottla.server.config.data_paths import refuse_comma
+from ottla.server.config.properties import refuse_comma
 from ottla.storage.topics.options import ConfigError
 
 
@@ -31,8 +31,8 @@ def temporary(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def told(name: str, given: object, folder: Path) -> str:
     return (
-        f"Invalid value {given} for {name}: {folder} is one path, and a comma separates directories in log.dirs; name it"
-        " by a link without a comma"
+        f"Invalid value {given} for {name}: {folder} is a single path, but log.dirs separates directories with commas;"
+        " use a symbolic link without a comma in its name"
     )
 
 

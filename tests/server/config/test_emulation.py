@@ -33,7 +33,7 @@ from support.noted import each_case
 
 HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
-# release -> what its ApiVersions says of some APIs, as its message definitions have it; None: it has no such API
+# release -> what its ApiVersions says of some APIs, as its message definitions have it; None: it has does not have API
 OF_KAFKA: dict[str, dict[str, tuple[int, int] | None]] = {
     "2.8": {"Produce": (0, 9), "Fetch": (0, 12), "FindCoordinator": (0, 3), "ListTransactions": None},
     "3.0": {"Fetch": (0, 12), "ListOffsets": (0, 7), "OffsetFetch": (0, 8), "ListTransactions": (0, 0)},
@@ -115,7 +115,9 @@ def test_any_other_release_is_refused_with_the_list(text: str) -> None:
 
 def test_a_feature_that_the_release_lacks_is_refused() -> None:
     file = parse_server_properties("# feature.transaction.version=2\n")
-    with pytest.raises(ConfigError, match=r"Invalid value 2 for feature transaction\.version: .* 3\.9, .* no such"):
+    with pytest.raises(
+        ConfigError, match=r"Invalid value 2 for feature transaction\.version: .* 3\.9, .* does not have"
+    ):
         static_config(file=file, emulate="3.9")
     assert static_config(file=file, emulate="4.0").emulate == "4.0"
 

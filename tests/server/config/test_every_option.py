@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from ottla.server.config.options.broker_options import ACTED_ON
-from ottla.server.config.options.by_name import BROKER_OPTIONS, find_option
-from ottla.server.config.options.replication_options import DYNAMIC_ONLY
-from ottla.server.config.static_config import static_config
-from ottla.server.config.without_effect import warnings_of
+from ottla.server.config.options.known_options import BROKER_OPTIONS, find_option
+from ottla.server.config.options.quota_options import DYNAMIC_ONLY
+from ottla.server.config.static_config import static_config, warnings_of
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ottla.storage.topics.options import Option, format_value
 from support.noted import each_case
@@ -116,7 +115,7 @@ def test_what_is_listed_as_without_effect_is_read_nowhere_and_told_of_when_it_is
     option = BROKER_OPTIONS[name]
     assert not is_read(option)
     (line,) = warnings_of({name: format_value(option.default)})
-    assert line.startswith(f"{name}: known to Kafka, not acted on by Ottla")
+    assert line.startswith(f"{name}: known to Kafka, but has no effect in Ottla")
 
 
 def test_an_option_of_one_listener_acts_only_where_listeners_may_have_one() -> None:

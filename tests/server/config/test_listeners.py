@@ -86,16 +86,16 @@ def test_several_listeners_may_ask_for_free_ports() -> None:
 @each_case(
     "listeners, advertised, protocols, told",
     [
-        ([], None, None, "must name a listener"),
-        (["C://h:1"], None, None, "must name a listener"),
-        (["A://h:1", "a://h:2"], None, None, "name of its own"),
+        ([], None, None, "must contain a listener"),
+        (["C://h:1"], None, None, "must contain a listener"),
+        (["A://h:1", "a://h:2"], None, None, "must be unique"),
         (["A://h:1", "B://h:1"], None, None, "this address"),
-        (["A://h:1"], ["B://h:1"], None, "must be a name from listeners"),
-        (["A://h:1"], ["A://h:1", "A://h:2"], None, "name of its own"),
+        (["A://h:1"], ["B://h:1"], None, "must be a listener name from listeners"),
+        (["A://h:1"], ["A://h:1", "A://h:2"], None, "must be unique"),
         (["A://0.0.0.0:1"], None, None, "set advertised.listeners"),
         (["A://[::]:1"], None, None, "set advertised.listeners"),
         (["A://h:1"], ["A://0.0.0.0:1"], None, "set advertised.listeners"),
-        (["A://h:1"], None, {"B": "PLAINTEXT"}, "has no protocol for it"),
+        (["A://h:1"], None, {"B": "PLAINTEXT"}, "has no protocol for this listener"),
     ],
 )
 def test_what_nobody_could_use_is_refused(

@@ -14,9 +14,8 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.server.commands.dump_log import PROBLEM, Dump
 from ottla.server.control.cases.builders import BUILDS
-from ottla.server.control.cases.case import FAR
 from ottla.server.control.cases.load import CaseRecord, LoadedCase, cases, load_case
-from ottla.server.control.cases.table import CASES
+from ottla.server.control.cases.table import CASES, FAR
 from ottla.server.runtime.errors import ControlError, Kind
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
@@ -202,7 +201,7 @@ def test_a_pass_on_demand_goes_on_from_a_case_and_none_comes_by_itself(broker: o
 
 
 def test_an_unknown_case_is_refused_with_the_nearest_name(broker: ottla.Broker) -> None:
-    with pytest.raises(ControlError, match=r"there is no case 'trailing-markr'; .*; did you mean 'trailing-marker'\?"):
+    with pytest.raises(ControlError, match=r"case 'trailing-markr' not found; .*; did you mean 'trailing-marker'\?"):
         load(broker, "trailing-markr")
 
 
@@ -229,7 +228,7 @@ def test_a_topic_that_cannot_be_is_refused(
 def test_a_group_that_is_there_already_stays_as_it_is(broker: ottla.Broker, client: RawClient) -> None:
     client.ask(OffsetCommitRequest(group_id="t-group", topics=()), 9)
     load(broker, "group-epoch-near-its-end", "t")
-    with pytest.raises(ControlError, match="there is a group t-group"):
+    with pytest.raises(ControlError, match="group t-group already exists"):
         broker.inner.services.topics.get("t") and broker.run(_forget_topic, broker)
         load(broker, "group-epoch-near-its-end", "t")
     assert broker.inner.services.topics.get("t") is None

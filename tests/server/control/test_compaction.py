@@ -13,11 +13,10 @@ import trio
 import trio.lowlevel
 
 from ottla.server.broker.broker import Broker
-from ottla.server.control.clock import advance
+from ottla.server.control.clock import advance, idle
 from ottla.server.control.compaction import Compaction, PartitionCompaction, compact
 from ottla.server.control.dry_run import dry_run
 from ottla.server.runtime.errors import ControlError, Kind
-from ottla.server.runtime.idle import idle
 from ottla.storage.logs.log import Log
 from ottla.storage.topics.catalog_file import CLUSTER_DEFAULT
 from support.broker.admin import set_topic_configs
@@ -260,10 +259,10 @@ async def set_broker_option(broker: Broker, name: str, value: str) -> None:
 REFUSALS: dict[str, tuple[Callable[[Served, Log], Any], Kind, str]] = {
     "another policy": (not_compacted, Kind.CONFLICT, "cleanup.policy is delete; set cleanup.policy=compact on topic t"),
     "offline": (offline, Kind.UNAVAILABLE, "t-0 is offline: the disk is gone"),
-    "leased": (leased, Kind.CONFLICT, "t-0 is paused: somebody else compacts it"),
+    "leased": (leased, Kind.CONFLICT, "t-0 is leased to an external compaction until"),
     "marked": (marked, Kind.CONFLICT, "a pass failed (bad varint)"),
     "stopping": (stopping, Kind.UNAVAILABLE, "the broker is stopping"),
-    "no cleaner": (without_memory, Kind.UNAVAILABLE, "every cleaner thread is dead"),
+    "no cleaner": (without_memory, Kind.UNAVAILABLE, "all cleaner threads have ended"),
 }
 
 
@@ -280,16 +279,20 @@ async def test_a_log_that_cannot_be_cleaned_is_told_of_in_one_line_and_left_as_i
         assert refused.value.kind is kind
         assert says in str(refused.value)
         assert "\n" not in str(refused.value)
-        if says != "t-0 is paused: somebody else compacts it":  # a lease does not keep a log from rolling
+        if says != "t-0 is leased to an external compaction until":  # a lease does not keep a log from rolling
             assert len(log.segments) == 1
 
 
 WRONG: dict[str, tuple[dict[str, Any], Kind, str]] = {
-    "no such topic": ({"topic": "tt"}, Kind.NOT_FOUND, "there is no topic 'tt'; did you mean 't'?"),
-    "nothing like it": ({"topic": "orders"}, Kind.NOT_FOUND, "there is no topic 'orders'"),
+    "no such topic": ({"topic": "tt"}, Kind.NOT_FOUND, "topic 'tt' not found; did you mean 't'?"),
+    "nothing like it": ({"topic": "orders"}, Kind.NOT_FOUND, "topic 'orders' not found"),
     "no name": ({"topic": 5}, Kind.INVALID, "topic: expected a name, found 5"),
-    "no such partition": ({"partitions": [0, 1]}, Kind.NOT_FOUND, "topic t has only partition 0, no 1"),
-    "below all": ({"partitions": [-1]}, Kind.NOT_FOUND, "no -1"),
+    "no such partition": (
+        {"partitions": [0, 1]},
+        Kind.NOT_FOUND,
+        "partition 1 of topic t not found; it has only partition 0",
+    ),
+    "below all": ({"partitions": [-1]}, Kind.NOT_FOUND, "partition -1 of topic t not found"),
     "no numbers": ({"partitions": "0"}, Kind.INVALID, "partitions: expected numbers, found '0'"),
     "one number": ({"partitions": 0}, Kind.INVALID, "partitions: expected numbers, found 0"),
     "none": ({"partitions": []}, Kind.INVALID, "partitions: expected numbers, found []"),
@@ -346,7 +349,7 @@ async def test_a_damaged_log_is_told_of_and_left_alone_from_then_on(tmp_path: Pa
         damaged[16] = 1  # magic
         path.write_bytes(damaged)
         for _ in range(2):
-            with pytest.raises(ControlError, match="t-0 is left alone, as a pass failed") as refused:
+            with pytest.raises(ControlError, match="t-0 is marked uncleanable because a pass failed") as refused:
                 await compact(served.broker, "t", force=True)
             assert refused.value.kind is Kind.CONFLICT
 
@@ -497,7 +500,7 @@ async def test_a_demand_in_line_when_the_last_thread_dies_is_given_back(tmp_path
         broker.services.cleaning.look_again()
         while not broker.services.cleaning.manager.is_held(T_0):
             await trio.lowlevel.checkpoint()
-        with pytest.raises(ControlError, match="every cleaner thread is dead"):
+        with pytest.raises(ControlError, match="all cleaner threads have ended"):
             await compact(broker, "t", [1])
 
 

@@ -25,7 +25,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.server.cleaning.throttler import PERIOD_S
+from ottla.server.cleaning.clean_pass import PERIOD_S
 from ottla.server.control.dry_run import dry_run
 from ottla.server.control.explain import explain
 from ottla.server.runtime import time_slices
@@ -96,7 +96,7 @@ def test_what_lies_in_the_active_segment_waits_for_a_record_late_enough(
     assert found.rolls_from_ms == written_ms + WEEK_MS + 1
     assert moves(found)[:2] == [("next_record",), ("roll",)]
     assert moves(found)[-1] == ("force",)
-    assert "whose timestamp is at or after" in found.sentence
+    assert "with a timestamp of" in found.sentence
     produce(client, "t", ("k", "v"), timestamp=found.rolls_from_ms - 1)
     assert not explained(broker).eligible
     produce(client, "t", ("k", "v"), timestamp=found.rolls_from_ms)
@@ -227,7 +227,7 @@ def test_the_advised_command_aborts_a_transaction_that_nobody_knows(broker: ottl
         produce(client, "t", ("k", "v" * 600))
     found = explained(broker)
     remedy = next(each for each in found.remedies if each.moves == ("end_transactions",))
-    assert "no coordinator knows" in remedy.sentence
+    assert "unknown to all coordinators" in remedy.sentence
     (command,) = remedy.commands
     assert command.startswith(
         f"kafka-transactions.sh --bootstrap-server {broker.bootstrap} abort --topic t --partition 0"
@@ -268,7 +268,7 @@ def test_an_explanation_is_a_text_to_be_read(broker: ottla.Broker, client: RawCl
     found = broker.explain("t")
     text = str(found)
     assert text.splitlines()[0] == "t-0: not eligible (all_clean): nothing is dirty"
-    assert "t-1: not eligible (active_segment): all that is dirty lies in the active segment" in text
+    assert "t-1: not eligible (active_segment): all dirty records are in the active segment" in text
     assert "broker.compact('t', force=True)" in text
     assert text in repr(found)
 
@@ -278,9 +278,13 @@ def test_what_is_not_there_is_said_in_one_line(broker: ottla.Broker, client: Raw
     create_topic(client, "plain")
     for ask, kind, says in (
         (lambda: broker.explain("order"), Kind.NOT_FOUND, "'orders'"),
-        (lambda: broker.explain("orders", 1), Kind.NOT_FOUND, "no 1"),
+        (lambda: broker.explain("orders", 1), Kind.NOT_FOUND, "partition 1 of topic orders not found"),
         (lambda: broker.explain_key("order", "k"), Kind.NOT_FOUND, "'orders'"),
-        (lambda: broker.explain_key("orders", "k", partition=7), Kind.NOT_FOUND, "no 7"),
+        (
+            lambda: broker.explain_key("orders", "k", partition=7),
+            Kind.NOT_FOUND,
+            "partition 7 of topic orders not found",
+        ),
         (lambda: broker.explain_key("orders", 17), Kind.INVALID, "found 17"),  # type: ignore[arg-type]
         (lambda: broker.explain_key("orders", "k", records_max=0), Kind.INVALID, "from 1 to"),
         (lambda: broker.dry_run("orders", records_max="x"), Kind.INVALID, "found 'x'"),  # type: ignore[arg-type]
@@ -304,7 +308,7 @@ def test_a_lease_is_told_with_its_end(broker: ottla.Broker, client: RawClient) -
     broker.run(pause)
     found = explained(broker)
     assert (found.waits_for, found.eligible_at_ms) == ("held", broker.clock.now_ms() + 60_000)
-    assert "it is given back at" in found.sentence
+    assert "it will be released at" in found.sentence
     broker.clock.advance(milliseconds=59_999)
     assert not explained(broker).cleaner.passes
     broker.clock.advance(milliseconds=1)
@@ -410,7 +414,7 @@ def test_who_wants_the_partition_has_not_to_wait_for_a_dry_run(slow: ottla.Broke
         return refused
 
     (error,) = slow.run(ask_and_pause)
-    assert (error.kind, "somebody else wants the partition" in str(error)) == (Kind.CONFLICT, True)
+    assert (error.kind, "another operation needs the partition" in str(error)) == (Kind.CONFLICT, True)
     assert not cleaning.manager.is_held(T_0)
 
 

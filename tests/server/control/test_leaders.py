@@ -116,10 +116,10 @@ def test_a_share_partition_has_a_group_a_topic_and_a_partition(broker: ottla.Bro
 def test_what_cannot_lead_or_be_led_is_named(broker: ottla.Broker) -> None:
     broker.stop_node(2)
     wrong = {
-        ("tt", 0, 1): (Kind.NOT_FOUND, "there is no topic 'tt'; did you mean 't'?"),
-        ("t", 3, 1): (Kind.NOT_FOUND, "there is no partition 3 of t; it has 0 to 0"),
-        ("t", -1, 1): (Kind.NOT_FOUND, "there is no partition -1 of t; it has 0 to 0"),
-        ("t", 0, 7): (Kind.NOT_FOUND, "there is no node 7; there are: 0, 1, 2"),
+        ("tt", 0, 1): (Kind.NOT_FOUND, "topic 'tt' not found; did you mean 't'?"),
+        ("t", 3, 1): (Kind.NOT_FOUND, "partition 3 of t not found; partitions: 0 to 0"),
+        ("t", -1, 1): (Kind.NOT_FOUND, "partition -1 of t not found; partitions: 0 to 0"),
+        ("t", 0, 7): (Kind.NOT_FOUND, "node 7 not found; nodes: 0, 1, 2"),
         ("t", 0, 2): (Kind.CONFLICT, "node 2 is stopped; start it first"),
     }
     for (topic, partition, node), (kind, why) in wrong.items():

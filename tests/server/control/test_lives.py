@@ -49,12 +49,12 @@ def test_what_was_copied_comes_back(broker: ottla.Broker, admin: AdminCalls, tmp
     [
         ("snapshot", "relative", 422, "path: expected an absolute path on the broker's machine, found 'relative'"),
         ("restore", "relative", 422, "path: expected an absolute path on the broker's machine, found 'relative'"),
-        ("restore", "/nowhere/at/all", 409, "/nowhere/at/all is no snapshot: it is not there"),
-        ("restore", "/dev", 409, "/dev is no snapshot: it has no ottla-snapshot.json"),
-        ("snapshot", "/dev", 409, "/dev exists already, and is not an empty directory"),
-        ("snapshot", "/" + "x" * 300, 409, "cannot be a snapshot: File name too long"),
-        ("snapshot", "/dev/null/s", 409, "/dev/null/s cannot be a snapshot: /dev/null is no directory"),
-        ("restore", "/" + "x" * 300, 409, "cannot be read: File name too long"),
+        ("restore", "/nowhere/at/all", 409, "/nowhere/at/all is not a snapshot: directory not found"),
+        ("restore", "/dev", 409, "/dev is not a snapshot: ottla-snapshot.json not found"),
+        ("snapshot", "/dev", 409, "/dev already exists, and is not an empty directory"),
+        ("snapshot", "/" + "x" * 300, 409, "File name too long"),
+        ("snapshot", "/dev/null/s", 409, "cannot write a snapshot to /dev/null/s: /dev/null is not a directory"),
+        ("restore", "/" + "x" * 300, 409, "File name too long"),
     ],
 )
 def test_a_path_that_will_not_do_is_refused(admin: AdminCalls, verb: str, path: str, status: int, says: str) -> None:

@@ -182,7 +182,7 @@ async def test_a_picture_that_fails_fails_no_pass(
         await compact(served.broker, "t")
         found = await picture(served.broker)
         assert (found.passes, found.last_pass, found.first_dirty_offset) == (1, None, 3)
-    assert "there is no picture of it" in caplog.text
+    assert "its picture cannot be drawn" in caplog.text
 
 
 async def test_damage_is_refused_in_a_line(tmp_path: Path) -> None:

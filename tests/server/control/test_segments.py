@@ -106,11 +106,11 @@ async def test_a_partition_that_somebody_else_compacts_is_told_of(tmp_path: Path
         await served.ask(create_topic, "other", cleanup_policy="delete", retention_bytes=0)
         write(log_of(served.broker, "other"), "ab")
         await served.broker.leases.pause(T_0, HOUR_MS)
-        with pytest.raises(ControlError, match="t-0 is paused: somebody else compacts it") as refused:
+        with pytest.raises(ControlError, match="t-0 is paused: another process compacts it") as refused:
             await apply_retention(served.broker, "t")
         assert refused.value.kind is Kind.CONFLICT
         rows = {row.topic: row for row in (await apply_retention(served.broker)).partitions}
-        assert rows["t"].explanation == "t-0 is paused: somebody else compacts it"
+        assert rows["t"].explanation == "t-0 is paused: another process compacts it"
         assert rows["other"].segments_deleted == 1
 
 

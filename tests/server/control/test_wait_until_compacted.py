@@ -64,7 +64,9 @@ async def test_it_starts_nothing(tmp_path: Path) -> None:
         with pytest.raises(ControlError) as refused:
             await wait_until_compacted(served.broker, "t", 0.01)
         assert refused.value.kind is Kind.TIMED_OUT
-        assert str(refused.value).startswith("t-0 is clean up to offset 0, not 2, after 0.01 s: the cleaner takes it")
+        assert str(refused.value).startswith(
+            "t-0 is clean up to offset 0, not 2, after 0.01 s: the cleaner will clean it"
+        )
         assert offsets(log) == [0, 1]
 
 
@@ -96,7 +98,7 @@ REASONS: dict[str, tuple[Callable[[Log], None], dict[str, Any], str]] = {
     "active": (in_the_active_segment, {}, "active segment"),
     "young": (rolled, {"min_compaction_lag_ms": HOUR_MS}, "min.compaction.lag.ms=3600000"),
     "ratio": (rolled, {"min_cleanable_dirty_ratio": 1.0}, "min.cleanable.dirty.ratio=1"),
-    "undecided": (open_transaction, {}, "producer 7 has a transaction open since offset 0"),
+    "undecided": (open_transaction, {}, "producer 7 has an open transaction since offset 0"),
 }
 
 
@@ -116,7 +118,7 @@ async def test_a_frozen_clock_is_named(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         served.broker.clock.freeze()
         rolled(log)
-        with pytest.raises(ControlError, match="the clock is frozen, so no round of the cleaner comes"):
+        with pytest.raises(ControlError, match="the clock is frozen, so the cleaner starts no round"):
             await wait_until_compacted(served.broker, "t", 0.01)
 
 

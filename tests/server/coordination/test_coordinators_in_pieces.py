@@ -588,7 +588,7 @@ def test_a_group_that_cannot_be_taken_up_keeps_no_other_of_its_partition_from_it
     groups.advance(SESSION_MS + 1)
 
     assert [len(group.members) for group in groups.coordinator.shards[0].groups.values()] == [1, 0, 0]
-    assert "for 1 of 3" in caplog.text
+    assert "(1 of 3 failed)" in caplog.text
 
 
 def test_a_transaction_that_cannot_be_taken_up_keeps_no_other_of_its_partition_from_it() -> None:

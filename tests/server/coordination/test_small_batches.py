@@ -234,16 +234,15 @@ def test_a_refusal_costs_its_own_batch(writer_type: type[Writer]) -> None:
 
 ONE_EVENT = "what one event or request says, for all or for nothing: a refusal is told to whoever asked, or tried again"
 APPENDS = {
-    "coordination/tombstones.py": "split by what the partition takes; nothing else writes tombstones of many things",
+    "coordination/store.py": "split by what the partition takes; nothing else writes tombstones of many things",
     "groups/classic_requests.py": ONE_EVENT,
     "groups/consumer/migration.py": ONE_EVENT,
     "groups/consumer/protocol.py": ONE_EVENT,
     "groups/coordinator.py": ONE_EVENT,
-    "groups/offsets/commits.py": ONE_EVENT,
-    "groups/offsets/txn_commits.py": ONE_EVENT,
+    "groups/offset_commits.py": ONE_EVENT,
+    "groups/txn_commits.py": ONE_EVENT,
     "groups/share/protocol.py": ONE_EVENT,
     "groups/streams/protocol.py": ONE_EVENT,
-    "groups/streams/target_jobs.py": ONE_EVENT,
     "sharing/state_coordinator.py": "a record of one share partition",
     "transactions/coordinator.py": "a record of one transactional id",
 }

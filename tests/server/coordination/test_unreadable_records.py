@@ -20,9 +20,8 @@ from ottla.protocol.messages.share_group_log import RECORD_TYPES as SHARE_RECORD
 from ottla.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ottla.protocol.records import RecordBatch
 from ottla.protocol.wire import codec
-from ottla.server.coordination.blobs import write_blob
 from ottla.server.coordination.jobs import to_the_end
-from ottla.server.coordination.records import Pair
+from ottla.server.coordination.records import Pair, write_blob
 from ottla.server.coordination.shard import ShardState
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.consumer.group import ConsumerGroup
@@ -179,7 +178,7 @@ def test_a_marker_among_transactional_ids_is_passed_over(commit_it: bool, caplog
     after = Transactions(after=before)
     assert after.coordinator.shards[partition].state is ShardState.ACTIVE
     assert after.init("x").producer_epoch == 1
-    assert f"__transaction_state-{partition}: passed over the marker at 1" in caplog.text
+    assert f"__transaction_state-{partition}: ignored an unexpected marker at offset 1" in caplog.text
 
 
 def test_the_commit_before_one_that_makes_no_sense_counts() -> None:

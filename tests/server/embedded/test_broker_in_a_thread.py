@@ -85,12 +85,12 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a broker option as an argument": (
         lambda: ottla.Broker(num_partitions=3),  # type: ignore[call-arg]
         TypeError,
-        "ottla.Broker() has no argument 'num_partitions'; broker options go into overrides={'num.partitions': ...}",
+        "ottla.Broker() has no argument 'num_partitions'; for broker options use overrides={'num.partitions': ...}",
     ),
     "a topic option as an argument": (
         lambda: ottla.Broker(cleanup_policy="compact"),  # type: ignore[call-arg]
         TypeError,
-        "ottla.Broker() has no argument 'cleanup_policy'; broker options go into overrides={'log.cleanup.policy': ...}",
+        "ottla.Broker() has no argument 'cleanup_policy'; for broker options use overrides={'log.cleanup.policy': ...}",
     ),
     "a text for a number": (
         lambda: ottla.Broker(nodes="3"),  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a port alone, which would be one on all addresses": (
         lambda: ottla.Broker(listener="9092"),
         ConfigError,
-        "Invalid value 9092 for listener: must be HOST:PORT, as 127.0.0.1:0; :PORT is everywhere",
+        "Invalid value 9092 for listener: must be HOST:PORT, e.g. 127.0.0.1:0; :PORT listens on all interfaces",
     ),
     "a number for a directory": (
         lambda: ottla.Broker(7),  # type: ignore[arg-type]
@@ -131,32 +131,32 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a mistyped feature": (
         lambda: ottla.Broker(features={"transaction.versio": 1}),
         ConfigError,
-        "features: there is no feature transaction.versio; did you mean transaction.version?",
+        "features: feature transaction.versio not found; did you mean transaction.version?",
     ),
     "a mistyped option": (
         lambda: ottla.Broker(overrides={"log.cleaner.enabel": True}),
         ConfigError,
-        "overrides: there is no broker option log.cleaner.enabel; did you mean log.cleaner.enable?",
+        "overrides: broker option log.cleaner.enabel not found; did you mean log.cleaner.enable?",
     ),
     "an option in Python's spelling": (
         lambda: ottla.Broker(overrides={"num_partitions": 3}),
         ConfigError,
-        "overrides: there is no broker option num_partitions; did you mean num.partitions?",
+        "overrides: broker option num_partitions not found; did you mean num.partitions?",
     ),
     "a topic option among the broker's": (
         lambda: ottla.Broker(overrides={"cleanup.policy": "compact"}),
         ConfigError,
-        "overrides: there is no broker option cleanup.policy; did you mean log.cleanup.policy?",
+        "overrides: broker option cleanup.policy not found; did you mean log.cleanup.policy?",
     ),
     "the home of nobody": (
         lambda: ottla.Broker("~nobody-of-that-name/data"),
         ConfigError,
-        "Invalid value ~nobody-of-that-name/data for data_dir: there is no such home directory",
+        "Invalid value ~nobody-of-that-name/data for data_dir: home directory not found",
     ),
     "no directory": (
         lambda: ottla.Broker(""),
         ConfigError,
-        "Invalid value '' for data_dir: must name a directory; None takes a temporary one",
+        "Invalid value '' for data_dir: must name a directory, or be None for a temporary one",
     ),
     "a path with a comma": (
         lambda: ottla.Broker(Path("/a,b")),
@@ -199,12 +199,12 @@ def test_before_the_start_and_after_the_stop_it_says_what_to_do() -> None:
         broker.metrics,
     )
     for use in uses:
-        with pytest.raises(RuntimeError, match=r"^the broker was not started: use `with ottla\.Broker\(\) as broker:`"):
+        with pytest.raises(RuntimeError, match=r"^the broker was not started; use `with ottla\.Broker\(\) as broker:`"):
             use()
     with broker:
         assert broker.bootstrap
     for use in uses:
-        with pytest.raises(RuntimeError, match=r"^the broker was stopped: use .*, or call start\(\)$"):
+        with pytest.raises(RuntimeError, match=r"^the broker was stopped; use .*, or call start\(\)$"):
             use()
 
 
@@ -227,7 +227,7 @@ def test_what_it_has_is_what_dir_says() -> None:
 def test_time_does_not_go_back() -> None:
     with ottla.Broker() as broker:
         with pytest.raises(
-            ControlError, match=r"^advance: expected 0 ms or more, found -1; set\(\) takes the wall time back$"
+            ControlError, match=r"^advance: expected 0 ms or more, found -1; use set\(\) to move the clock back$"
         ):
             broker.advance_clock(-1)
         with RawClient(*address(broker)) as client:
@@ -265,11 +265,11 @@ def test_a_snapshot_goes_to_a_path_and_comes_back(tmp_path: Path) -> None:
         assert broker.restore(str(tmp_path / "snapshot")) == made
         with RawClient(*address(broker)) as client:
             assert topic_names(client) == {"t"}
-        with pytest.raises(SnapshotError, match="is no snapshot"):
+        with pytest.raises(SnapshotError, match="is not a snapshot"):
             broker.restore(tmp_path)
         for nowhere in ("", "a\0b"):
             for ask in (broker.snapshot, broker.restore):
-                with pytest.raises(SnapshotError, match="expected the path of a directory, found "):
+                with pytest.raises(SnapshotError, match="expected a directory path, found "):
                     ask(nowhere)
 
 
@@ -444,7 +444,7 @@ def test_a_start_that_fails_is_told_in_every_loop(tmp_path: Path) -> None:
 def test_a_broker_that_runs_is_not_stopped_by_who_starts_it_again() -> None:
     async def main() -> None:
         async with ottla.Broker() as broker:
-            with pytest.raises(RuntimeError, match="runs already"):
+            with pytest.raises(RuntimeError, match="already running"):
                 await asyncio.to_thread(broker.start)
             assert broker.state == "serving"
 
@@ -457,7 +457,7 @@ def test_open_broker_under_asyncio_says_what_to_use() -> None:
             pass
 
     with pytest.raises(
-        RuntimeError, match=r"for Trio, and this is asyncio: use `async with ottla\.Broker\(\) as broker:`"
+        RuntimeError, match=r"requires Trio, found asyncio; use `async with ottla\.Broker\(\) as broker:`"
     ):
         asyncio.run(main())
 
@@ -505,7 +505,7 @@ def test_a_stop_in_the_brokers_own_thread_is_refused_and_does_not_wait_for_itsel
         async def stop() -> None:
             broker.stop()
 
-        with pytest.raises(RuntimeError, match="called in it: call it in another one"):
+        with pytest.raises(RuntimeError, match="own thread; call it in another thread"):
             broker.run(stop)
         assert broker.state == "serving"
     assert broker.state == "stopped"
@@ -545,10 +545,10 @@ def test_a_fork_does_not_take_its_parents_directory_and_knows_its_addresses(tmp_
     assert known == "True" and after == "True serving"
     assert others.split("|") == ["admin", "bootstrap", "cases", "clock", "security", "state"]
     assert (
-        "the broker runs in the process that this one was forked from: only broker.bootstrap and broker.admin answer here;"
-        " use them with a client of this process, or start the broker after the fork"
+        "the broker runs in the parent process; after a fork only broker.bootstrap and broker.admin are available."
+        " Use them with a client, or start the broker after the fork"
     ) in told.split("|")
-    assert "the broker runs already" not in told and "the broker was stopped" not in told
+    assert "the broker is already running" not in told and "the broker was stopped" not in told
     assert list(tmp_path.iterdir()) == []
 
 

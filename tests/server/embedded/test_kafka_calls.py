@@ -58,11 +58,11 @@ def test_after_a_reset_nothing_is_remembered(broker: ottla.Broker) -> None:
 
 def test_a_broker_that_does_not_run_says_so() -> None:
     broker = ottla.Broker()
-    with pytest.raises(RuntimeError, match=r"^the broker was not started: "):
+    with pytest.raises(RuntimeError, match=r"^the broker was not started; "):
         broker.topics()
     with broker:
         broker.produce("events", "value")
-    with pytest.raises(RuntimeError, match=r"^the broker was stopped: "):
+    with pytest.raises(RuntimeError, match=r"^the broker was stopped; "):
         broker.produce("events", "value")
     with broker:
         assert broker.produce("events", "value").offset == 0

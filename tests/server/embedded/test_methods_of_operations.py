@@ -64,7 +64,7 @@ def test_each_takes_its_arguments_by_name() -> None:
 
 
 def test_a_refusal_can_be_pickled() -> None:
-    for error in (ControlError(Kind.CONFLICT, "it is taken"), LifeOverError("the broker is being stopped")):
+    for error in (ControlError(Kind.CONFLICT, "it is taken"), LifeOverError("the broker is stopping")):
         found = pickle.loads(pickle.dumps(error))
         assert (type(found), found.kind, str(found)) == (type(error), error.kind, str(error))
 

@@ -122,17 +122,17 @@ def test_answers_are_blocks_to_be_read(broker: ottla.Broker) -> None:
     assert str(done).splitlines() == [
         "orders-0: 1 pass; clean below 100 (before: 0), log from 0 to 100",
         f"  kept 10 of 100 records, {row.bytes_written} of {row.bytes_read} bytes (90 superseded removed)",
-        "  segments: 2 (before: 1), the active one was rolled",
+        "  segments: 2 (before: 1), active segment rolled",
         "  nothing is dirty",
     ]
     assert str(broker.wait_until_compacted("orders")).splitlines() == [
-        "orders-0: clean below 100, 100 was waited for; log end 100",
+        "orders-0: clean below 100, required 100; log end 100",
         "  nothing is dirty",
     ]
     assert str(broker.roll("orders")) == "orders-0: nothing to roll, the active segment is empty"
     broker.produce("orders", "one more", key="k0")
-    assert str(broker.roll("orders")) == "orders-0: rolled, the active segment begins at 101"
-    assert str(broker.apply_retention("orders")) == "1 partition: nothing was to go"
+    assert str(broker.roll("orders")) == "orders-0: rolled, the active segment starts at 101"
+    assert str(broker.apply_retention("orders")) == "1 partition: nothing to delete"
 
 
 def test_retention_tells_what_went(broker: ottla.Broker) -> None:
@@ -142,8 +142,8 @@ def test_retention_tells_what_went(broker: ottla.Broker) -> None:
     broker.roll("clicks")
     told = str(broker.apply_retention("clicks")).splitlines()
     assert told == [
-        "clicks-1: deleted 1 segment with 71 bytes; the log is from 1 (before: 0) to 1",
-        "1 partition more: nothing was to go",
+        "clicks-1: deleted 1 segment with 71 bytes; log from 1 (before: 0) to 1",
+        "1 partition more: nothing to delete",
     ]
 
 
@@ -184,7 +184,7 @@ def test_a_clock_is_not_moved_by_what_has_no_unit(broker: ottla.Broker, by: Any)
         with pytest.raises(TypeError, match="hours"):
             broker.clock.advance(hours="1")  # type: ignore[arg-type]
         for days in (1e12, float("nan")):
-            with pytest.raises(ControlError, match="advance: expected a time until the year 9999"):
+            with pytest.raises(ControlError, match="advance: expected a duration that ends before the year 10000"):
                 broker.clock.advance(days=days)
     else:
         with pytest.raises(TypeError, match="expected a timedelta, or days="):
@@ -202,7 +202,7 @@ def test_a_reset_takes_every_move_back_and_a_restart_none(broker: ottla.Broker) 
 
 
 def test_a_refusal_shows_the_callers_lines_alone(broker: ottla.Broker) -> None:
-    with pytest.raises(ottla.ControlError, match="there is no topic 'orders'") as refused:
+    with pytest.raises(ottla.ControlError, match="topic 'orders' not found") as refused:
         broker.compact("orders")
     assert refused.value.__suppress_context__ and refused.value.__cause__ is None
     rooms = {Path(str(entry.path)).parent.name for entry in refused.traceback}

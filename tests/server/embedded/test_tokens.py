@@ -18,8 +18,8 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.client.connection import Client
 from ottla.server.client.sasl import Credentials
 from ottla.server.client.security import Security
-from ottla.server.client.values import LoginError
-from ottla.server.commands.kafka.security import security_from
+from ottla.server.client.values import UnreachableError
+from ottla.server.commands.kafka.asking import security_from
 from ottla.storage.topics.config import ConfigError
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
@@ -58,9 +58,9 @@ def test_whoever_is_vouched_for_logs_in(broker: ottla.Broker) -> None:
 
 
 def test_nobody_else_does(broker: ottla.Broker) -> None:
-    with ottla.Broker(mechanism="OAUTHBEARER") as other, pytest.raises(LoginError):
+    with ottla.Broker(mechanism="OAUTHBEARER") as other, pytest.raises(UnreachableError):
         log_in(broker, other.token("alice"))
-    with pytest.raises(LoginError):
+    with pytest.raises(UnreachableError):
         log_in(broker, broker.token("alice", lifetime_s=-1))
 
 
@@ -75,7 +75,7 @@ def test_tokens_are_over_by_the_brokers_clock() -> None:
         shake_hands(client, "OAUTHBEARER")
         assert authenticate(client, bearer(broker.token("alice", lifetime_s=10))).session_lifetime_ms == 10_000
         broker.clock.advance(seconds=1)
-        with pytest.raises(LoginError):
+        with pytest.raises(UnreachableError):
             log_in(broker, token)
         assert client.ask(METADATA).brokers
         broker.clock.advance(seconds=9)
@@ -169,15 +169,15 @@ def test_tls_goes_with_it() -> None:
 
 
 def test_what_cannot_be_meant_is_refused(broker: ottla.Broker) -> None:
-    with pytest.raises(ConfigError, match=r"users have passwords, .* broker\.sasl\(NAME\)"):
+    with pytest.raises(ConfigError, match=r"users cannot be combined with OAUTHBEARER, .* broker\.sasl\(NAME\)"):
         ottla.Broker(mechanism="OAUTHBEARER", users={"alice": "secret"})
-    with pytest.raises(ConfigError, match=r"there are none: .*; did you mean OAUTHBEARER"):
+    with pytest.raises(ConfigError, match=r"mechanism requires users; .*; did you mean OAUTHBEARER"):
         ottla.Broker(mechanism="oauthbearer")
-    with pytest.raises(ValueError, match="nobody logs in by PLAIN, but by OAUTHBEARER"):
+    with pytest.raises(ValueError, match="mechanism PLAIN is not enabled \\(enabled: OAUTHBEARER\\)"):
         broker.sasl("alice", "PLAIN")
-    with pytest.raises(ValueError, match="must name a user"):
+    with pytest.raises(ValueError, match="user name of a token is empty"):
         broker.token(" ")
     with pytest.raises(ValueError, match="less than 1e9 seconds, found nan"):
         broker.token("alice", lifetime_s=float("nan"))
-    with ottla.Broker() as plain, pytest.raises(RuntimeError, match="the broker takes no tokens"):
+    with ottla.Broker() as plain, pytest.raises(RuntimeError, match="tokens are not enabled"):
         plain.token("alice")

@@ -17,57 +17,60 @@ from support.noted import each_case
 from support.sizes import some
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({}, "a fault needs one of error, disconnect, drop_response, corrupt_batch, delay_ms and disk"),
-    ({"api": "Produce"}, "a fault needs one of error, disconnect, drop_response, corrupt_batch, delay_ms and disk"),
-    ({"api": "Prduce", "delay_ms": 1}, "api: there is no 'Prduce'; did you mean 'Produce'?"),
-    ({"api": "offset-commit", "delay_ms": 1}, "api: there is no 'offset-commit'; did you mean 'OffsetCommit'?"),
-    ({"api": "ControlledShutdown", "delay_ms": 1}, "api: there is no 'ControlledShutdown'"),
+    ({}, "a fault requires one of error, disconnect, drop_response, corrupt_batch, delay_ms, disk"),
+    ({"api": "Produce"}, "a fault requires one of error, disconnect, drop_response, corrupt_batch, delay_ms, disk"),
+    ({"api": "Prduce", "delay_ms": 1}, "api: 'Prduce' not found; did you mean 'Produce'?"),
+    ({"api": "offset-commit", "delay_ms": 1}, "api: 'offset-commit' not found; did you mean 'OffsetCommit'?"),
+    ({"api": "ControlledShutdown", "delay_ms": 1}, "api: 'ControlledShutdown' not found"),
     (
         {"api": "Fetch", "error": "NOT_LEADER"},
-        "error: there is no 'NOT_LEADER'; did you mean 'NOT_LEADER_OR_FOLLOWER'?",
+        "error: 'NOT_LEADER' not found; did you mean 'NOT_LEADER_OR_FOLLOWER'?",
     ),
-    ({"api": "Fetch", "error": "NONE"}, "error: there is no 'NONE'"),
-    ({"error": "UNKNOWN_SERVER_ERROR"}, "error UNKNOWN_SERVER_ERROR needs an api: each has its own place for it"),
+    ({"api": "Fetch", "error": "NONE"}, "error: 'NONE' not found"),
+    (
+        {"error": "UNKNOWN_SERVER_ERROR"},
+        "error UNKNOWN_SERVER_ERROR requires api: its location in the response depends on the API",
+    ),
     (
         {"api": "Heartbeat", "topic": "t", "error": "NOT_COORDINATOR"},
-        "a request of Heartbeat names no topic, but group; client_id and node fit every api",
+        "Heartbeat requests contain no topic, but group; client_id and node apply to every api",
     ),
     (
         {"api": "CreateTopics", "topic": "t", "partition": 0, "delay_ms": 1},
-        "a request of CreateTopics names no partition, but topic; client_id and node fit every api",
+        "CreateTopics requests contain no partition, but topic; client_id and node apply to every api",
     ),
     (
         {"api": "ListGroups", "group": "g", "delay_ms": 1},
-        "a request of ListGroups names no group, but nothing of the kind; client_id and node fit every api",
+        "ListGroups requests contain no group, but nothing comparable; client_id and node apply to every api",
     ),
-    ({"partition": 1, "delay_ms": 1}, "partition 1 of which topic?"),
-    ({"topic": "t", "partition": -1, "delay_ms": 1}, "partition is -1; allowed are 0 to 2147483647"),
-    ({"version": 3, "delay_ms": 1}, "version 3 of which api?"),
-    ({"api": "Produce", "version": 14, "delay_ms": 1}, "version of Produce is 14; allowed are 3 to 13"),
-    ({"api": "Produce", "corrupt_batch": True}, "Produce returns no batches; corrupt_batch is for Fetch"),
+    ({"partition": 1, "delay_ms": 1}, "partition 1 requires topic"),
+    ({"topic": "t", "partition": -1, "delay_ms": 1}, "invalid partition -1; must be from 0 to 2147483647"),
+    ({"version": 3, "delay_ms": 1}, "version 3 requires api"),
+    ({"api": "Produce", "version": 14, "delay_ms": 1}, "invalid version of Produce 14; must be from 3 to 13"),
+    ({"api": "Produce", "corrupt_batch": True}, "Produce returns no batches; corrupt_batch requires Fetch"),
     (
         {"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "drop_response": True},
-        "one fault cannot have both error and drop_response; declare two",
+        "a fault cannot combine error and drop_response; declare two faults",
     ),
-    ({"disconnect": "during"}, "disconnect is 'during'; allowed are before, after"),
+    ({"disconnect": "during"}, "invalid disconnect 'during'; must be one of: before, after"),
     (
         {"after": True, "delay_ms": 1},
-        "after goes with error; a connection that is closed afterwards is disconnect='after'",
+        "after requires error; to close the connection afterwards, use disconnect='after'",
     ),
-    ({"delay_ms": -1}, "delay_ms is -1; allowed are 0 to 86400000"),
-    ({"delay_ms": 86_400_001}, "delay_ms is 86400001; allowed are 0 to 86400000"),
-    ({"delay_ms": 1.5}, "delay_ms is 1.5; expected a whole number"),
-    ({"delay_ms": True}, "delay_ms is True; expected a whole number"),
-    ({"topic": b"t", "delay_ms": 1}, "topic is b't'; expected a text"),
-    ({"drop_response": 2}, "drop_response is 2; expected True or False"),
-    ({"delay_ms": 1, "count": 0}, "count is 0; allowed are 1 to 2147483647"),
-    ({"delay_ms": 1, "skip": -1}, "skip is -1; allowed are 0 to 2147483647"),
-    ({"delay_ms": 1, "data_dir": "/d"}, "data_dir goes with disk"),
-    ({"disk": "ful"}, "disk is 'ful'; allowed are full, slow, failed"),
-    ({"disk": "slow"}, "a slow disk needs delay_ms: how much longer each operation takes"),
-    ({"disk": "full", "delay_ms": 1}, "delay_ms goes with a slow disk, not with one that is full"),
-    ({"disk": "full", "count": 2}, "count goes with requests; a disk is full until the fault is removed"),
-    ({"disk": "failed", "topic": "t"}, "topic goes with requests; a disk is failed until the fault is removed"),
+    ({"delay_ms": -1}, "invalid delay_ms -1; must be from 0 to 86400000"),
+    ({"delay_ms": 86_400_001}, "invalid delay_ms 86400001; must be from 0 to 86400000"),
+    ({"delay_ms": 1.5}, "invalid delay_ms 1.5; expected an integer"),
+    ({"delay_ms": True}, "invalid delay_ms True; expected an integer"),
+    ({"topic": b"t", "delay_ms": 1}, "invalid topic b't'; expected a string"),
+    ({"drop_response": 2}, "invalid drop_response 2; expected True or False"),
+    ({"delay_ms": 1, "count": 0}, "invalid count 0; must be from 1 to 2147483647"),
+    ({"delay_ms": 1, "skip": -1}, "invalid skip -1; must be from 0 to 2147483647"),
+    ({"delay_ms": 1, "data_dir": "/d"}, "data_dir requires disk"),
+    ({"disk": "ful"}, "invalid disk 'ful'; must be one of: full, slow, failed"),
+    ({"disk": "slow"}, "disk slow requires delay_ms, the additional duration of each operation"),
+    ({"disk": "full", "delay_ms": 1}, "delay_ms requires disk slow, not full"),
+    ({"disk": "full", "count": 2}, "count is only for requests; disk full lasts until the fault is removed"),
+    ({"disk": "failed", "topic": "t"}, "topic is only for requests; disk failed lasts until the fault is removed"),
 ]
 
 
@@ -81,7 +84,7 @@ def test_a_declaration_that_cannot_be_is_refused_in_one_line(said: dict[str, Any
 def test_every_field_of_a_declaration_is_refused_with_a_wrong_type() -> None:
     for field in fields(Declaration):
         said: dict[str, Any] = {"delay_ms": 1, field.name: [1]}
-        with pytest.raises(ControlError, match=f"^{field.name} is "):
+        with pytest.raises(ControlError, match=f"^invalid {field.name} "):
             check(Declaration(**said))
 
 
@@ -96,7 +99,7 @@ def test_a_table_has_an_end() -> None:
     faults = Faults()
     for _ in range(FAULTS_MAX):
         faults.declare(Declaration(delay_ms=1))
-    with pytest.raises(ControlError, match=r"^1000 faults are declared, and no more can be; remove some$"):
+    with pytest.raises(ControlError, match=r"^too many faults \(limit 1000\); remove some first$"):
         faults.declare(Declaration(delay_ms=1))
     assert faults.clear() == FAULTS_MAX and len(faults) == 0
 

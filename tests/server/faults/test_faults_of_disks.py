@@ -80,7 +80,7 @@ def test_the_last_disk_that_fails_takes_the_broker_down_until_the_restart(
     with suppress(ConnectionError):  # there may be no time for the answer
         assert produce(client, "t", ("k", "refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     broker.run(until_nobody_listens)
-    with pytest.raises(LifeOverError, match=r"^the broker is down: every data directory has failed: .*: \[Errno 5\]"):
+    with pytest.raises(LifeOverError, match=r"^the broker is down: all data directories have failed: .*: \[Errno 5\]"):
         broker.move_leader("t", 0, 0)
     with pytest.raises(OSError):
         connected(broker)
@@ -120,7 +120,7 @@ def test_only_one_disk_is_full(tmp_path: Path) -> None:
             of[partition]: produce(client, "t", ("k", "v"), partition=partition).error_code for partition in (0, 1)
         }
         assert found == {"a": ErrorCode.KAFKA_STORAGE_ERROR, "b": 0}
-        with pytest.raises(ControlError, match=r"^there is no data directory '/c'; there are: .*/a, .*/b$"):
+        with pytest.raises(ControlError, match=r"^data directory '/c' not found; data directories: .*/a, .*/b$"):
             broker.fault(disk="full", data_dir="/c")
 
 

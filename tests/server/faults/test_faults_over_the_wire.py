@@ -76,7 +76,7 @@ def test_an_error_is_answered_once_and_nothing_is_carried_out(broker: ottla.Brok
     fault = broker.fault("Produce", topic="t", error=NOT_LEADER)
     row = produce(client, "t", ("k", "v"))
     assert (row.error_code, row.base_offset, end_of(client)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, 0)
-    assert row.error_message == f"fault {fault.id}, as declared"
+    assert row.error_message == f"injected by fault {fault.id}"
     assert (fault.hits, fault.is_active) == (1, False)
     assert produce(client, "t", ("k", "v")).base_offset == 0
 

@@ -71,7 +71,7 @@ async def test_the_broker_ends_with_its_last_directory_and_not_before(tmp_path: 
                 except OSError:
                     await trio.lowlevel.checkpoint()
         assert lives.state == "down" and lives.disks_lost.is_set()
-        assert str(lives.failure).startswith("every data directory has failed: ")
+        assert str(lives.failure).startswith("all data directories have failed: ")
         files.trouble = nothing
         await lives.restart()
         assert set(await touch_all(lives)) == {0}
@@ -129,8 +129,8 @@ async def test_a_program_ends_with_exit_code_1_and_a_line(
                 await trio.sleep(0.01)
         await trio.to_thread.run_sync(_fail, ready.split()[1], files)
     assert codes == [1]
-    (line,) = [each.getMessage() for each in caplog.records if "has ended" in each.getMessage()]
-    assert line == f"every data directory has failed: {tmp_path}: {EIO}: the broker has ended"
+    (line,) = [each.getMessage() for each in caplog.records if "has stopped" in each.getMessage()]
+    assert line == f"all data directories have failed: {tmp_path}: {EIO}: the broker has stopped"
 
 
 def _fail(address: str, files: Files) -> None:

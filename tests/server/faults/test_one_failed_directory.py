@@ -181,7 +181,7 @@ def test_nobody_is_elected_for_a_partition_that_is_offline(
         asked = ElectLeadersRequest(election_type=election_type, topic_partitions=wanted, timeout_ms=1_000)
         ((row,),) = (each.partition_result for each in client.ask(asked).replica_election_results)
         assert row.error_code == code
-        assert str(row.error_message).startswith(f"the log of t-{lost}, which all replicas share, is offline: ")
+        assert str(row.error_message).startswith(f"the log of t-{lost}, shared by all replicas, is offline: ")
 
 
 def test_a_group_in_a_failed_directory_has_no_coordinator(

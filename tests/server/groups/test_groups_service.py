@@ -20,7 +20,7 @@ from ottla.server.coordination.service import INLINE_LOAD_BYTES, LEAST_CHUNK_BYT
 from ottla.server.coordination.shard import ShardState
 from ottla.server.groups.classic.group import ClassicGroup
 from ottla.server.groups.classic.protocol import Caller
-from ottla.server.groups.offsets.commits import TopicCommit
+from ottla.server.groups.offset_commits import TopicCommit
 from ottla.server.groups.service import GroupService
 from ottla.server.groups.shard import GroupShard
 from support.broker.steppable_wall import WALL_STEPS_MS
@@ -168,7 +168,7 @@ async def test_a_deadline_that_fails_is_logged_and_the_others_go_on(
         assert isinstance(group, ClassicGroup)
         group.pending_sync = cast(Any, None)
         await trio.sleep(30)
-        assert "a deadline of the coordinator of __consumer_offsets failed" in caplog.text
+        assert "a timer of the coordinator of __consumer_offsets failed" in caplog.text
         assert to_the_end(service.coordinator.describe_group("g", 6)).group_state == "Empty"
 
 
@@ -480,4 +480,4 @@ async def test_a_damaged_partition_is_named_and_the_others_are_loaded(
             await commit(service, again)
         assert refused.value.code == ErrorCode.NOT_COORDINATOR
     assert f"{OFFSETS_TOPIC}-{damaged}" in caplog.text
-    assert "fails its checksum" in caplog.text
+    assert "invalid checksum" in caplog.text

@@ -20,8 +20,8 @@ from ottla.server.groups.share.group import ShareGroup
 from ottla.server.groups.share.member import ShareMember
 from ottla.server.groups.streams import records as streams_records
 from ottla.server.groups.streams import replay as streams_replay
-from ottla.server.groups.streams.applications.topology import of_request
 from ottla.server.groups.streams.group import StreamsGroup
+from ottla.server.groups.streams.topology import of_request
 from support.groups.streams_groups import COUNTS as COUNTED
 from support.noted import each_case
 from support.sizes import FULL, size

@@ -49,7 +49,7 @@ def test_what_is_too_large_is_not_made_with_each_heartbeat(
         for _ in range(heartbeats):
             beat()
             groups.advance(1_000)
-        return sum("there is no new assignment" in one.message for one in caplog.records)
+        return sum("cannot make a new assignment" in one.message for one in caplog.records)
 
     seconds = ASSIGN_AGAIN_MS // 1_000
     assert failures(seconds) <= 1

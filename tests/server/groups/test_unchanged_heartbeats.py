@@ -10,7 +10,7 @@ import pytest
 
 from ottla.protocol.errors import KafkaError
 from ottla.server.coordination.deadlines import Deadline
-from ottla.server.groups.streams.applications.configured import Problem, StatusCode
+from ottla.server.groups.streams.configured import Problem, StatusCode
 from support.groups.consumer_groups import SESSION_MS, ConsumerGroups
 from support.groups.share_groups import ShareGroups
 from support.groups.streams_groups import StreamsGroups

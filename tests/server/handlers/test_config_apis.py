@@ -253,7 +253,7 @@ def test_options_that_mean_nothing_here_are_told_when_set(client: RawClient, cap
     assert set_configs(client, BROKER, "", num_io_threads="9", zork="1").error_code == ErrorCode.NONE
     assert set_configs(client, BROKER, "", max_connections="9999").error_code == ErrorCode.NONE
     assert sorted(record.getMessage() for record in caplog.records) == [
-        f"num.io.threads: known to Kafka, not acted on by Ottla: {reason_of('num.io.threads')}",
+        f"num.io.threads: known to Kafka, but has no effect in Ottla: {reason_of('num.io.threads')}",
         "zork: unknown option, ignored",
     ]
 
@@ -315,7 +315,7 @@ def test_an_option_that_nodes_share_is_warned_of_where_another_than_the_first_is
                 assert not set_configs(client, BROKER, "", message_max_bytes="200").error_code
         told = [record.message for record in caplog.records if record.name == "ottla.configs"]
         assert told == [
-            "node.1.message.max.bytes: kept and shown, but all nodes share the value of node 0",
-            "node.1.log.cleaner.threads: kept and shown, but all nodes share the value of node 0",
+            "node.1.message.max.bytes: stored and shown, but all nodes share the value of node 0",
+            "node.1.log.cleaner.threads: stored and shown, but all nodes share the value of node 0",
         ]
         assert broker.inner.config.current.message_max_bytes == 100

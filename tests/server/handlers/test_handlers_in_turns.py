@@ -149,7 +149,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.broker.lives import run_lives
 from ottla.server.cluster.leadership import Leadership
 from ottla.server.cluster.placement import Placement, write_placements
-from ottla.server.config.authorization import STANDARD
+from ottla.server.config.options.security_options import STANDARD
 from ottla.server.config.static_config import StaticConfig, static_config
 from ottla.server.control.acls import add_acls, remove_acls
 from ottla.server.handlers import streams_group_heartbeat

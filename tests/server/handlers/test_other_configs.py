@@ -81,7 +81,7 @@ REFUSED: list[tuple[int, str, str, int, str | None, ErrorCode, str]] = [
     (GROUP, "g", SESSION, SET, "abc", CONFIG, f"Invalid value abc for configuration {SESSION}"),
     (GROUP, "g", SESSION, SET, "", CONFIG, f"Invalid value  for configuration {SESSION}"),
     (GROUP, "g", SESSION, SET, None, REQUEST, f"Null value not supported for : {SESSION}"),
-    (GROUP, "g", SESSION, APPEND, "1", CONFIG, "APPEND and SUBTRACT are for lists"),
+    (GROUP, "g", SESSION, APPEND, "1", CONFIG, "APPEND and SUBTRACT require a list"),
     (
         GROUP,
         "g",
@@ -132,12 +132,20 @@ REFUSED: list[tuple[int, str, str, int, str | None, ErrorCode, str]] = [
     (METRICS, "m", "interval.ms", SET, "99", REQUEST, "Invalid value 99 for interval.ms, interval must be between 100"),
     (METRICS, "m", "interval.ms", SET, "3600001", REQUEST, "Invalid value 3600001 for interval.ms, interval must be b"),
     (METRICS, "m", "interval.ms", SET, "x", CONFIG, "Invalid value x for configuration interval.ms"),
-    (METRICS, "m", "metrics", APPEND, "b", CONFIG, "APPEND and SUBTRACT are for lists"),
+    (METRICS, "m", "metrics", APPEND, "b", CONFIG, "APPEND and SUBTRACT require a list"),
     (METRICS, "m", "match", SET, "foo=a", CONFIG, "Illegal client matching pattern: foo=a"),
     (METRICS, "m", "match", SET, "client_id", CONFIG, "Illegal client matching pattern: client_id"),
     (METRICS, "m", "match", SET, "client_id=[", CONFIG, "Illegal client matching pattern: client_id=["),
     (METRICS, "m", "match", SET, "client_id=a=b", CONFIG, "Illegal client matching pattern: client_id=a=b"),
-    (METRICS, "m", "match", SET, ",".join(f"client_id={n}" for n in range(21)), CONFIG, "Invalid value for match: 21"),
+    (
+        METRICS,
+        "m",
+        "match",
+        SET,
+        ",".join(f"client_id={n}" for n in range(21)),
+        CONFIG,
+        "Invalid value for match: too many patterns (21",
+    ),
     (METRICS, "m", "foo", SET, "1", REQUEST, "Unknown client metrics configuration: foo"),
     (LOGGER, "1", "root", SET, "DEBUG", REQUEST, "Unexpected node id. Expected 0, but received 1"),
     (LOGGER, "", "root", SET, "DEBUG", REQUEST, "Node id must be an integer, but it is: "),
@@ -295,7 +303,7 @@ def test_a_subscription_has_so_many_metrics(client: RawClient) -> None:
     row = change(client, METRICS, "m", ("metrics", SET, ",".join(names)))
     assert (row.error_code, row.error_message) == (
         CONFIG,
-        "Invalid value for metrics: 101 names, at most 100 are allowed",
+        "Invalid value for metrics: too many names (101, limit 100)",
     )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.apis import APIS
-from ottla.server.config.options.by_name import BROKER_OPTIONS
-from ottla.server.config.options.known_options import known_options, reason_of
+from ottla.server.config.options.known_options import BROKER_OPTIONS, known_options, reason_of
 from ottla.server.handlers.api_versions import api_rows
 from support.broker.reference_pages import APIS_PAGE, OPTIONS_PAGE, apis_page, options_page
 

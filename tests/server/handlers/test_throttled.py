@@ -181,7 +181,7 @@ async def test_a_producer_without_answers_is_muted_too(tmp_path: Path) -> None:
                 await trio.sleep(0.001)
 
 
-@pytest.mark.parametrize("why", ["the broker stops", "the node stops", "idle"])
+@pytest.mark.parametrize("why", ["the broker is stopping", "the node stops", "idle"])
 async def test_a_muted_connection_keeps_nobody_waiting(tmp_path: Path, why: str) -> None:
     with trio.fail_after(60):
         async with frozen(tmp_path, {"producer_byte_rate": 1}) as served:

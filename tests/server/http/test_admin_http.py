@@ -28,7 +28,7 @@ from ottla.server.http import answering
 from ottla.server.http.access import Access, HttpRefusal, parse_address
 from ottla.server.http.answering import Reply, json_object
 from ottla.server.http.conversation import BODY_BYTES_MAX, HEAD_BYTES_MAX, HttpConversation
-from ottla.server.http.encoding import encoded
+from ottla.server.http.json_values import encoded
 from ottla.server.http.listener import AdminHttp
 from ottla.server.http.table import CallTable, Route
 from ottla.server.runtime import time_slices
@@ -426,7 +426,7 @@ def test_a_segment_that_reaches_into_the_next_is_not_installed(served: Served) -
 def test_clean_is_only_what_is_closed(served: Served) -> None:
     lease = served.pause()
     status, answer = served.post("resume", lease=lease, clean_up_to=BATCHES)
-    assert status == 422 and f"expected at most {BATCHES - 1}, " in answer["error"]
+    assert status == 422 and f"(limit {BATCHES - 1})" in answer["error"]
     assert served.post("resume", lease=lease, clean_up_to=BATCHES - 1)[0] == 200
 
 
@@ -488,7 +488,7 @@ def test_a_staged_segment_of_an_old_format_is_not_installed(served: Served) -> N
     staged.manifest["files"][name] = [len(data), crc32c(data)]  # type: ignore[index]
     staged.write_manifest()
     status, answer = served.post("install", lease=served.pause(), **staged.fields)
-    assert status == 422 and "records of format v1" in answer["error"]
+    assert status == 422 and "record format v1" in answer["error"]
     assert served.offsets() == list(range(BATCHES))
 
 
@@ -512,7 +512,7 @@ def test_what_is_no_file_is_not_installed(served: Served, what: str, name: str) 
     path.rename(path.with_name("elsewhere"))
     NO_FILES[what](path)
     status, answer = served.post("install", lease=served.pause(), **staged.fields)
-    assert status == 422 and f"{name}: expected" in answer["error"] and "no file of its own" in answer["error"]
+    assert status == 422 and f"{name}: expected" in answer["error"] and "no regular file" in answer["error"]
     assert served.offsets() == list(range(BATCHES))
     assert not list((served.data_dir / "t-0").glob("*.cleaned"))
 
@@ -530,7 +530,7 @@ def test_another_topic_of_the_name_is_not_installed_into(served: Served) -> None
     assert served.status()["segments"] == before
     for name, fields in (("install", staged.fields), ("resume", {"clean_up_to": 1})):
         status, answer = served.post(name, lease=lease, **fields)
-        assert (status, answer["error"]) == (409, "t-0 was deleted and made anew since it was paused")
+        assert (status, answer["error"]) == (409, "t-0 was deleted and created again after the lease was granted")
     assert {record.value for record in consume(served.client, "t")} == {VALUE.upper().encode()}
     assert served.post("resume", lease=lease) == (200, {})
     assert served.status()["cleaning"] == "not held"
@@ -566,7 +566,7 @@ def test_what_is_about_to_be_deleted_is_not_installed_into(served: Served) -> No
     served.broker.run(cleaning.pause, T_0)
     staged = StagedHere(served)
     status, answer = served.post("install", lease=lease, **staged.fields)
-    assert (status, answer["error"]) == (409, "t-0 is about to be cut or deleted")
+    assert (status, answer["error"]) == (409, "t-0 is about to be truncated or deleted")
 
     async def resume() -> None:
         cleaning.resume(T_0)
@@ -632,7 +632,7 @@ def test_the_command_line_turns_it_on(tmp_path: Path) -> None:
 def test_the_command_line_refuses_other_machines(tmp_path: Path) -> None:
     refused = run_command("serve", "--data", str(tmp_path), "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:80")
     assert refused.code == 2
-    assert "must be a loopback address, as it asks nobody who he is" in refused.err
+    assert "must be a loopback address" in refused.err
     assert not list(tmp_path.iterdir())
 
 

@@ -54,7 +54,7 @@ def test_nodes_stop_and_start(broker: ottla.Broker) -> None:
 def test_a_node_that_is_not_there_is_told_with_those_that_are(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     for verb in ("stop", "start"):
-        assert admin.ask("POST", f"/v1/nodes/7/{verb}") == (404, {"error": "there is no node 7; there are: 0, 1"})
+        assert admin.ask("POST", f"/v1/nodes/7/{verb}") == (404, {"error": "node 7 not found; nodes: 0, 1"})
     assert admin.ask("POST", "/v1/nodes/x/stop")[0] == 422
     assert admin.ask("POST", "/v1/nodes/1/stop", {"node_id": 0})[0] == 422
     assert all(node["is_alive"] for node in admin.get("/v1/nodes")["nodes"])
@@ -109,7 +109,7 @@ def test_who_waits_when_a_life_ends_is_told(broker: ottla.Broker, end: str) -> N
             time.sleep(0)
         getattr(broker, end)()
         status, answer = waiting.result()
-    assert (status, answer["error"]) == (503, "the broker stopped or was restarted before this was done")
+    assert (status, answer["error"]) == (503, "the broker was stopped or restarted before the call completed")
 
 
 def test_who_is_connected_is_told_with_his_library_and_name() -> None:

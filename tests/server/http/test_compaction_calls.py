@@ -63,11 +63,17 @@ def test_the_clock_is_read_moved_and_set(broker: ottla.Broker) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "says"),
     [
-        ("POST", "/v1/topics/tt/compact", {}, 404, "there is no topic 'tt'; did you mean 't'?"),
-        ("POST", "/v1/topics/t/compact", {"partitions": [1]}, 404, "topic t has only partition 0, no 1"),
+        ("POST", "/v1/topics/tt/compact", {}, 404, "topic 'tt' not found; did you mean 't'?"),
+        (
+            "POST",
+            "/v1/topics/t/compact",
+            {"partitions": [1]},
+            404,
+            "partition 1 of topic t not found; it has only partition 0",
+        ),
         ("POST", "/v1/topics/t/compact", {"forced": True}, 422, "forced"),
         ("POST", "/v1/topics/t/roll", {"partitions": []}, 422, "partitions"),
-        ("POST", "/v1/retention", {"topic": "tt"}, 404, "there is no topic 'tt'"),
+        ("POST", "/v1/retention", {"topic": "tt"}, 404, "topic 'tt' not found"),
         ("POST", "/v1/clock/advance", {"by_ms": -1}, 422, "by_ms"),
         ("PUT", "/v1/clock", {"now_ms": 10**15}, 422, "now_ms"),
     ],

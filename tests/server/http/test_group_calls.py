@@ -52,7 +52,7 @@ def test_without_any_group_there_is_none_and_no_topic_is_made(broker: ottla.Brok
     admin = AdminCalls.of(broker)
     assert admin.get("/v1/groups") == {"groups": []}
     assert admin.get("/v1/transactions") == {"transactions": []}
-    assert admin.ask("GET", "/v1/groups/g") == (404, {"error": "there is no group 'g'"})
+    assert admin.ask("GET", "/v1/groups/g") == (404, {"error": "group 'g' not found"})
     assert admin.get("/v1/topics?internal=true") == {"topics": []}
 
 
@@ -80,7 +80,7 @@ def test_a_group_has_members_offsets_and_lag(broker: ottla.Broker) -> None:
     assert [each for each in admin.get("/v1/groups/g%201%3Cb%3E%2F%C3%A9")["offsets"] if each["log_end_offset"]] == []
     assert admin.ask("GET", "/v1/groups/g%201%3Cb%3E") == (
         404,
-        {"error": f"there is no group 'g 1<b>'; did you mean '{GROUP}'?"},
+        {"error": f"group 'g 1<b>' not found; did you mean '{GROUP}'?"},
     )
 
 

@@ -58,7 +58,7 @@ def test_every_call_says_what_it_does(call: Any) -> None:
 
 def test_fields_are_described() -> None:
     described = api()["components"]["schemas"]["CleaningStatus"]["properties"]
-    assert described["data_dir"] == {"type": "string", "description": "Without links."}
+    assert described["data_dir"] == {"type": "string", "description": "Absolute path with symbolic links resolved."}
     assert described["segments"]["items"] == {
         "type": "array",
         "prefixItems": [{"type": "integer"}, {"type": "integer"}],

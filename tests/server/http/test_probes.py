@@ -18,8 +18,8 @@ from ottla.server.broker.metrics import Sample
 from ottla.server.config.static_config import static_config
 from ottla.server.http import calls
 from ottla.server.http.call import Lives, Nothing
+from ottla.server.http.calls import CONTENT_TYPE, exposition
 from ottla.server.http.listener import AdminHttp
-from ottla.server.http.prometheus import CONTENT_TYPE, exposition
 from ottla.server.runtime import time_slices
 from support.broker.admin_calls import AdminCalls
 from support.broker.conversation import create_topic, produce
@@ -44,7 +44,7 @@ def test_with_a_data_directory_offline_it_is_not_ready(tmp_path: Path) -> None:
         admin, logs = AdminCalls.of(broker), broker.inner.services.logs
         gone = f"{tmp_path}/b"
         logs._dir(gone).health.failure = "gone"
-        assert admin.ask("GET", "/readyz") == (503, {"error": f"offline since a disk error: {gone}"})
+        assert admin.ask("GET", "/readyz") == (503, {"error": f"offline after a disk error: {gone}"})
         assert admin.get("/healthz") == "ok\n"
 
 

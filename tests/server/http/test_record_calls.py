@@ -104,12 +104,12 @@ def test_a_gap_is_read_over(broker: ottla.Broker, admin: AdminCalls) -> None:
 
 
 REFUSED: list[tuple[str, str, Any, int, str]] = [
-    ("GET", "/v1/topics/t/records?count=0", None, 422, "count: expected a whole number from 1 to 500"),
+    ("GET", "/v1/topics/t/records?count=0", None, 422, "count: expected an integer from 1 to 500"),
     ("GET", "/v1/topics/t/records?count=501", None, 422, "count: expected"),
     ("GET", "/v1/topics/t/records?offset=-1", None, 422, "offset: expected"),
     ("GET", "/v1/topics/t/records?partition=2", None, 404, "partition"),
-    ("GET", "/v1/topics/u/records", None, 404, "there is no topic 'u'"),
-    ("POST", "/v1/topics/u/records", {"key": "k"}, 404, "there is no topic 'u'"),
+    ("GET", "/v1/topics/u/records", None, 404, "topic 'u' not found"),
+    ("POST", "/v1/topics/u/records", {"key": "k"}, 404, "topic 'u' not found"),
     ("POST", "/v1/topics/t/records", {"value": "v"}, 422, "key"),
     ("POST", "/v1/topics/t/records", {"key": "k", "partition": 2}, 404, "partition"),
     (
@@ -127,7 +127,7 @@ REFUSED: list[tuple[str, str, Any, int, str]] = [
         "value: expected base64",
     ),
     ("POST", "/v1/topics/t/records", {"key": "k", "value": "v" * 2_000_000}, 422, "max.message.bytes"),
-    ("POST", "/v1/topics/t/records", {"key": "k", "value": "\ud800"}, 422, "value: expected a text of Unicode"),
+    ("POST", "/v1/topics/t/records", {"key": "k", "value": "\ud800"}, 422, "value: expected a string of valid Unicode"),
 ]
 
 
@@ -143,7 +143,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(
 def test_the_brokers_own_topics_are_read_and_not_written(broker: ottla.Broker, admin: AdminCalls) -> None:
     broker.commit("g", {("t", 0): 0})
     status, answer = admin.ask("POST", "/v1/topics/__consumer_offsets/records", {"key": "k", "value": "v"})
-    assert (status, answer["error"]) == (422, "__consumer_offsets is written by the broker alone")
+    assert (status, answer["error"]) == (422, "__consumer_offsets is an internal topic; only the broker writes to it")
     assert admin.ask("GET", "/v1/topics/__consumer_offsets/records")[0] == 200
 
 

@@ -50,16 +50,16 @@ def test_a_target_means_a_call(method: str, target: str, path: str, fields: list
 
 
 NO_CALLS = [
-    ("GET", "/v1/topic", 404, "there is no /v1/topic; the nearest is GET /v1/topics"),
-    ("POST", "/v1/topics/t/compct", 404, "the nearest is POST /v1/topics/{topic}/compact"),
-    ("GET", "/v1/topics/", 404, "the nearest is GET /v1/topics"),
-    ("GET", "/", 404, "there is no /; the nearest is GET "),
-    ("GET", "*", 404, "there is no *; "),
-    ("GET", "/" + "x" * 10_000, 404, "there is no /xxx"),
-    ("PUT", "/v1/topics/t", 405, "/v1/topics/t wants GET, DELETE, found PUT"),
-    ("POST", "/v1/topics", 405, "/v1/topics wants GET, found POST"),
-    ("GET", "/v1/topics/%ff", 400, "expected UTF-8 in '%ff' of the path"),
-    ("GET", "http://[x/v1", 400, "expected a path, found 'http://[x/v1'"),
+    ("GET", "/v1/topic", 404, "/v1/topic not found; the closest is GET /v1/topics"),
+    ("POST", "/v1/topics/t/compct", 404, "the closest is POST /v1/topics/{topic}/compact"),
+    ("GET", "/v1/topics/", 404, "the closest is GET /v1/topics"),
+    ("GET", "/", 404, "/ not found; the closest is GET "),
+    ("GET", "*", 404, "* not found; "),
+    ("GET", "/" + "x" * 10_000, 404, "/xxx"),
+    ("PUT", "/v1/topics/t", 405, "/v1/topics/t: method PUT is not allowed; use GET, DELETE"),
+    ("POST", "/v1/topics", 405, "/v1/topics: method POST is not allowed; use GET"),
+    ("GET", "/v1/topics/%ff", 400, "path segment '%ff' is not valid UTF-8"),
+    ("GET", "http://[x/v1", 400, "invalid path 'http://[x/v1'"),
 ]
 
 

@@ -17,7 +17,7 @@ from ottla.protocol.messages.create_delegation_token import CreateDelegationToke
 from ottla.protocol.scram import salted
 from ottla.server.client.sasl import Credentials
 from ottla.server.client.sasl import log_in as log_in_by
-from ottla.server.client.values import LoginError
+from ottla.server.client.values import UnreachableError
 from support.broker.raw_client import RawClient
 from support.security.logging_in import connected, log_in, secured
 
@@ -59,7 +59,7 @@ def test_the_same_user_may_come_by_a_token_and_by_a_password() -> None:
         refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         assert again == [ErrorCode.NONE, refused, ErrorCode.NONE, refused]
         with pytest.raises(
-            LoginError, match=r"Cannot change principals during re-authentication from User.alice: User.bob"
+            UnreachableError, match=r"Cannot change principals during re-authentication from User.alice: User.bob"
         ):
             log_in_by(client, password("bob"))
         assert client.is_closed_by_peer()

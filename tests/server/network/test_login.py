@@ -36,13 +36,13 @@ from ottla.server.broker.lives import run_lives
 from ottla.server.config.properties import parse_server_properties
 from ottla.server.config.static_config import static_config
 from ottla.server.handlers import Handlers
-from ottla.server.network import learning as learning_module
+from ottla.server.network import large_requests
 from ottla.server.network.authentication.allowance import BEFORE_S, Allowance
 from ottla.server.network.authentication.counts import Counts
 from ottla.server.network.authentication.login import log_in as log_in_to
 from ottla.server.network.desk import HangUpError
 from ottla.server.network.frames import FrameReader
-from ottla.server.network.learning import Learning
+from ottla.server.network.large_requests import Learning
 from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.transport import PeerGoneError, PlainTransport
 from ottla.server.runtime import time_slices
@@ -96,7 +96,7 @@ def test_what_a_login_needs_is_learnt_in_another_thread(client: RawClient, monke
         learnt.append(struct.unpack_from(">hh", frame))
         learn(frame)
 
-    monkeypatch.setattr(learning_module, "learn", noted)
+    monkeypatch.setattr(large_requests, "learn", noted)
     monkeypatch.setattr(spoken_module, "_SPOKEN", {})
     assert client.ask(VERSIONS).error_code == ErrorCode.NONE
     assert log_in(client).error_code == ErrorCode.NONE
@@ -188,7 +188,7 @@ def test_a_mechanism_that_is_taken_away_during_a_login_is_refused() -> None:
         answer = authenticate(late, plain())
         assert (answer.error_code, answer.error_message) == (
             ErrorCode.SASL_AUTHENTICATION_FAILED,
-            "SASL mechanism PLAIN is not enabled any more",
+            "SASL mechanism PLAIN is no longer enabled",
         )
         assert late.is_closed_by_peer()
 
@@ -385,7 +385,7 @@ async def test_who_takes_its_time_is_cut_off(autojump_clock: trio.testing.MockCl
         frames = FrameReader(transport, 1 << 20, RequestMemory(1 << 20), "here", lambda reason: None)
         theirs.sendall(b"\0\0\0")
         began_s = trio.current_time()
-        with pytest.raises(HangUpError, match="not logged in after 10 s"):
+        with pytest.raises(HangUpError, match="login timed out after 10 s"):
             await log_in_to(RULES, Closed(), None, Staying(), frames, transport.send, Learning(), Allowance(), Counts())
         assert trio.current_time() - began_s == pytest.approx(BEFORE_S)
         frames.close()

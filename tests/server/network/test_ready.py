@@ -38,7 +38,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.server.config.broker_config import BrokerConfig
-from ottla.server.network import learning as learning_module
+from ottla.server.network import large_requests
 from ottla.server.network import ready as ready_module
 from ottla.server.network.connection import PRODUCE_KEY, Connection
 from ottla.server.network.desk import Handler
@@ -346,7 +346,7 @@ async def test_the_first_request_of_a_version_is_learnt_in_another_thread(monkey
         learn(frame)
 
     monkeypatch.setattr(spoken_module, "_SPOKEN", {})
-    monkeypatch.setattr(learning_module, "learn", noted)
+    monkeypatch.setattr(large_requests, "learn", noted)
     async with serving() as served:
         peer = served.connect()
         peer.send(*range(3))
@@ -388,7 +388,7 @@ async def test_an_api_that_is_not_served_ends_the_connection(caplog: pytest.LogC
         peer.socket.sendall(request(1) + heartbeat(2) + request(3))
         await peer.end()
         assert await peer.answers() == [(1, "g")]
-        assert "is not served" in caplog.text
+        assert "is not supported by this listener" in caplog.text
 
 
 async def test_an_api_that_is_loaded_first_is_answered_and_keeps_the_order() -> None:
@@ -1321,7 +1321,7 @@ async def test_an_error_of_ours_ends_that_connection_with_its_traceback(caplog: 
         peer.socket.sendall(request(1) + request(2, "break") + request(3))
         await peer.end()
         (line,) = caplog.records
-        assert "after an error of the broker" in line.message and "ZeroDivisionError: ours" in caplog.text
+        assert "after an internal error" in line.message and "ZeroDivisionError: ours" in caplog.text
         assert await peer.answers() == [(1, "g")]
         assert await other.asked(1) == [1]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ottla.protocol.apis import APIS, Api
 from ottla.protocol.connection import Request, encode_response
 from ottla.protocol.messages.metadata import MetadataRequestTopic
-from ottla.server.network.authentication.refusing import ELEMENTS_MAX, refused
+from ottla.server.network.authentication.allowance import ELEMENTS_MAX, refused
 from support.sizes import size
 from support.strategies import as_of, messages
 

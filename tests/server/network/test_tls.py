@@ -133,9 +133,9 @@ def refused(broker: ottla.Broker, security: Security) -> bool:
 @pytest.mark.parametrize(
     ("identity", "told"),
     [
-        (None, "the client shows no certificate, and ssl.client.auth is required"),
-        (expired, "certificate refused: certificate has expired"),
-        (stranger, "certificate refused: "),
+        (None, "client sent no certificate, but ssl.client.auth is required"),
+        (expired, "certificate rejected: certificate has expired"),
+        (stranger, "certificate rejected: "),
     ],
 )
 def test_who_has_no_good_certificate_is_sent_away_with_one_line(
@@ -152,8 +152,8 @@ def test_who_has_no_good_certificate_is_sent_away_with_one_line(
 @pytest.mark.parametrize(
     ("nonsense", "told"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "not speak TLS, but HTTP"),
-        (b"\0\0\0\x12\0\x12\0\0\0\0\0\1\0\x05ottla" + bytes(8), "does not speak TLS"),
+        (b"GET / HTTP/1.1\r\n\r\n", "not use TLS, but HTTP"),
+        (b"\0\0\0\x12\0\x12\0\0\0\0\0\1\0\x05ottla" + bytes(8), "does not use TLS"),
         (b"\x16\x03\x01\x00\x05\x01\0\0\x01\0", "TLS handshake failed"),
         (b"\x16\x03\x01\x40\x00\x01\x03\xff\xff" + bytes(20_000), "TLS handshake failed"),
     ],
@@ -181,7 +181,7 @@ def test_a_name_without_a_rule_is_sent_away(tmp_path: Path, caplog: pytest.LogCa
 
 
 def test_whoever_trusts_somebody_else_does_not_connect(tmp_path: Path) -> None:
-    with secured() as broker, pytest.raises(ConnectionError, match=r"certificate is refused: .*issuer"):
+    with secured() as broker, pytest.raises(ConnectionError, match=r"certificate was rejected: .*issuer"):
         connected(broker, client_security(tmp_path, trusted=authority("two").certificate))
 
 
@@ -226,8 +226,8 @@ def test_new_keys_hold_for_new_connections_and_open_ones_go_on(tmp_path: Path) -
 def test_keys_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
     with secured() as broker, connected(broker, client_security(tmp_path)) as client:
         for change, told in (
-            ({"listener.name.ssl.ssl.keystore.key": "nonsense"}, "no private key"),
-            ({"listener.name.ssl.ssl.keystore.key": alice().key}, "does not belong"),
+            ({"listener.name.ssl.ssl.keystore.key": "nonsense"}, "private key not found"),
+            ({"listener.name.ssl.ssl.keystore.key": alice().key}, "does not match"),
             (
                 {
                     "listener.name.ssl.ssl.keystore.key": alice().key,
@@ -235,7 +235,7 @@ def test_keys_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
                 },
                 "ssl.allow.dn.changes",
             ),
-            ({"listener.name.ssl.ssl.truststore.location": "/none"}, "must not be given with"),
+            ({"listener.name.ssl.ssl.truststore.location": "/none"}, "must not be set together with"),
             ({"listener.name.ssl.ssl.client.auth": "maybe"}, "must be one of"),
         ):
             code, message = alter(client, change)
@@ -255,7 +255,7 @@ def test_changed_files_are_seen_and_broken_ones_told_once(tmp_path: Path, caplog
         for _ in range(3):
             broker.run(keys.look)
         assert certificate_of(broker) == server().certificate
-        assert caplog.text.count("the present keys stay") == 1
+        assert caplog.text.count("the current keys remain in use") == 1
         written(store, again)
         broker.run(keys.look)
         assert certificate_of(broker) == again.certificate
@@ -264,9 +264,9 @@ def test_changed_files_are_seen_and_broken_ones_told_once(tmp_path: Path, caplog
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"ssl.keystore.location": "/none/server.pem"}, "must not be given with"),
-        ({"ssl.keystore.key": "", "ssl.keystore.certificate.chain": ""}, "ssl.keystore.location is not given"),
-        ({"ssl.keystore.key": "nonsense"}, "no private key"),
+        ({"ssl.keystore.location": "/none/server.pem"}, "must not be set together with"),
+        ({"ssl.keystore.key": "", "ssl.keystore.certificate.chain": ""}, "ssl.keystore.location is not set"),
+        ({"ssl.keystore.key": "nonsense"}, "private key not found"),
     ],
 )
 def test_a_listener_without_keys_does_not_start(change: dict[str, str], told: str) -> None:
@@ -345,7 +345,7 @@ async def test_a_file_that_is_shorter_than_promised_ends_the_connection(tmp_path
     with Peer(theirs, client_security(tmp_path)):
         transport = TlsTransport(ours, server_context(tmp_path))
         await transport.shake_hands()
-        with pytest.raises(PeerGoneError, match="before the promised end"):
+        with pytest.raises(PeerGoneError, match="before the expected end"):
             await transport.send([FileSlice(OsFiles().open(str(tmp_path / "log")), 0, 2000)])
         transport.close()
 

@@ -45,20 +45,20 @@ def test_how_much_of_a_topic_no_pass_has_been_over(broker: ottla.Broker) -> None
         broker.produce_all("orders", [ottla.NewRecord(f"k{at % 3}", "v", partition=partition) for at in range(30)])
     broker.compact("orders", [0], force=True)
     page = shown(broker, "/")
-    assert "| empty | nothing, it is empty | Compact | empty |" in page
+    assert "| empty | nothing, the log is empty | Compact | empty |" in page
     assert "| orders | 30 of 60 offsets | Compact | orders |" in page
     standings, logs = page.split("| Logs |")
     assert "visits" not in standings and "visits-0" in logs and "__consumer_offsets" not in page
     broker.compact("orders", force=True)
-    assert "| orders | nothing, all was cleaned | Compact" in shown(broker, "/")
+    assert "| orders | nothing, all clean | Compact" in shown(broker, "/")
 
 
 def test_a_topic_has_the_button_it_needs(broker: ottla.Broker) -> None:
     broker.create_topic("orders", 1, {"cleanup.policy": "compact,delete"})
     broker.create_topic("visits", 1, {"cleanup.policy": "delete"})
-    assert "| Compact it now |" in shown(broker, "/topics/orders")
+    assert "| Compact now |" in shown(broker, "/topics/orders")
     page = shown(broker, "/topics/visits")
-    assert "| Make it a compacted topic |" in page and "Compact it now" not in page
+    assert "| Make this topic compacted |" in page and "Compact now" not in page
 
 
 def test_of_many_those_with_most_to_clean_are_shown_by_name(broker: ottla.Broker) -> None:
@@ -70,4 +70,4 @@ def test_of_many_those_with_most_to_clean_are_shown_by_name(broker: ottla.Broker
     page = shown(broker, "/")
     found = re.findall(r"\| (t\d+) \| 1 of 1 offsets", page)
     assert found == [name for name in names if name not in ("t001", "t004", "t040")]
-    assert "And 3 more with less to clean" in page
+    assert "3 more topics with less to clean" in page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.server.page.formats import duration, moment, number, segment, size
+from ottla.server.page.section import duration, moment, number, segment, size
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def filled(broker: ottla.Broker, topic: str, **configs: ConfigValue) -> str:
 def test_a_topic_that_is_not_compacted_is_compacted_in_two_clicks(broker: ottla.Broker) -> None:
     page = filled(broker, "plain", **{"cleanup.policy": "delete"})
     admin = AdminCalls.of(broker)
-    for says in ("Make it a compacted topic", "Compact it now"):
+    for says in ("Make this topic compacted", "Compact now"):
         status, shown = get(broker, page)
         assert status == 200
         first = forms(shown)[0]
@@ -158,13 +158,13 @@ def test_a_dry_run_comes_with_the_page_and_not_with_its_changes(broker: ottla.Br
 def test_what_is_left_is_looked_at_again_after_a_pass(broker: ottla.Broker) -> None:
     page = filled(broker, "left", **REASONS["ratio"])
     with watched(broker, f"{page}?from=0&to=1") as changes:
-        assert "1 record is there" in text(found_in(next(changes), "survivors"))
+        assert "1 record is left" in text(found_in(next(changes), "survivors"))
         broker.produce("left", key="k", value="v")
         assert "survivors" not in [each["id"] for each in next(changes)]
         broker.compact("left", force=True)
         while not (found := [each for each in next(changes) if each["id"] == "survivors"]):
             pass
-        assert "0 records are there" in text(found[0]["html"])
+        assert "0 records are left" in text(found[0]["html"])
 
 
 def test_who_watches_another_range_has_nobody_look_again(broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def found_in(changes: Changes, section: str) -> str:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("from=9&to=3", "from_offset: expected one up to to_offset=3, found 9"),
+        ("from=9&to=3", "from_offset: must not be greater than to_offset=3, found 9"),
         ("from=x", "from: expected a whole number, found 'x'"),
         ("from=%3Cscript%3E", "from: expected a whole number, found '<script>'"),
         ("to=99999999999999999999", "to: expected a whole number"),

@@ -70,7 +70,7 @@ def test_how_many_rows_are_shown_of_how_many_there_are_is_told() -> None:
     rows = tuple(Row(f"producer-{at}", ProducerRow(at, 0, 0, 0, None)) for at in range(2))
     for count, told in ((3, 1), (2, 0)):
         shown = Page("Producers", "/topics", (Section("producers", "producers", count, rows),))
-        assert whole(shown, LOOK).count("2 of 3 are shown") == told
+        assert whole(shown, LOOK).count("Showing 2 of 3") == told
 
 
 @pytest.mark.parametrize("name", ["", "nothing", ".", "..", "../pages.py", "page.js/", "/etc/passwd", "page.js\0"])

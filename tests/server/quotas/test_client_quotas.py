@@ -9,12 +9,11 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.quotas import sensors
+from ottla.server.quotas import rates
 from ottla.server.quotas.clients import ClientQuotas, QuotaClient
 from ottla.server.quotas.connections import UNLIMITED, AddressBounds, ConnectionRates
 from ottla.server.quotas.entities import Entity
-from ottla.server.quotas.rates import MAX_INT, Rate, TokenBucket, Window
-from ottla.server.quotas.sensors import Sensors, bounded
+from ottla.server.quotas.rates import MAX_INT, Rate, Sensors, TokenBucket, Window, bounded
 from ottla.server.quotas.table import Holding
 
 WINDOW = Window(11, 1000)
@@ -201,7 +200,7 @@ def test_who_is_throttled_is_told_until_the_time_is_over() -> None:
 
 
 def test_hostile_client_ids_grow_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sensors, "SENSORS_MAX", 100)
+    monkeypatch.setattr(rates, "SENSORS_MAX", 100)
     quotas = quotas_of(Time(), {PRODUCED: 100}, client_id=None)
     tracemalloc.start()
     for number in range(1000):
@@ -221,9 +220,9 @@ def test_names_of_any_length_are_told_apart() -> None:
 def test_who_has_used_nothing_for_an_hour_is_forgotten() -> None:
     kept: Sensors[str, Rate] = Sensors(Rate)
     first = kept.get("a", 0)
-    kept.get("b", sensors.INACTIVE_MS - 1)
-    assert kept.get("a", sensors.INACTIVE_MS - 1) is first
-    kept.get("c", 2 * sensors.INACTIVE_MS - 1)
+    kept.get("b", rates.INACTIVE_MS - 1)
+    assert kept.get("a", rates.INACTIVE_MS - 1) is first
+    kept.get("c", 2 * rates.INACTIVE_MS - 1)
     assert [key for key, _ in kept.items()] == ["c"]
 
 

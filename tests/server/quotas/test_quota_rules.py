@@ -7,9 +7,8 @@ import math
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.server.quotas.entities import Entity, parse, read_facts
+from ottla.server.quotas.entities import Entity, QuotaLimits, Sharing, parse, read_facts
 from ottla.server.quotas.filters import Component, filter_of
-from ottla.server.quotas.limits import QuotaLimits, Sharing
 from ottla.server.quotas.table import entries_of, read_entries
 from ottla.server.quotas.validation import Alteration, alter, is_literal_address
 from support.noted import each_case

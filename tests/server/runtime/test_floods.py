@@ -22,8 +22,8 @@ def test_so_many_lines_a_second_are_told_and_how_many_there_were_beyond_them(cap
     told = [record.message for record in caplog.records if record.levelno > logging.DEBUG]
     assert told == [
         *(f"line {number}" for number in range(TOLD_MAX)),
-        f"more than {TOLD_MAX} such lines in a second; the others are told at DEBUG",
-        "and 3 more of such lines",
+        f"more than {TOLD_MAX} similar lines in one second; further lines are logged at DEBUG",
+        "3 more similar lines",
         "another",
         "one more",
     ]
@@ -39,7 +39,7 @@ def test_how_many_were_hidden_is_told_when_their_second_is_over_or_the_broker_en
     one, other = (Floods(logging.getLogger("ottla.flood"), lambda: now_s) for _ in range(2))
 
     def told() -> list[tuple[int, str]]:
-        found = [(record.levelno, record.message) for record in caplog.records if "more of such" in record.message]
+        found = [(record.levelno, record.message) for record in caplog.records if "more similar" in record.message]
         caplog.clear()
         return found
 
@@ -51,11 +51,11 @@ def test_how_many_were_hidden_is_told_when_their_second_is_over_or_the_broker_en
     for _ in range(TOLD_MAX + 1):
         other.tell(logging.INFO, "line")
     tell_of_hidden()
-    assert told() == [(logging.WARNING, "and 3 more of such lines")]
+    assert told() == [(logging.WARNING, "3 more similar lines")]
     tell_of_hidden()
     assert told() == []
     tell_of_hidden(at_end=True)
-    assert told() == [(logging.INFO, "and 1 more of such lines")]
+    assert told() == [(logging.INFO, "1 more similar lines")]
     one.tell(logging.INFO, "line")
     tell_of_hidden(at_end=True)
     assert told() == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from ottla.server.runtime.idle import idle
+from ottla.server.control.clock import idle
 
 
 async def test_whoever_was_woken_has_gone_on_as_far_as_it_can() -> None:

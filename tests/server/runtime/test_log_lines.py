@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from ottla.server.runtime.log_lines import LogLines, printable
+from ottla.server.runtime.floods import LogLines, printable
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ottla.protocol.connection import Request
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.server.coordination.service import ParkedAnswer
 from ottla.server.network.transport import PeerGoneError
-from ottla.server.runtime.waking import Waking
+from ottla.server.runtime.time_slices import Waking
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
 from support.broker.conversation import create_topic
@@ -35,7 +35,7 @@ class Patient:
 async def test_of_many_that_one_event_answers_few_go_on_in_a_pass(
     awake_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.server.runtime.waking.AWAKE_MAX", awake_max)
+    monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", awake_max)
     seen: list[tuple[int, int]] = []
     waking = Waking()
     parked: list[ParkedAnswer[int]] = [ParkedAnswer(waking) for _ in range(MANY)]
@@ -58,7 +58,7 @@ async def test_of_many_that_one_event_answers_few_go_on_in_a_pass(
 
 async def test_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is awake and one in line are cancelled in the moment in which all are answered."""
-    monkeypatch.setattr("ottla.server.runtime.waking.AWAKE_MAX", 2)
+    monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", 2)
     waking, seen = Waking(), []
     parked: list[ParkedAnswer[int]] = [ParkedAnswer(waking) for _ in range(5)]
     scopes = [trio.CancelScope() for _ in parked]
@@ -94,7 +94,7 @@ class Gone:
 async def test_answers_to_clients_that_have_left_keep_no_places(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.server.runtime.waking.AWAKE_MAX", 2)
+    monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", 2)
     waking = Waking()
     for number in range(5):
         parked: ParkedAnswer[int] = ParkedAnswer(waking)
@@ -119,7 +119,7 @@ async def test_an_answer_that_is_there_is_not_waited_for() -> None:
 async def test_of_many_fetches_that_an_append_wakes_few_go_on_in_a_pass(
     awake_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.server.runtime.waking.AWAKE_MAX", awake_max)
+    monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", awake_max)
     wanted = (FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20),)
     body = FetchRequest(max_wait_ms=20_000, min_bytes=1, topics=(FetchTopic(topic="t", partitions=wanted),))
     looks: list[int] = []

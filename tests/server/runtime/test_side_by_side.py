@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ottla.server.runtime.disk import MANY, SIDE_BY_SIDE, side_by_side
+from ottla.server.runtime.threads import MANY, SIDE_BY_SIDE, side_by_side
 
 PATIENCE_S = 60
 

@@ -20,7 +20,7 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.broker.broker import Broker
 from ottla.server.handlers.metadata import HIDDEN_S
-from ottla.server.services.kept_metadata import ROWS_MIN
+from ottla.server.services.context import ROWS_MIN
 from support.broker.conversation import fetch_request, produce_request
 from support.broker.in_process_broker import InProcessClient, run_in_order, running
 from support.disk.crash_files import CrashFiles

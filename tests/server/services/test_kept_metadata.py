@@ -26,11 +26,11 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from ottla.server.config.authorization import STANDARD
+from ottla.server.config.options.security_options import STANDARD
 from ottla.server.handlers.metadata import KeptMetadata
 from ottla.server.security.acls.acl import parse
 from ottla.server.security.principal import Principal
-from ottla.server.services.kept_metadata import ANSWERS_MAX, ROWS_MAX, KeptAnswers, MetadataFacts
+from ottla.server.services.context import ANSWERS_MAX, ROWS_MAX, KeptAnswers, MetadataFacts
 from support.broker.admin import create, delete, grow, growth, metadata, wanted
 from support.broker.contexts import Staying
 from support.broker.conversation import address, produce

@@ -330,7 +330,7 @@ def test_what_was_acknowledged_is_over_after_a_start_and_what_was_not_is_offered
 
 
 def test_locks_that_run_out_together_are_one_batch_for_a_leader_that_begins_anew(tmp_path: Path) -> None:
-    """Apache Kafka, which writes an update for each of them, leaves the last one apart (docs/differences.md)."""
+    """Apache Kafka, which writes an update for each of them, leaves the last one apart (compat/apache_kafka/DIFFERENCES.md)."""
     with shared(tmp_path) as queue:
         queue.produce(4, 4)
         with queue.member() as a:
@@ -487,7 +487,7 @@ def test_records_that_are_deleted_are_over(queue: Queue) -> None:
 
 
 def test_of_a_batch_in_which_the_log_begins_nobody_gets_what_was_deleted(tmp_path: Path) -> None:
-    """Apache Kafka gives the whole batch where something older was in flight (docs/differences.md)."""
+    """Apache Kafka gives the whole batch where something older was in flight (compat/apache_kafka/DIFFERENCES.md)."""
     with shared(tmp_path) as queue:
         queue.produce(7)
         with queue.member() as a:

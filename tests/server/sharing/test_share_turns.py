@@ -17,7 +17,7 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
-from ottla.server.control.leaders import move_leader
+from ottla.server.control.nodes import move_leader
 from ottla.server.coordination import service
 from ottla.server.coordination.jobs import Steps, to_the_end
 from ottla.server.coordination.shard import ShardState

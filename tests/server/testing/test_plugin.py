@@ -257,12 +257,12 @@ def test_overrides_of_another_type_are_refused_as_by_the_broker_itself(pytester:
 
 
 WRONG = {
-    "--kafka-reset=tests": "kafka_reset: 'tests' is none of never, module, test; did you mean 'test'?",
-    "-okafka_tls=maybe": "kafka_tls: 'maybe' is none of true, yes, on, 1, false, no, off, 0",
-    "--kafka-nodes=0": "kafka_nodes: '0' is no number from 1",
-    "--kafka-option=a.b": "kafka_option: 'a.b' is not NAME=VALUE",
-    "--kafka-option=num.partition=3": "*there is no broker option num.partition; did you mean num.partitions?",
-    "--kafka-external=here": "*no address of a broker: 'here'; HOST:PORT is wanted, the port from 1 to 65535",
+    "--kafka-reset=tests": "kafka_reset: invalid value 'tests'; must be one of: never, module, test; did you mean 'test'?",
+    "-okafka_tls=maybe": "kafka_tls: invalid value 'maybe'; must be one of: true, yes, on, 1, false, no, off, 0",
+    "--kafka-nodes=0": "kafka_nodes: invalid value '0'; must be a positive integer",
+    "--kafka-option=a.b": "kafka_option: invalid option 'a.b'; expected NAME=VALUE",
+    "--kafka-option=num.partition=3": "*broker option num.partition not found; did you mean num.partitions?",
+    "--kafka-external=here": "*invalid broker address 'here'; expected HOST:PORT, with a port from 1 to 65535",
 }
 
 
@@ -328,7 +328,10 @@ def test_a_test_that_knows_the_broker_by_its_topic_finds_it_empty_too(pytester: 
     ("marker", "said"),
     [
         ("kafka_topic(partition=3)", "*marker kafka_topic() got an unexpected keyword argument 'partition'*"),
-        ("kafka_reset('tests')", "*kafka_reset: 'tests' is none of never, module, test; did you mean 'test'?"),
+        (
+            "kafka_reset('tests')",
+            "*kafka_reset: invalid value 'tests'; must be one of: never, module, test; did you mean 'test'?",
+        ),
     ],
 )
 def test_a_marker_that_cannot_be_is_named_in_one_line(pytester: pytest.Pytester, marker: str, said: str) -> None:

@@ -111,5 +111,5 @@ def test_values_cut_off_are_refused(cut: int) -> None:
 def test_states_that_nobody_writes_down_are_refused(status: int) -> None:
     value = bytearray(transaction_value(EMPTY, 0))
     value[16] = status & 0xFF
-    with pytest.raises(ProtocolError, match="no state of a transaction"):
+    with pytest.raises(ProtocolError, match="invalid persisted transaction state"):
         read_record(KEY, bytes(value))

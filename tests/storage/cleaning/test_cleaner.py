@@ -472,7 +472,8 @@ def test_batches_of_any_size_go_through_a_small_buffer(io_buffer_bytes: int) -> 
 
 @pytest.mark.scenario(21)
 @pytest.mark.parametrize(
-    ("at", "byte", "what"), [(16, 1, "magic"), (8, 0x7F, "batch of"), (60, 9, "records"), (57, 0xFF, "counts")]
+    ("at", "byte", "what"),
+    [(16, 1, "magic"), (8, 0x7F, "invalid batch size of"), (60, 9, "records"), (57, 0xFF, "counts")],
 )
 def test_damage_is_an_error_and_replaces_nothing(at: int, byte: int, what: str) -> None:
     log = make_log()

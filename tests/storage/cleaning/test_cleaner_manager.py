@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ottla.storage.cleaning.cleaner_manager import CleanerManager
-from ottla.storage.cleaning.cleaning_states import StateError
 from ottla.storage.cleaning.dirtiness import LogToClean
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.files import Files
@@ -142,8 +141,8 @@ def test_a_wrong_checkpoint_is_corrected_although_another_log_is_chosen(world: W
     world.chosen()
     assert world.checkpoint() == {CLEANER: 0, CLEANEST: 3}
     assert world.told == [
-        "cleaner-0 is cleaned from offset 0: its checkpoint 200 cannot be right",
-        "cleanest-0 is cleaned from offset 3: its checkpoint 1 cannot be right",
+        "cleaner-0 is cleaned from offset 0: its checkpoint 200 is invalid",
+        "cleanest-0 is cleaned from offset 3: its checkpoint 1 is invalid",
     ]
 
 
@@ -151,7 +150,7 @@ def test_a_checkpoint_beyond_its_log_is_corrected_before_the_log_grows_past_it(w
     world.write({CLEANER: 9, CLEANEST: 2})
     world.manager.correct_checkpoints(["/data"])
     assert world.checkpoint() == {CLEANER: 0, CLEANEST: 2}
-    assert world.told == ["cleaner-0 is cleaned from offset 0: its checkpoint 9 cannot be right"]
+    assert world.told == ["cleaner-0 is cleaned from offset 0: its checkpoint 9 is invalid"]
 
 
 def test_a_checkpoint_of_a_partition_that_is_gone_is_not_that_of_the_next_one_of_its_name() -> None:
@@ -201,7 +200,7 @@ def test_a_log_start_that_retention_moved_past_the_checkpoint_is_nothing_to_tell
     world.logs[CLEANEST].advance_log_start(3)
     world.chosen()
     assert world.checkpoint() == {CLEANER: 0, CLEANEST: 3}
-    assert world.told == ["cleaner-0 is cleaned from offset 0: its checkpoint 5 cannot be right"]
+    assert world.told == ["cleaner-0 is cleaned from offset 0: its checkpoint 5 is invalid"]
 
 
 @pytest.mark.scenario(80)
@@ -408,7 +407,7 @@ def test_steps_that_a_state_does_not_allow_are_errors_and_change_nothing(world: 
         "resume": lambda: world.manager.resume([DIRTY]),
         "pause": lambda: world.manager.abort_and_pause(DIRTY, nobody_waits),
     }
-    with pytest.raises(StateError, match="dirty-0"):
+    with pytest.raises(RuntimeError, match="dirty-0"):
         steps[event]()
     assert world.manager.state_name(DIRTY) == before
 

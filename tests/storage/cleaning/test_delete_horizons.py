@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.storage.cleaning.delete_horizons import is_any_reached
+from ottla.storage.cleaning.dirtiness import is_any_reached
 from ottla.storage.logs.log import Log
 from support.logs.make_log import Producer, append, clean, contents, make_log
 

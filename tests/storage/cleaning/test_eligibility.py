@@ -63,7 +63,7 @@ LAG: dict[str, Any] = {"min_compaction_lag_ms": HOUR_MS}
 NEVER_BY_RATIO: dict[str, Any] = {"min_cleanable_dirty_ratio": 1.0}
 
 CASES = {
-    "dirty": Case(lambda: segments(2), None, None, "takes it"),
+    "dirty": Case(lambda: segments(2), None, None, "will clean it"),
     "without compaction": Case(
         lambda: segments(2, cleanup_policy=("delete",)), None, "not_compacted", "cleanup.policy"
     ),
@@ -76,7 +76,9 @@ CASES = {
     "empty": Case(make_log, None, "all_clean", "nothing is dirty"),
     "clean": Case(lambda: segments(2), 2, "all_clean", "nothing is dirty"),
     "not rolled": Case(with_an_active_record, 1, "active_segment", "after it has rolled"),
-    "undecided": Case(with_open_transaction, 1, "open_transaction", "producer 7 has a transaction open since offset 1"),
+    "undecided": Case(
+        with_open_transaction, 1, "open_transaction", "producer 7 has an open transaction since offset 1"
+    ),
     "young": Case(lambda: segments(2, age_ms=5, **LAG), None, "min_compaction_lag", "segment at offset 0", HOUR_MS - 5),
     "young, and too clean then": Case(
         lambda: segments(2, age_ms=5, **LAG, **NEVER_BY_RATIO), None, "min_compaction_lag", "segment at offset 0"
@@ -99,7 +101,7 @@ CASES = {
         HOUR_MS - 20 + 1,
     ),
     "dirty for too long": Case(
-        lambda: segments(4, age_ms=20, max_compaction_lag_ms=19, **NEVER_BY_RATIO), None, None, "takes it"
+        lambda: segments(4, age_ms=20, max_compaction_lag_ms=19, **NEVER_BY_RATIO), None, None, "will clean it"
     ),
 }
 

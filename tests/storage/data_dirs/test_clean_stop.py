@@ -181,7 +181,7 @@ def test_a_log_file_that_was_cut_costs_none_of_those_behind_it(stopped: CrashFil
     found = Started(stopped)
     assert [offset for offset, _, _ in contents(found.log)] == [0, 1, 3, 4]
     assert [each.producer_id for each in found.log.producers] == [7, 8]
-    assert [line for line in found.notes if "are no batches and are cut off" in line]
+    assert [line for line in found.notes if ": not valid batches" in line]
 
 
 def test_a_log_that_was_put_in_the_place_of_the_stopped_one_is_served_whole(stopped: CrashFiles) -> None:
@@ -205,7 +205,7 @@ def test_a_log_file_that_was_cut_is_recovered_as_after_a_crash(stopped: CrashFil
     write(stopped, path, read(stopped, path)[:-5])
     found = Started(stopped)
     assert (found.log.log_end_offset, found.log.recovery_point) == (4, 3)
-    assert [line for line in found.notes if "are no batches and are cut off" in line]
+    assert [line for line in found.notes if ": not valid batches" in line]
     # The checkpoint must not vouch for what is appended next.
     found.log.append(memoryview(batch(("d", "1"))), now_ms=1_000)
     assert "t 0 3" in read(stopped, "/d/recovery-point-offset-checkpoint").decode()

@@ -217,7 +217,7 @@ def test_nobody_but_a_start_of_the_broker_opens_directories_in_the_midst_of_one(
     files = disk()
     files.make_dir(f"/d/{paths.NEXT_CONTENT}")
     for _ in range(2):
-        with pytest.raises(DataDirectoryError, match=r"^data directory /d: a reset or restore of it was interrupted"):
+        with pytest.raises(DataDirectoryError, match=r"^data directory /d: a reset or restore was interrupted"):
             LogManager(files, ONE)
     files.remove_dir(f"/d/{paths.NEXT_CONTENT}")
     files.remove("/d/meta.properties")

@@ -86,10 +86,10 @@ def test_a_log_of_an_old_format_is_told_once_and_left_alone(
     for life in range(3):
         notes: list[str] = []
         manager = started(files, notes)
-        (told,) = [note for note in notes if f"records of format v{magic}" in note]
+        (told,) = [note for note in notes if f"record format v{magic}" in note]
         assert (
             f"/d/{OLD}/" in told
-            and "delete the topic, or stop the broker and move the directory" in told
+            and "delete the topic, or stop the broker and move the partition directory" in told
             and "\n" not in told
         )
         old, new = manager.logs[OLD], manager.logs[NEW]
@@ -145,5 +145,5 @@ def test_a_directory_of_a_broker_with_zookeeper_is_told_as_one() -> None:
         LogManager(files, ("/d",), node_id=3)
     line = str(raised.value)
     assert "\n" not in line
-    for word in ("/d/meta.properties, line 5", "broker.id=3", "ZooKeeper", "KRaft", "take away every meta.properties"):
+    for word in ("/d/meta.properties, line 5", "broker.id=3", "ZooKeeper", "KRaft", "remove every meta.properties"):
         assert word in line

@@ -250,7 +250,7 @@ def _retain(log: Log) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "error"), [(_shorten, "was cut"), (_retain, "lost segments"), (clean, "was changed")]
+    ("change", "error"), [(_shorten, "was truncated"), (_retain, "lost segments"), (clean, "was changed")]
 )
 def test_a_log_that_was_changed_meanwhile_is_not_taken_for_the_copy(change: Callable[[Log], None], error: str) -> None:
     manager, log = made()
@@ -302,7 +302,7 @@ def test_records_of_an_old_format_are_not_moved() -> None:
     active.append(old_message(1, 0, value=b"v" * size_bytes))
     move = move_of(manager)
     move.begin()
-    with pytest.raises(RelocationError, match="records of format v1"):
+    with pytest.raises(RelocationError, match="record format v1"):
         caught_up(move)
     assert valid_end(log.files, log.directory, log.segments.active.base_offset) == log.segments.active.base_offset
 
@@ -362,7 +362,9 @@ def test_without_the_disk_that_a_log_may_have_gone_to_it_is_not_served() -> None
     assigned = assign(files, look(files, ["/d"]), TOPICS, notes.append, failed=["/e"])
     assert assigned.undecided == {A: "/e"}
     assigned.carry_out(files, random.Random(0), notes.append)
-    assert notes == ["a-0 was moving to or from /e, whose disk has failed, and may be newer there: it is offline"]
+    assert notes == [
+        ("a-0 was moving to or from /e, whose disk has failed and may have newer records; the partition is offline")
+    ]
     alone = LogManager(files, DIRS, failed={"/e": "it has failed"})
     alone.load(0, 0, config_for=lambda _: None)
     alone.checkpoint_log_starts()

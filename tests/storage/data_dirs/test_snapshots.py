@@ -112,10 +112,10 @@ def test_a_disk_that_refuses_leaves_no_snapshot() -> None:
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("/d/inside", "cannot be in the data directory /d: /d/inside"),
-        ("/d", "cannot be in the data directory /d"),
-        ("/notes", "/notes exists already, and is not an empty directory"),
-        ("/full", "/full exists already, and is not an empty directory"),
+        ("/d/inside", "must not be in the data directory /d: /d/inside"),
+        ("/d", "must not be in the data directory /d"),
+        ("/notes", "/notes already exists, and is not an empty directory"),
+        ("/full", "/full already exists, and is not an empty directory"),
     ],
 )
 def test_a_place_that_is_taken_is_refused(path: str, says: str) -> None:
@@ -138,7 +138,7 @@ def test_an_empty_directory_is_a_place() -> None:
 def test_directories_of_nobody_have_no_snapshot() -> None:
     files = disk()
     files.remove("/d/meta.properties")
-    with pytest.raises(SnapshotError, match="was never served"):
+    with pytest.raises(SnapshotError, match="no broker has used it"):
         saved(files)
 
 
@@ -158,16 +158,16 @@ def cut(files: CrashFiles) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[CrashFiles], object], str]] = {
-    "not there": (lambda files: files.remove_dir("/s/snap"), "is no snapshot: it is not there"),
-    "without its list": (lambda files: files.remove("/s/snap/ottla-snapshot.json"), "it has no ottla-snapshot.json"),
-    "with half a list": (cut, "ottla-snapshot.json is damaged"),
-    "newer": (changed(lambda said: said.update(version=2)), "is a snapshot of version 2, expected 1"),
-    "without an owner": (changed(lambda said: said.pop("node_id")), "is damaged"),
-    "without a version": (changed(lambda said: said.pop("version")), "is damaged"),
-    "with numbers for files": (changed(lambda said: said.update(directories=[3])), "is damaged"),
+    "not there": (lambda files: files.remove_dir("/s/snap"), "is not a snapshot: directory not found"),
+    "without its list": (lambda files: files.remove("/s/snap/ottla-snapshot.json"), "ottla-snapshot.json not found"),
+    "with half a list": (cut, "invalid ottla-snapshot.json"),
+    "newer": (changed(lambda said: said.update(version=2)), "unsupported snapshot version 2, expected 1"),
+    "without an owner": (changed(lambda said: said.pop("node_id")), "invalid ottla-snapshot.json"),
+    "without a version": (changed(lambda said: said.pop("version")), "invalid ottla-snapshot.json"),
+    "with numbers for files": (changed(lambda said: said.update(directories=[3])), "invalid ottla-snapshot.json"),
     "with a file elsewhere": (
         changed(lambda said: said["directories"][0].update({"../../etc/passwd": [1, 1]})),
-        "names a file '../../etc/passwd'",
+        "invalid file name '../../etc/passwd'",
     ),
     "without a file": (
         lambda files: files.remove("/s/snap/0/t-0/partition.metadata"),
@@ -195,5 +195,5 @@ def test_a_file_that_rotted_is_refused_when_it_is_copied() -> None:
     saved(files)
     files.remove("/s/snap/0/ottla.json")
     write(files, "/s/snap/0/ottla.json", b"[]")
-    with pytest.raises(SnapshotError, match=r"is damaged: 0/ottla.json is not what it was"):
+    with pytest.raises(SnapshotError, match=r"is damaged: 0/ottla.json was changed"):
         copy_out(files, read(files, "/s/snap"), files, ["/new/0", "/new/1"])

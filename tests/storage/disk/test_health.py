@@ -310,10 +310,10 @@ def test_an_append_that_cannot_be_taken_back_is_the_last_one() -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     files.refuse = refuse
-    with pytest.raises(KafkaError, match="stay in the file"):
+    with pytest.raises(KafkaError, match="of a failed append from the file"):
         append(log, ("lost", "1"), timestamp=2_000)
     files.refuse = None
-    with pytest.raises(KafkaError, match="stay in the file"):
+    with pytest.raises(KafkaError, match="of a failed append from the file"):
         append(log, ("b", "1"), timestamp=3_000)
 
 

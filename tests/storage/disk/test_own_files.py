@@ -75,7 +75,7 @@ def test_a_data_directory_is_ours_or_roots_or_was_put_there_by_one_of_us_and_oth
         if told:
             assert told.startswith(f"{directory}: ") and "\n" not in told
             assert (
-                ("chmod o-w" in told and "chmod changes nothing (a drive of Windows in WSL)" in told)
+                ("chmod o-w" in told and "chmod has no effect (a Windows drive in WSL)" in told)
                 if others_may_write
                 else (f"uid {owner}" in told and "run the broker as its owner" in told)
             )
@@ -315,11 +315,11 @@ def test_a_file_of_passwords_is_read_with_a_warning_where_others_may_use_it(tmp_
         (US, 0o600): "",
         (US, 0o660): "",
         (0, 0o640): "",
-        (0, 0o644): f"all users of this machine may read the secrets there; chmod o-r {link}",
-        (US, 0o602): f"all users of this machine may change the secrets there; chmod o-w {link}",
-        (US, 0o777): f"all users of this machine may read and change the secrets there; chmod o-rw {link}",
-        (STRANGER, 0o600): f"uid {STRANGER} may change the secrets there; chown {US} {link}",
-        (STRANGER, 0o666): f"uid {STRANGER} may change the secrets there; chown {US} {link}",
+        (0, 0o644): f"all users of this machine can read the secrets in this file; chmod o-r {link}",
+        (US, 0o602): f"all users of this machine can change the secrets in this file; chmod o-w {link}",
+        (US, 0o777): f"all users of this machine can read and change the secrets in this file; chmod o-rw {link}",
+        (STRANGER, 0o600): f"uid {STRANGER} can change the secrets in this file; chown {US} {link}",
+        (STRANGER, 0o666): f"uid {STRANGER} can change the secrets in this file; chown {US} {link}",
     }
     for (owner, mode), warning in warnings.items():
         give(file, owner, mode)

@@ -10,9 +10,8 @@ import pytest
 
 from ottla.storage.cleaning.progress import Phase
 from ottla.storage.pictures import page, svg
-from ottla.storage.pictures.contents_svg import contents_svg
 from ottla.storage.pictures.log_picture import Bucket, Contents, GroupPicture, Horizon, LogPicture, Part, PassPicture
-from ottla.storage.pictures.log_svg import log_svg
+from ottla.storage.pictures.log_svg import contents_svg, log_svg
 from ottla.storage.pictures.pass_svg import pass_svg
 from ottla.storage.pictures.passes import pass_of
 from ottla.storage.pictures.scale import Axis, Scale, grouped, labels, marks
@@ -123,13 +122,13 @@ def test_ten_thousand_segments_are_few_bars() -> None:
 @pytest.mark.parametrize(
     ("phase", "fields", "span", "now", "said"),
     [
-        (Phase.PREPARING, {}, (20, 20), 20, "a pass begins"),
-        (Phase.MAP, {}, (20, 80), 60, "a pass reads keys: 79 %"),
-        (Phase.MAP, {"map_offset": 1000, "map_bytes_read": 0}, (20, 80), 20, "a pass reads keys: 0 %"),
-        (Phase.MAP, {"map_bytes": 0, "map_bytes_read": 0, "map_offset": 9000}, (20, 80), 80, "a pass reads keys: 100 %"),
-        (Phase.GROUPS, {}, (40, 80), 60, "a pass copies group 2 of 2: 79 %"),
-        (Phase.GROUPS, {"group": 0, "group_count": 0, "bytes_to_read": 0}, (20, 20), 20, "a pass copies group 0 of 0: 100 %"),
-        (Phase.GROUPS, {"group_bytes": 0, "group_bytes_read": 0}, (40, 80), 80, "a pass copies group 2 of 2: 79 %"),
+        (Phase.PREPARING, {}, (20, 20), 20, "a pass is starting"),
+        (Phase.MAP, {}, (20, 80), 60, "a pass is reading keys: 79 %"),
+        (Phase.MAP, {"map_offset": 1000, "map_bytes_read": 0}, (20, 80), 20, "a pass is reading keys: 0 %"),
+        (Phase.MAP, {"map_bytes": 0, "map_bytes_read": 0, "map_offset": 9000}, (20, 80), 80, "a pass is reading keys: 100 %"),
+        (Phase.GROUPS, {}, (40, 80), 60, "a pass is copying group 2 of 2: 79 %"),
+        (Phase.GROUPS, {"group": 0, "group_count": 0, "bytes_to_read": 0}, (20, 20), 20, "a pass is copying group 0 of 0: 100 %"),
+        (Phase.GROUPS, {"group_bytes": 0, "group_bytes_read": 0}, (40, 80), 80, "a pass is copying group 2 of 2: 79 %"),
     ],
 )  # fmt: skip
 def test_a_pass_under_way_is_shown_where_it_is(
@@ -177,7 +176,7 @@ def test_a_pass_shows_what_stays_what_goes_and_what_comes_of_it() -> None:
     assert texts(drawing) == [
         "before: 2.0 KiB, 200 records, 4 segments",
         "after: 500 B (25 %), 50 records, 2 segments",
-        "hatched: goes",
+        "hatched: removed",
     ]
 
 

@@ -50,10 +50,10 @@ def test_a_pass_moves_through_the_bar() -> None:
 def test_the_state_is_a_few_words() -> None:
     log = picture(*LOG)
     assert state(log) == "50 % dirty, eligible"
-    assert state(replace(log, waits_for=Waits.ACTIVE_SEGMENT)) == "50 % dirty, waits: active segment"
+    assert state(replace(log, waits_for=Waits.ACTIVE_SEGMENT)) == "50 % dirty, not eligible: active segment"
     assert state(replace(log, waits_for=Waits.ALL_CLEAN)) == "all clean"
     assert state(replace(log, cleanup_policy=("delete",))) == "not compacted"
-    assert state(replace(log, running=running(Phase.MAP))) == "a pass reads keys: 79 %"
+    assert state(replace(log, running=running(Phase.MAP))) == "a pass is reading keys: 79 %"
 
 
 @pytest.mark.parametrize("tried", [True, False])

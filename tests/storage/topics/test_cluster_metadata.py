@@ -115,7 +115,7 @@ def test_the_log_may_begin_where_the_snapshot_ends() -> None:
     tail = {f"{32:020}.log": KAFKA_LOG[at:], SNAPSHOT: KAFKA_SNAPSHOT}
     check_what_kafka_wrote(read(disk(**tail)))
     del tail[SNAPSHOT]
-    with pytest.raises(DataDirectoryError, match="offset 32 at position 0 where 0 should be"):
+    with pytest.raises(DataDirectoryError, match="offset 32 at position 0, expected 0"):
         read(disk(**tail))
 
 
@@ -273,14 +273,14 @@ TOPIC_A = value(TopicRecord(name="a", topic_id=A))
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ([b""], "cut short"),
-        ([b"\x01\x02"], "cut short"),
-        ([b"\xff\xff\xff\xff\xff\xff"], "cut short"),
+        ([b""], "truncated"),
+        ([b"\x01\x02"], "truncated"),
+        ([b"\xff\xff\xff\xff\xff\xff"], "truncated"),
         ([TOPIC_A[:-1]], "batch at offset 0"),
         ([value(TopicRecord(name="a", topic_id=A), frame=2)], "frame version 2"),
-        ([value(TopicRecord(name="a", topic_id=A), version=1)], "TopicRecord version 1"),
-        ([value(partition(A, 0))], "unknown topic id"),
-        ([value(RemoveTopicRecord(topic_id=A))], "unknown topic id"),
+        ([value(TopicRecord(name="a", topic_id=A), version=1)], "TopicRecord: unsupported version 1"),
+        ([value(partition(A, 0))], "unknown topic ID"),
+        ([value(RemoveTopicRecord(topic_id=A))], "unknown topic ID"),
         ([TOPIC_A, value(PartitionChangeRecord(topic_id=A, partition_id=3))], "unknown partition 3"),
     ],
 )
@@ -301,7 +301,7 @@ def test_damage_before_the_last_file_is_no_torn_end() -> None:
 
 def test_a_gap_between_files_is_told() -> None:
     files = {LOG: batch(0, TOPIC_A), f"{5:020}.log": batch(5, value(partition(A, 0)))}
-    with pytest.raises(DataDirectoryError, match="offset 5 at position 0 where 1 should be"):
+    with pytest.raises(DataDirectoryError, match="offset 5 at position 0, expected 1"):
         read(disk(**files))
 
 

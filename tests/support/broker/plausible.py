@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any, Literal, get_args, get_origin
 
 from ottla.server.control.operation import Length, Range
-from ottla.server.http.decoding import decoded, is_union, spelt
 from ottla.server.http.fields import HttpField, fields_of, is_object, stripped
+from ottla.server.http.json_values import decoded, is_union, spelt
 from ottla.server.runtime.errors import ControlError
 
 ANYTHING: list[Any] = [

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.protocol.apis import APIS
-from ottla.server.config.options.by_name import BROKER_OPTIONS
-from ottla.server.config.options.known_options import REASONS
+from ottla.server.config.options.known_options import BROKER_OPTIONS, REASONS
 from ottla.server.handlers import CONTROLLER_KEYS
 from ottla.server.handlers.api_versions import OF_METRICS
 
@@ -63,7 +62,7 @@ def _options() -> Iterator[str]:
 
 def why(doc: str) -> str:
     """The reason that an option's text gives."""
-    _, _, reason = doc.partition("Means nothing here: ")
+    _, _, reason = doc.partition("No effect in Ottla: ")
     return reason.removesuffix(".") or "it gives topics a default that means nothing here"
 
 

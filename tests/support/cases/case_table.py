@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla.server.control.cases.case import Case, Expected
-from ottla.server.control.cases.table import CASES
+from ottla.server.control.cases.table import CASES, Case, Expected
 
 PAGE = Path(__file__).parents[3] / "docs" / "hard-cases.md"
 BEGIN, END = "<!-- cases: begin -->\n", "<!-- cases: end -->\n"

@@ -9,25 +9,25 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from ottla.server.commands.frame.places import CommandPlace, places
+from ottla.server.commands.completion import CommandPlace, places
 
 PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
 INTRODUCTION = """\
 # Commands
 
-Made from the commands' own help (`python tests/support/commands/commands_page.py`). `ottla --help`, `ottla topics --help`,
-`ottla topics create --help` and `ottla help topics create` say more, with examples.
+This page is generated from the help of the commands (`python tests/support/commands/commands_page.py`). `ottla --help`,
+`ottla topics --help`, `ottla topics create --help` and `ottla help topics create` also show examples.
 
-- Options may stand anywhere: `ottla --json topics list` is `ottla topics list --json`. They are never abbreviated.
-- `--json` prints everything as JSON. Tables are cut to the width of a terminal, and whole in a pipe.
-- Exit codes: 0 done, 1 the broker or a file said no, 2 a wrong call, or nobody answers, 130 Ctrl-C. What is wrong is one line on
-  standard error.
-- `--bootstrap HOST:PORT[,…]` is the broker's address for commands that speak Kafka's protocol, and to any broker: also
-  `OTTLA_BOOTSTRAP`, else localhost:9092. `--command-config FILE` (or `OTTLA_COMMAND_CONFIG`) says how to connect to a listener
-  of TLS, in the properties of Apache Kafka's clients and tools.
-- `--admin [HOST:]PORT` is its admin listener for those that ask Ottla alone: also `OTTLA_ADMIN`, else localhost:9099, where
-  `ottla dev` has it. A listener with a token wants `--admin-token-file FILE` or `OTTLA_ADMIN_TOKEN`.
-- `source <(ottla completion bash)` completes all of this in bash; zsh and fish likewise.
+- Options can be given anywhere: `ottla --json topics list` is the same as `ottla topics list --json`. They cannot be abbreviated.
+- `--json` prints the result as JSON. Tables are cut to the width of the terminal, but not in a pipe.
+- Exit codes: 0 success, 1 rejected by the broker or invalid file, 2 usage error or no broker reachable, 130 Ctrl-C. An error is
+  one line on standard error.
+- `--bootstrap HOST:PORT[,…]` is the broker address for commands that use Kafka's protocol and work with any broker (default:
+  `OTTLA_BOOTSTRAP`, else localhost:9092). `--command-config FILE` (default: `OTTLA_COMMAND_CONFIG`) has the client properties of
+  Apache Kafka's tools, e.g. for a TLS listener.
+- `--admin [HOST:]PORT` is the address of the admin listener for commands that work with Ottla only (default: `OTTLA_ADMIN`, else
+  localhost:9099, the address of `ottla dev`). A listener with a token requires `--admin-token-file FILE` or `OTTLA_ADMIN_TOKEN`.
+- `source <(ottla completion bash)` enables completion in bash; zsh and fish are supported as well.
 """
 
 EVERYWHERE = {"--help", "--json"}

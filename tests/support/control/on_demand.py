@@ -10,8 +10,8 @@ from typing import Any
 import trio
 
 from ottla.server.broker.broker import Broker
+from ottla.server.control.clock import idle
 from ottla.server.runtime.clock import Clock
-from ottla.server.runtime.idle import idle
 from ottla.storage.disk.files import Files
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition

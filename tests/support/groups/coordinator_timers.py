@@ -426,9 +426,8 @@ def _look_for_cold_states() -> Begun:
 
 
 CLASSIC, REBALANCE = "groups/classic/protocol.py", "groups/classic/rebalance.py"
-TIMERS, RECONCILED, PROTOCOL = "groups/timers.py", "groups/reconciled_protocol.py", "groups/consumer/protocol.py"
+RECONCILED, PROTOCOL = "groups/reconciled_protocol.py", "groups/consumer/protocol.py"
 SHARE, STREAMS = "groups/share/protocol.py", "groups/streams/protocol.py"
-STREAMS_TARGETS = "groups/streams/target_jobs.py"
 STATES = "sharing/state_coordinator.py"
 ENDINGS = "transactions/endings.py"
 
@@ -442,10 +441,10 @@ COORDINATOR_TIMERS = {
     "member id that nobody uses": Timer(f"{CLASSIC} join", 10_000, _unused_member_id),
     "new member that is not answered": Timer(f"{CLASSIC} _add", NEW_MEMBER_JOIN_TIMEOUT_MS, _new_member),
     "look for expired offsets": Timer("groups/upkeep.py repeat_expiry", 600_000, _offsets_look),
-    "session of a member": Timer(f"{TIMERS} keep_alive", SESSION_MS, _consumer_session),
-    "session of a loaded member": Timer(f"{TIMERS} keep_alive", SESSION_MS, _consumer_session_after_a_load),
-    "revocation": Timer(f"{TIMERS} limit", REBALANCE_MS, _revocation),
-    "removal that failed": Timer(f"{TIMERS} _try_to_remove", 500, _removal_again),
+    "session of a member": Timer(f"{RECONCILED} keep_alive", SESSION_MS, _consumer_session),
+    "session of a loaded member": Timer(f"{RECONCILED} keep_alive", SESSION_MS, _consumer_session_after_a_load),
+    "revocation": Timer(f"{RECONCILED} limit", REBALANCE_MS, _revocation),
+    "removal that failed": Timer(f"{RECONCILED} _try_to_remove", 500, _removal_again),
     "another look at topics": Timer(f"{PROTOCOL} advance", 2**31 - 1, _refresh),
     "next assignment": Timer(f"{PROTOCOL} advance", 5_000, _assignment),
     "next assignment of many partitions": Timer(f"{PROTOCOL} _assign", 5_000, _assignment_of_many_partitions),
@@ -453,21 +452,21 @@ COORDINATOR_TIMERS = {
     "expressions and a new topic": Timer(f"{PROTOCOL} _resolve_regexes", 10_001, _new_topic),
     "expressions and a new topic after a load": Timer(f"{PROTOCOL} loaded", 6_001, _new_topic_after_a_load),
     "expressions matched again": Timer(f"{PROTOCOL} _resolve_regexes", 600_001, _unannounced_topic),
-    "session of a share group's member": Timer(f"{TIMERS} keep_alive", SESSION_MS, _share_session),
-    "session of its loaded member": Timer(f"{TIMERS} keep_alive", SESSION_MS, _share_session_after_a_load),
-    "removal from a share group that failed": Timer(f"{TIMERS} _try_to_remove", 500, _share_removal_again),
+    "session of a share group's member": Timer(f"{RECONCILED} keep_alive", SESSION_MS, _share_session),
+    "session of its loaded member": Timer(f"{RECONCILED} keep_alive", SESSION_MS, _share_session_after_a_load),
+    "removal from a share group that failed": Timer(f"{RECONCILED} _try_to_remove", 500, _share_removal_again),
     "a share group's look at topics": Timer(f"{SHARE} heartbeat", 2**31 - 1, _share_refresh),
     "a share group's next assignment": Timer(f"{SHARE} heartbeat", 5_000, _share_assignment),
     "that of many partitions": Timer(f"{SHARE} _assign", 5_000, _share_assignment_of_many_partitions),
     "that after a load": Timer(f"{RECONCILED} loaded", 3_000, _share_assignment_after_a_load),
-    "session of an instance": Timer(f"{TIMERS} keep_alive", SESSION_MS, _streams_session),
-    "session of a loaded instance": Timer(f"{TIMERS} keep_alive", SESSION_MS, _streams_session_after_a_load),
-    "revocation of tasks": Timer(f"{TIMERS} limit", REBALANCE_MS, _streams_revocation),
-    "removal of an instance that failed": Timer(f"{TIMERS} _try_to_remove", 500, _streams_removal_again),
-    "initial delay of a streams group": Timer(f"{STREAMS_TARGETS} await_members", 3_000, _streams_initial_delay),
+    "session of an instance": Timer(f"{RECONCILED} keep_alive", SESSION_MS, _streams_session),
+    "session of a loaded instance": Timer(f"{RECONCILED} keep_alive", SESSION_MS, _streams_session_after_a_load),
+    "revocation of tasks": Timer(f"{RECONCILED} limit", REBALANCE_MS, _streams_revocation),
+    "removal of an instance that failed": Timer(f"{RECONCILED} _try_to_remove", 500, _streams_removal_again),
+    "initial delay of a streams group": Timer(f"{STREAMS} await_members", 3_000, _streams_initial_delay),
     "another look at topics of a topology": Timer(f"{STREAMS} _keep", 3_600_000, _streams_refresh),
     "next assignment of tasks": Timer(f"{STREAMS} _keep", 5_000, _streams_assignment),
-    "next assignment of many tasks": Timer(f"{STREAMS_TARGETS} _assign", 5_000, _streams_assignment_of_many_tasks),
+    "next assignment of many tasks": Timer(f"{STREAMS} _assign", 5_000, _streams_assignment_of_many_tasks),
     "next assignment of tasks after a load": Timer(f"{RECONCILED} loaded", 3_000, _streams_assignment_after_a_load),
     "pruning of share states": Timer(f"{STATES} _repeat_pruning", 10_000, _pruning),
     "look for cold share states": Timer(f"{STATES} _repeat_refreshing", 60_000, _look_for_cold_states),

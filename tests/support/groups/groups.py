@@ -26,8 +26,8 @@ from ottla.server.coordination.jobs import IsOver, never, to_the_end
 from ottla.server.coordination.records import Pair, Producer, Records
 from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.coordinator import GroupCoordinator
-from ottla.server.groups.offsets.commits import Fetched, TopicCommit
-from ottla.server.groups.offsets.offsets import Place
+from ottla.server.groups.offset_commits import Fetched, TopicCommit
+from ottla.server.groups.offset_table import Place
 from ottla.server.groups.share.protocol import StatesToBegin
 from support.groups.settings import group_settings
 

@@ -17,9 +17,8 @@ from ottla.server.coordination.jobs import never, to_the_end
 from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.share.flows import ShareFlows
 from ottla.server.groups.share.group import ShareGroup
-from ottla.server.groups.share.keeper import Offsets, Refusals, SharePlace, StateSummary
 from ottla.server.groups.share.protocol import StatesToBegin
-from ottla.server.groups.share.states import Topics
+from ottla.server.groups.share.states import Offsets, Refusals, SharePlace, StateSummary, Topics
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics, Groups, MemoryStore
 

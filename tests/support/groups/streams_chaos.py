@@ -19,10 +19,9 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from ottla.server.broker.broker import Broker
-from ottla.server.control.leaders import move_coordinator
-from ottla.server.control.nodes import start_node, stop_node
+from ottla.server.control.nodes import move_coordinator, start_node, stop_node
 from ottla.server.coordination.shard import ShardState
-from ottla.server.groups.streams.applications.configured import StatusCode
+from ottla.server.groups.streams.configured import StatusCode
 from ottla.server.groups.streams.group import StreamsGroup
 from ottla.server.partitions.internal_topics import OFFSETS_TOPIC
 from support.broker.in_process_broker import InProcessClient, pass_time

@@ -28,7 +28,7 @@ from ottla.protocol.messages.streams_group_heartbeat import (
 from ottla.server.coordination.jobs import Steps, never, to_the_end
 from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.streams.answering import Heard
-from ottla.server.groups.streams.applications.configured import StatusCode
+from ottla.server.groups.streams.configured import StatusCode
 from ottla.server.groups.streams.group import StreamsGroup
 from support.groups.groups import FakeTopics, Groups, MemoryStore
 

@@ -92,7 +92,7 @@ def remove_deleted(log: Log, elapsed_ms: int) -> None:
 
 
 def delete_old_segments(log: Log, now_ms: int, elapsed_ms: int) -> int:
-    """Retention of a log in one thread; returns the number of segments that went."""
+    """Run retention of a log in one thread; return the number of deleted segments."""
     deleted = 0
     while (deletion := log.begin_deletion(now_ms)) is not None:
         try:
@@ -108,7 +108,7 @@ def delete_old_segments(log: Log, now_ms: int, elapsed_ms: int) -> int:
 
 
 def flush_sealed(log: Log, elapsed_ms: int) -> None:
-    """Make the segments that have been rolled durable, in one thread."""
+    """Make the sealed segments durable, in one thread."""
     if (flush := log.begin_flush_of_sealed()) is not None:
         try:
             flush.sync()
@@ -118,7 +118,7 @@ def flush_sealed(log: Log, elapsed_ms: int) -> None:
 
 
 def delete_all(manager: LogManager, topic_partitions: Iterable[TopicPartition], elapsed_ms: int) -> None:
-    """Give up these partitions, in one thread."""
+    """Delete these partitions, in one thread."""
     departure = manager.begin_delete(topic_partitions)
     try:
         departure.carry_out()
@@ -127,7 +127,7 @@ def delete_all(manager: LogManager, topic_partitions: Iterable[TopicPartition], 
 
 
 def cut_off(log: Log, offset: int) -> None:
-    """Take what reaches `offset` out of the files, from the end on, as Apache Kafka's followers do. `log` itself does not follow."""
+    """Remove from the files what reaches `offset`, from the end on, as Apache Kafka's followers do. `log` does not follow."""
     for segment in reversed(list(log.segments)):
         if segment.base_offset > offset:
             segment.rename_deleted(log_first=True)

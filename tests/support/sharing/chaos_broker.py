@@ -22,7 +22,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server.broker.broker import Broker
 from ottla.server.config.resources import ConfigResourceType
-from ottla.server.control.leaders import move_leader
+from ottla.server.control.nodes import move_leader
 from ottla.server.coordination.shard import ShardState
 from ottla.server.partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ottla.server.sharing.share_records import SharePartitionKey

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ottla.server.config.group_configs import GROUP_OPTIONS
-from ottla.server.config.options.by_name import BROKER_OPTIONS
+from ottla.server.config.options.known_options import BROKER_OPTIONS
 from ottla.server.config.static_config import PROFILES
 from ottla.storage.topics.config import TOPIC_OPTIONS
 from ottla.storage.topics.options import Option, UpdateMode, format_value

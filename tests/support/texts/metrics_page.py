@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ottla
 from ottla.server.broker.metrics import Sample, samples
-from ottla.server.http.prometheus import exposition
+from ottla.server.http.calls import exposition
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 INTRODUCTION = """\

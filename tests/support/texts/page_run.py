@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 import ottla
-from ottla.server.config.options.by_name import find_option
+from ottla.server.config.options.known_options import find_option
 from ottla.server.control.seed.seed import FIELDS, seed_from
 from ottla.storage.topics.properties import parse_properties
 

@@ -22,12 +22,12 @@ PAGE = ROOT / "docs" / "python-api.md"
 INTRODUCTION = """\
 # Python API
 
-Made from the docstrings of the public names (`cd tests && python -m support.texts.python_api_page`). What they are for stands in
+Generated from the docstrings of the public names (`cd tests && python -m support.texts.python_api_page`). For how to use them, see
 [A broker in your tests](testing.md), [Compaction and time](compaction.md), [Faults](faults.md), [Security](security.md) and
-[Spark](spark.md). All of it is typed (`py.typed`), for mypy and pyright.
+[Spark](spark.md). The whole API is typed (`py.typed`), for mypy and pyright.
 """
 GROUPS = {
-    "Life": ("Running", "Broker"),
+    "Start, stop and restart": ("Running", "Broker"),
     "Topics, records, groups": ("KafkaCalls",),
     "Time": ("Timed",),
     "Compaction": ("Compacting",),
@@ -37,7 +37,7 @@ GROUPS = {
 """The classes that `ottla.Broker` is made of, under what people look for."""
 BESIDE = (
     ("`broker.clock`", "BrokerClock"),
-    ("`broker.fault(…)` returns", "Fault"),
+    ("`broker.fault(…)`", "Fault"),
     ("`broker.tls`", "Tls"),
     ("`broker.sasl(…)`", "Sasl"),
 )
@@ -101,11 +101,11 @@ def _values() -> Iterator[str]:
         "server/cleaning",
         "storage/cleaning",
     )
-    yield "## Records and refusals\n"
+    yield "## Records and errors\n"
     for name in VALUES:
         yield from _value(classes[name], f"ottla.{name}")
-    yield "## What methods return\n"
-    yield "Frozen dataclasses; over HTTP they are the JSON objects of [the same calls](admin.md).\n"
+    yield "## Return values\n"
+    yield "Frozen dataclasses; over HTTP, the [same calls](admin.md) return them as JSON objects.\n"
     for name in sorted(_returned(classes) - set(VALUES)):
         yield from _value(classes[name], name)
 

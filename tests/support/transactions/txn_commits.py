@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition
-from ottla.server.groups.offsets.commits import TopicCommit
-from ottla.server.groups.offsets.offsets import Place
+from ottla.server.groups.offset_commits import TopicCommit
+from ottla.server.groups.offset_table import Place
 from ottla.storage.produce.txn_markers import build_marker
 from support.groups.groups import TOPIC_IDS, Groups
 

@@ -66,7 +66,7 @@ def test_explain_says_why_not_and_the_commands_that_it_names_do_it() -> None:
     assert "ottla roll orders" in commands and "ottla compact orders --force" in commands
     for line in commands:
         assert understand(line.split()[1:]).command.name in ("roll", "compact", "advance", "alter")
-    assert said("roll orders") == "orders-0: rolled, the active segment begins at 3\n"
+    assert said("roll orders") == "orders-0: rolled, the active segment starts at 3\n"
     assert said("explain orders").startswith("orders-0: eligible now: ")
     assert said("roll orders") == "orders-0: nothing to roll: the active segment is empty\n"
 
@@ -74,7 +74,7 @@ def test_explain_says_why_not_and_the_commands_that_it_names_do_it() -> None:
 @pytest.mark.usefixtures("running")
 def test_compact_says_what_was_removed_and_what_it_waits_for() -> None:
     header, row, why = rows(said("compact orders"))
-    assert header == ["PARTITION", "PASSES", "ROLLED", "CLEAN BELOW", "LOG END", "RECORDS", "REMOVED", "SEGMENTS"]
+    assert header == ["PARTITION", "PASSES", "ROLLED", "FIRST DIRTY", "LOG END", "RECORDS", "REMOVED", "SEGMENTS"]
     assert row == ["orders-0", "0", "no", "0", "3", "-", "-", "1 -> 1"], "nothing was counted"
     assert why[0].startswith("orders-0: active_segment: ")
     _, row, why = rows(said("compact orders --force"))
@@ -97,14 +97,14 @@ def test_compact_may_roll_first_and_wait() -> None:
 def test_the_history_of_a_key_and_a_dry_run() -> None:
     header, first, second, _, what = rows(said("explain orders --key a"))[1:]
     assert (header[0], first[0], second[0]) == ("OFFSET", "0", "1")
-    assert (first[-1], second[-1], what) == ("1", "-", ["1: stays: the newest of its key"])
+    assert (first[-1], second[-1], what) == ("1", "-", ["1: kept: newest record of its key"])
     assert said("explain orders --key a") == said("explain orders --key YQ== --key-encoding base64")
     assert "1 superseded removed" in said("explain orders --dry-run --force")
     assert "  offset 0: superseded\n" in said("explain orders --dry-run --force")
 
 
 def test_retention_is_applied(running: ottla.Broker) -> None:
-    assert said("retention") == "nothing was to go\n"
+    assert said("retention") == "nothing to delete\n"
     running.create_topic("old", configs={"retention.ms": 1000})
     running.produce("old", "x", timestamp_ms=0)
     assert rows(said("retention old"))[1][:3] == ["old-0", "0 -> 1", "1"]
@@ -116,10 +116,10 @@ def test_retention_is_applied(running: ottla.Broker) -> None:
 def test_the_clock_is_moved_stopped_and_started(running: ottla.Broker) -> None:
     before_ms = told("clock show")["now_ms"]
     assert told("clock advance 25h")["now_ms"] >= before_ms + 90_000_000
-    assert said("clock freeze").endswith(" UTC, standing still\n")
+    assert said("clock freeze").endswith(" UTC, frozen\n")
     assert told("clock show") == told("clock show")
-    assert said("clock set 2040-01-01T00:00:00Z").startswith("2040-01-01 00:00:00.000 UTC, standing still\n")
-    assert not said("clock unfreeze").endswith("standing still\n")
+    assert said("clock set 2040-01-01T00:00:00Z").startswith("2040-01-01 00:00:00.000 UTC, frozen\n")
+    assert not said("clock unfreeze").endswith("frozen\n")
     said("produce orders x --key c")
     assert said("clock advance 8d").endswith(" UTC\nrolled: orders-0\n")
 
@@ -129,12 +129,12 @@ def test_the_clock_is_moved_stopped_and_started(running: ottla.Broker) -> None:
 
 @pytest.mark.usefixtures("running")
 def test_faults_are_declared_listed_waited_for_and_removed() -> None:
-    assert said("faults list") == "there are no faults\n"
+    assert said("faults list") == "no faults\n"
     assert said("faults add --api Fetch --topic orders --delay 1ms --count all") == (
         "fault 1: Fetch of topic orders: delay 1 ms\n"
     )
     assert said("faults add --api Produce --error NOT_LEADER_OR_FOLLOWER --skip 1") == (
-        "fault 2: Produce: error NOT_LEADER_OR_FOLLOWER, after 1 that go by\n"
+        "fault 2: Produce: error NOT_LEADER_OR_FOLLOWER, after skipping 1\n"
     )
     assert said("faults add --disk slow --delay 2s") == "fault 3: disk slow, 2 s each\n"
     first, second, third = rows(said("faults list"))[1:]
@@ -154,7 +154,7 @@ def test_faults_are_declared_listed_waited_for_and_removed() -> None:
 def test_leaders_move() -> None:
     for node in (1, 0, 1):
         assert told(f"nodes move-leader orders:0 --to {node}")["leader"] == node
-    assert "led it before: nothing to do" in said("nodes move-leader orders:0 --to 1")
+    assert "already leads" in said("nodes move-leader orders:0 --to 1")
     assert told("nodes move-coordinator --group g --to 0")["leader"] == 0
     for node in (1, 0):
         moved = told(f"nodes move-coordinator --group g --partition orders:0 --to {node}")
@@ -170,11 +170,11 @@ def test_nodes_stop_and_start() -> None:
 
 def test_lives_end_and_begin(running: ottla.Broker, tmp_path: Path) -> None:
     bootstrap = running.bootstrap
-    assert said("restart") == f"stopped and started, {bootstrap} serves again\n"
-    assert said("crash") == f"killed and started, {bootstrap} serves again\n"
+    assert said("restart") == f"stopped and started, serving again at {bootstrap}\n"
+    assert said("crash") == f"killed and started, serving again at {bootstrap}\n"
     copied = said(f"snapshot {tmp_path / 'copy'}")
     assert re.fullmatch(rf"copied \d+ files, \d+ bytes to {tmp_path / 'copy'}\n", copied)
-    assert said("reset") == f"reset, {bootstrap} serves again\n"
+    assert said("reset") == f"reset, serving again at {bootstrap}\n"
     assert told("status")["topics"] == []
     assert said(f"restore {tmp_path / 'copy'}").startswith("restored ")
     assert [each["topic"] for each in told("status")["topics"]] == ["orders"]
@@ -194,7 +194,7 @@ def test_status_is_one_screen(running: ottla.Broker) -> None:
     assert re.search(r"^billing +classic +Empty +2$", text, re.MULTILINE)
     assert "Produce: disconnect before" in text
     assert "__consumer_offsets" not in text and "__consumer_offsets" in said("status --all")
-    assert re.search(r"^orders-0  \W+ waits: active segment$", text, re.MULTILINE)
+    assert re.search(r"^orders-0  \W+ not eligible: active segment$", text, re.MULTILINE)
     everything = told("status")
     assert everything.keys() == {"broker", "clock", "topics", "partitions_left_out", "groups", "faults"}
 
@@ -209,7 +209,7 @@ def test_status_of_a_topic_draws_its_logs_and_their_last_pass(running: ottla.Bro
     assert text.count("drawn-0: all clean") == text.count("drawn-1: all clean") == 1
     assert text.count("the last pass:") == 2
     assert "first dirty" in text and "nothing is dirty" in text
-    assert "there is no topic 'drawm'; did you mean 'drawn'?" in ran("status drawm").err
+    assert "topic 'drawm' not found; did you mean 'drawn'?" in ran("status drawm").err
 
 
 TERMINAL = """
@@ -252,9 +252,9 @@ def test_what_nobody_leads_is_shown_as_far_as_it_is_known(running: ottla.Broker)
     partitions = told("topics describe alone")["partitions"]
     assert sorted((row["leader"], row["log_end_offset"]) for row in partitions) == [(-1, None), (1, 0)]
     shown = ran("consume alone --until-end")
-    assert (shown.code, shown.out) == (1, "") and "nobody leads it, so its records are not shown" in shown.err
+    assert (shown.code, shown.out) == (1, "") and "no leader, so its records are not shown" in shown.err
     refused = ran("groups reset billing --topic alone --to end")
-    assert refused.code == 1 and "has no leader, so nobody knows its offsets" in refused.err
+    assert refused.code == 1 and "has no leader, so its offsets are unknown" in refused.err
 
 
 @pytest.mark.usefixtures("running")
@@ -273,39 +273,45 @@ def test_status_is_watched_until_nobody_does() -> None:
 
 REFUSED = {
     "explain": (2, "the following arguments are required: TOPIC"),
-    "explain order": (1, "there is no topic 'order'; did you mean 'orders'?"),
-    "explain orders --partition 7": (1, "partition 0, no 7"),
-    "explain orders --key a --dry-run": (2, "--key and --dry-run: expected one of them"),
-    "explain orders --force": (2, "--force goes with --dry-run"),
-    "explain orders --limit 5": (2, "--limit goes with --dry-run or --key"),
+    "explain order": (1, "topic 'order' not found; did you mean 'orders'?"),
+    "explain orders --partition 7": (1, "partition 7 of topic orders not found; it has only partition 0"),
+    "explain orders --key a --dry-run": (2, "--key and --dry-run cannot be combined"),
+    "explain orders --force": (2, "--force requires --dry-run"),
+    "explain orders --limit 5": (2, "--limit requires --dry-run or --key"),
     "explain orders --key a --key-encoding hex": (1, "key: expected pairs of hexadecimal digits, found 'a'"),
-    "compact nope": (1, "there is no topic 'nope'"),
-    "compact orders --timeout 5s": (2, "--timeout goes with --wait"),
-    "compact orders --wait --force": (2, "--wait starts nothing"),
+    "compact nope": (1, "topic 'nope' not found"),
+    "compact orders --timeout 5s": (2, "--timeout requires --wait"),
+    "compact orders --wait --force": (2, "--wait starts no pass"),
     "compact orders --partition x": (2, "argument --partition: expected a number from 0 to"),
-    "roll orders --partition 9": (1, "partition 0, no 9"),
-    "retention nope": (1, "there is no topic 'nope'"),
+    "roll orders --partition 9": (1, "partition 9 of topic orders not found"),
+    "retention nope": (1, "topic 'nope' not found"),
     "clock advance": (2, "the following arguments are required: TIME"),
-    "clock advance 5y": (2, "expected a number with one of ms, s, m, h, d, w behind it, as 25h, found '5y'"),
-    "clock advance -5s": (2, "expected a number with one of"),
+    "clock advance 5y": (2, "expected a number followed by one of ms, s, m, h, d, w, e.g. 25h, found '5y'"),
+    "clock advance -5s": (2, "expected a number followed by one of"),
     "clock advance 99999999d": (1, "expected"),
-    "clock set tomorrow": (2, "expected a time as 2026-01-31T12:00:00Z, or @ and ms since 1970, found 'tomorrow'"),
+    "clock set tomorrow": (
+        2,
+        "expected a time, e.g. 2026-01-31T12:00:00Z, or @MS (milliseconds since 1970), found 'tomorrow'",
+    ),
     "clock set @-1": (1, "expected"),
-    "faults add": (1, "a fault needs one of"),
+    "faults add": (1, "a fault requires one of"),
     "faults add --api Produc --error X": (1, "did you mean"),
-    "faults add --api Produce --delay x": (2, "argument --delay: expected a number with one of"),
+    "faults add --api Produce --delay x": (2, "argument --delay: expected a number followed by one of"),
     "faults add --api Produce --count 0": (2, "argument --count: expected a number from 1 to"),
-    "faults add --disk ful": (2, "there is no 'ful'; did you mean full?"),
-    "faults show 9": (1, "there is no fault 9; there are none"),
+    "faults add --disk ful": (2, "invalid choice 'ful'; did you mean full?"),
+    "faults show 9": (1, "fault 9 not found; no faults exist"),
     "faults remove 0": (2, "argument FAULT: expected a number from 1 to"),
-    "nodes stop 7": (1, "there is no node 7; there are: 0, 1"),
+    "nodes stop 7": (1, "node 7 not found; nodes: 0, 1"),
     "nodes stop x": (2, "argument ID: expected a number from 0 to 2147483647, found 'x'"),
     "nodes move-leader orders --to 1": (2, "expected TOPIC:PARTITION, found 'orders'"),
     "nodes move-leader orders:0": (2, "the following arguments are required: --to"),
-    "nodes move-leader orders:7 --to 1": (1, "there is no partition 7 of orders"),
-    "nodes move-leader orders:0 --to 7": (1, "there is no node 7; there are: 0, 1"),
-    "nodes move-coordinator --to 1": (1, "expected a group or a transactional_id"),
-    "nodes move-coordinator --transactional-id x --partition orders:0 --to 1": (1, "a share partition has a group"),
+    "nodes move-leader orders:7 --to 1": (1, "partition 7 of orders not found"),
+    "nodes move-leader orders:0 --to 7": (1, "node 7 not found; nodes: 0, 1"),
+    "nodes move-coordinator --to 1": (1, "expected either a group or a transactional_id"),
+    "nodes move-coordinator --transactional-id x --partition orders:0 --to 1": (
+        1,
+        "a share partition requires a group",
+    ),
     "restore /nowhere/at/all": (1, "/nowhere/at/all"),
     "snapshot": (2, "the following arguments are required: DIR"),
 }

@@ -44,9 +44,9 @@ def test_cases_are_listed_and_loaded(ask: Ask, running: ottla.Broker) -> None:
     ]
     code, out, _ = ask("cases", "load", "gap-at-the-end", "t")
     assert (code, out.splitlines()[0]) == (0, "t is gap-at-the-end: offsets 0 to 8")
-    assert out.splitlines()[-1] == "no batch brings a consumer further than 5"
+    assert out.splitlines()[-1] == "consumers stop at position 5: no batch follows"
     assert json.loads(ask("cases", "load", "aborted-only", "--json")[1])["read_committed"] == []
-    assert "group g-group is in epoch 2147483548" in ask("cases", "load", "group-epoch-near-its-end", "g")[1]
+    assert "group g-group is at epoch 2147483548" in ask("cases", "load", "group-epoch-near-its-end", "g")[1]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_seed_is_planted_from_a_file_or_standard_input_and_written(
     assert out.splitlines()[1:] == ["a              1        1", "groups: g", "cases: aborted-only"]
     code, out, err = ask("seed", str(tmp_path / "seed.yaml"))
     assert (code, out) == (1, "")
-    assert err == f"ottla: {tmp_path}/seed.yaml line 1: topics.a: the topic a is there already\n"
+    assert err == f"ottla: {tmp_path}/seed.yaml line 1: topics.a: topic a already exists\n"
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b'{"topics": {"b": {}}}')))
     assert json.loads(ask("seed", "-", "--json")[1])["topics"] == [{"name": "b", "partitions": 1, "records": 0}]
     assert json.loads(ask("seed", "--export")[1])["topics"]["b"] == {"partitions": 1, "replication_factor": 1}
@@ -83,10 +83,10 @@ def test_a_seed_is_planted_from_a_file_or_standard_input_and_written(
 def test_a_call_that_makes_no_sense_is_refused_in_a_line(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"\xff")
     for words, said in (
-        ((), "a FILE is missing"),
+        ((), "missing FILE"),
         (("none.yaml",), "cannot read none.yaml: No such file"),
         ((str(tmp_path / "latin"),), "is not UTF-8 at byte 0"),
-        (("f", "--export"), "give one of them"),
+        (("f", "--export"), "cannot be combined"),
     ):
         code, _, err = ask("seed", *words)
         assert code == 2 and said in err and err.count("\n") == 1
@@ -108,7 +108,7 @@ def test_serve_refuses_what_it_cannot_begin_with(tmp_path: Path) -> None:
     bad.write_text("topcs: {}")
     for words, said in (
         (("--emulate", "2.7"), "Invalid value 2.7 for emulate: must be one of: 2.8, 3.0"),
-        (("--seed", str(bad)), "bad.yaml line 1: topcs: there is no such field"),
+        (("--seed", str(bad)), "bad.yaml line 1: topcs: unknown field"),
         (("--seed", "none.yaml"), "cannot read none.yaml"),
     ):
         told = run_command("serve", "--data", str(tmp_path / "data"), "--listener", "127.0.0.1:0", *words)

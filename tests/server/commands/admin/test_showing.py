@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.commands.admin.showing import duration_text, told, words
+from ottla.server.commands.admin.asking import duration_text, told, words
 from ottla.server.commands.frame.options import duration_ms
 
 

@@ -79,7 +79,7 @@ def test_it_leaves_the_bytes_that_a_broker_leaves(tmp_path: Path) -> None:
 def test_where_a_broker_runs_it_is_refused_and_nothing_is_done(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path) as broker:
         broker.create_topic("orders", configs={"cleanup.policy": "compact"})
-        with pytest.raises(ControlError, match="ask that broker: ottla compact orders") as refused:
+        with pytest.raises(ControlError, match="run it on that broker instead: ottla compact orders") as refused:
             compact_stopped(str(tmp_path), "orders", force=True)
     assert refused.value.kind is Kind.CONFLICT
 
@@ -87,7 +87,7 @@ def test_where_a_broker_runs_it_is_refused_and_nothing_is_done(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("topic", "kind", "says"),
     [
-        ("order", Kind.NOT_FOUND, "there is no topic 'order'; did you mean 'orders'"),
+        ("order", Kind.NOT_FOUND, "topic 'order' not found; did you mean 'orders'"),
         ("plain", Kind.CONFLICT, "plain-0 is not compacted: cleanup.policy is delete"),
     ],
 )
@@ -103,9 +103,9 @@ def test_what_cannot_be_compacted_leaves_a_directory_that_starts_as_ever(
 
 
 def test_a_directory_that_is_none_stays_as_it_is(tmp_path: Path) -> None:
-    with pytest.raises(ControlError, match="there is no directory"):
+    with pytest.raises(ControlError, match="directory not found"):
         compact_stopped(str(tmp_path / "nowhere"), "orders")
-    with pytest.raises(ControlError, match=r"is no data directory: it has no meta\.properties"):
+    with pytest.raises(ControlError, match=r"is not a data directory: meta\.properties not found"):
         compact_stopped(str(tmp_path), "orders")
     assert list(tmp_path.iterdir()) == []
 

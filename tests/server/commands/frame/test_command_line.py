@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ottla.server.commands.cli import main, with_exit_code
+from ottla.server.commands.completion import CommandPlace, places
 from ottla.server.commands.frame.command_line import CommandCall, top, understand
 from ottla.server.commands.frame.errors import CommandError
 from ottla.server.commands.frame.parser import takes_value
-from ottla.server.commands.frame.places import CommandPlace, places
 from ottla.server.commands.frame.table import ROWS, load
 from support.commands.ended import ended
 from support.noted import each_case
@@ -125,32 +125,32 @@ def test_a_value_may_begin_with_a_dash() -> None:
 # Mistakes
 
 WRONG = {
-    "sevre": "ottla: there is no command 'sevre'; did you mean serve?",
-    "topic list": "ottla: there is no command 'topic'; did you mean topics?",
-    "zzz": "ottla: there is no command 'zzz'; there are: serve, ",
-    "--jsno topics list": "ottla: there is no option --jsno; did you mean --json?",
-    "topics": "ottla topics: an action is missing; there are: list, describe, create, delete, status",
-    "topics --json": "ottla topics: an action is missing; there are: list",
-    "topics lits": "ottla topics: there is no action 'lits'; did you mean list?",
-    "topics 7": "ottla topics: there is no action '7'; there are: list, describe",
-    "topics list --bootsrap h:1": "ottla topics list: there is no option --bootsrap; did you mean --bootstrap?",
-    "topics list --boot h:1": "ottla topics list: there is no option --boot; did you mean --bootstrap?",
-    "topics --partitions 3 list": "ottla topics list: there is no option --partitions",
-    "topics list -x": "ottla topics list: there is no option -x",
+    "sevre": "ottla: command 'sevre' not found; did you mean serve?",
+    "topic list": "ottla: command 'topic' not found; did you mean topics?",
+    "zzz": "ottla: command 'zzz' not found; choose from: serve, ",
+    "--jsno topics list": "ottla: unknown option --jsno; did you mean --json?",
+    "topics": "ottla topics: missing action; choose from: list, describe, create, delete, status",
+    "topics --json": "ottla topics: missing action; choose from: list",
+    "topics lits": "ottla topics: action 'lits' not found; did you mean list?",
+    "topics 7": "ottla topics: action '7' not found; choose from: list, describe",
+    "topics list --bootsrap h:1": "ottla topics list: unknown option --bootsrap; did you mean --bootstrap?",
+    "topics list --boot h:1": "ottla topics list: unknown option --boot; did you mean --bootstrap?",
+    "topics --partitions 3 list": "ottla topics list: unknown option --partitions",
+    "topics list -x": "ottla topics list: unknown option -x",
     "topics list --bootstrap": "ottla topics list: argument --bootstrap: expected one argument",
     "topics list --bootstrap --json": "ottla topics list: argument --bootstrap: expected one argument",
     "topics list --json=yes": "ottla topics list: argument --json: ignored explicit argument 'yes'",
-    "topics list orders": "ottla topics list: expected nothing more, found 'orders'",
-    "topics describe a b": "ottla topics describe: expected nothing more, found 'b'",
+    "topics list orders": "ottla topics list: unexpected argument 'orders'",
+    "topics describe a b": "ottla topics describe: unexpected argument 'b'",
     "topics create": "ottla topics create: the following arguments are required: TOPIC",
     "topics create t --partitions none": "argument --partitions: expected a number from 1 on, found 'none'",
     "topics create t --partitions 0": "argument --partitions: expected a number from 1 on, found '0'",
     "topics create t --config zork": "argument --config: expected NAME=VALUE, found 'zork'",
-    "serve --profile kafak": "ottla serve: argument --profile: there is no 'kafak'; did you mean kafka?",
-    "serve --profile fast": "ottla serve: argument --profile: there is no 'fast'; there are: kafka, dev",
-    "completion bsh": "ottla completion: argument SHELL: there is no 'bsh'; did you mean bash?",
+    "serve --profile kafak": "ottla serve: argument --profile: invalid choice 'kafak'; did you mean kafka?",
+    "serve --profile fast": "ottla serve: argument --profile: invalid choice 'fast'; choose from: kafka, dev",
+    "completion bsh": "ottla completion: argument SHELL: invalid choice 'bsh'; did you mean bash?",
     "completion": "ottla completion: the following arguments are required: SHELL",
-    "describe-config min.cleanable.dirty.ratoi": "there is no option min.cleanable.dirty.ratoi; did you mean min.cl",
+    "describe-config min.cleanable.dirty.ratoi": "option min.cleanable.dirty.ratoi not found; did you mean min.cl",
 }
 
 
@@ -182,7 +182,7 @@ def test_every_command_that_asks_says_in_one_line_that_nobody_answers(
     assert main(words) == 2
     printed = capsys.readouterr()
     (told,) = printed.err.splitlines()
-    assert told.startswith("ottla: ") and "answers at 127.0.0.1:1" in told and printed.out == ""
+    assert told.startswith("ottla: ") and " at 127.0.0.1:1" in told and printed.out == ""
 
 
 NO_NAMES = ["ü..x", "a..b", ".x", "x" * 64, "ü" * 64]

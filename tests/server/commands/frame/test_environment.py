@@ -12,7 +12,7 @@ from ottla.server.commands.frame.environment import (
     read_environment,
     variable_name,
 )
-from ottla.server.config.options.by_name import BROKER_OPTIONS
+from ottla.server.config.options.known_options import BROKER_OPTIONS
 from ottla.storage.topics.options import ConfigError
 from support.noted import each_case
 
@@ -97,12 +97,12 @@ def test_options_are_taken_and_others_told_of_with_the_nearest_name() -> None:
     assert found.options == {"log.retention.ms": "5"}
     assert (found.variables, found.cluster_id) == (("KAFKA_LOG_RETENTION_MS",), "abc")
     nothing, listeners, zork = found.warnings
-    assert nothing == "environment variable KAFKA_: it names no option, ignored"
+    assert nothing == "environment variable KAFKA_: no option name, ignored"
     assert listeners == (
-        "environment variable KAFKA_LISTNERS: there is no option listners, ignored; did you mean KAFKA_LISTENERS (listeners)?"
+        "environment variable KAFKA_LISTNERS: option listners not found, ignored; did you mean KAFKA_LISTENERS (listeners)?"
     )
     assert "secret" not in zork
-    assert zork.startswith("environment variable KAFKA_ZORK_ZORK_ZORK: there is no option zork.zork.zork, ignored")
+    assert zork.startswith("environment variable KAFKA_ZORK_ZORK_ZORK: option zork.zork.zork not found, ignored")
 
 
 def test_what_kubernetes_makes_beside_a_service_called_kafka_is_passed_by() -> None:

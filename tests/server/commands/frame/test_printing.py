@@ -21,7 +21,7 @@ from ottla.server.commands.frame.printing import (
     terminal_width,
     visible,
 )
-from ottla.server.commands.frame.progress import Progress
+from ottla.server.commands.frame.terminal import Progress
 
 HEADER = ("TOPIC", "RECORDS", "WHY")
 ROWS = [("orders", 12, "all that is dirty lies in the active segment"), ("日本語のトピック", 3_400, "ok")]

@@ -51,11 +51,11 @@ def test_the_environment_names_the_file(secured: ottla.Broker, tmp_path: Path, m
         ({"security.protocol": "TLS"}, "must be one of: PLAINTEXT, SSL"),
         ({"ssl.truststore.location": "/none/ca.pem"}, "/none/ca.pem for configuration ssl.truststore.location"),
         ({"ssl.truststore.locatoin": "/x"}, "did you mean ssl.truststore.location"),
-        ({"ssl.keystore.type": "PKCS12"}, "ssl.keystore.password is not given"),
+        ({"ssl.keystore.type": "PKCS12"}, "ssl.keystore.password is not set"),
         ({"ssl.endpoint.identification.algorithm": "ldap"}, "must be https, or empty"),
-        ({"ssl.enabled.protocols": "SSLv3"}, "must name one of: TLSv1.2, TLSv1.3"),
+        ({"ssl.enabled.protocols": "SSLv3"}, "must contain one of: TLSv1.2, TLSv1.3"),
         ({"security.protocol": "PLAINTEXT"}, "no broker answers"),
-        ({"ssl.truststore.type": "", "ssl.truststore.location": ""}, "certificate is refused"),
+        ({"ssl.truststore.type": "", "ssl.truststore.location": ""}, "certificate was rejected"),
     ],
 )
 def test_what_does_not_go_is_told_in_one_line(

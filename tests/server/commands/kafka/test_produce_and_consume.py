@@ -103,20 +103,24 @@ WRONG_LINES = {
     "no separator": ("--key-separator :", b"k:v\nnothing\nk:w\n", "line 2: expected KEY:VALUE, found 'nothing'"),
     "no JSON": ("--json-lines", b"{}\n{\n", "line 2: expected a JSON object: "),
     "no object": ("--json-lines", b"{}\n[]\n", "line 2: expected a JSON object, found list"),
-    "an unknown field": ("--json-lines", b'{}\n{"valeu": "x"}\n', "line 2: there is no field 'valeu' of records"),
+    "an unknown field": ("--json-lines", b'{}\n{"valeu": "x"}\n', "line 2: unknown field 'valeu'; a record has: "),
     "a number": (
         "--json-lines",
         b'{}\n{"value": 7}\n',
-        'line 2: value: expected a text, null or {"base64": text}, found 7',
+        'line 2: value: expected a string, null or {"base64": text}, found 7',
     ),
     "no base64": ("--json-lines", b'{}\n{"key": {"base64": "?"}}\n', "line 2: key: expected base64"),
-    "headers": ("--json-lines", b'{}\n{"headers": ["a"]}\n', "line 2: headers: expected an array of pairs"),
+    "headers": (
+        "--json-lines",
+        b'{}\n{"headers": ["a"]}\n',
+        "line 2: headers: expected an array of [name, value] pairs",
+    ),
     "a time": (
         "--json-lines",
         b'{}\n{"timestamp_ms": "now"}\n',
         'line 2: timestamp_ms: expected a number, found "now"',
     ),
-    "no UTF-8": ("--json-lines", b"{}\n\xff\n", "line 2: expected UTF-8, found another byte at 0"),
+    "no UTF-8": ("--json-lines", b"{}\n\xff\n", "line 2: invalid UTF-8 at byte 0"),
 }
 
 
@@ -132,20 +136,20 @@ def test_a_wrong_line_is_named_and_those_before_it_are_written(options: str, lin
 
 
 REFUSED = {
-    "produce t x --partition 7": (1, "topic 't' has partitions 0 to 1, not 7"),
+    "produce t x --partition 7": (1, "partition 7 of topic 't' not found; it has partitions 0 to 1"),
     "produce t x --partition -1": (2, "argument --partition: expected a number from 0 to 2147483647, found '-1'"),
-    "produce t x --null": (2, "--null is a record without value, found the value 'x', too"),
-    "produce t x --json-lines": (2, "--key-separator and --json-lines are about lines of standard input"),
-    "produce t --json-lines --key k": (2, "--json-lines says of each record what --key,"),
-    "produce t --key k --key-separator :": (2, "--key and --key-separator: expected one of them"),
-    "produce t --key-separator=": (2, "--key-separator: expected a text, found none"),
+    "produce t x --null": (2, "--null and VALUE cannot be combined: a tombstone has no value, found 'x'"),
+    "produce t x --json-lines": (2, "--key-separator and --json-lines apply to lines of standard input"),
+    "produce t --json-lines --key k": (2, "--json-lines cannot be combined with --key,"),
+    "produce t --key k --key-separator :": (2, "--key and --key-separator cannot be combined"),
+    "produce t --key-separator=": (2, "--key-separator is empty"),
     "produce t x --header zork": (2, "argument --header: expected NAME=VALUE, found 'zork'"),
     "produce t x --timestamp soon": (2, "argument --timestamp: expected a number from 0 to"),
-    "consume nope -e": (1, "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'nope'"),
+    "consume nope -e": (1, "UNKNOWN_TOPIC_OR_PARTITION: topic 'nope' not found"),
     "consume t -e --partition 2": (2, "--partition: topic t has partitions 0 to 1, found 2"),
     "consume t -e --from now": (2, "--from: expected beginning, end, an offset or -N, found 'now'"),
     "consume t -e -n 0": (2, "argument -n/--limit: expected a number from 1 on, found '0'"),
-    "consume t -e --format jsn": (2, "argument -f/--format: there is no 'jsn'; there are: text, value, key-value"),
+    "consume t -e --format jsn": (2, "argument -f/--format: invalid choice 'jsn'; choose from: text, value, key-value"),
 }
 
 

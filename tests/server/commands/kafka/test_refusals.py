@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.server.config.authorization import STANDARD
+from ottla.server.config.options.security_options import STANDARD
 from support.commands.command_runs import Ran, run_command
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -56,7 +56,7 @@ def test_who_has_no_right_is_told_which(broker: ottla.Broker, tmp_path: Path, co
 
 def test_what_is_not_there_is_not_there_for_who_has_the_right(broker: ottla.Broker, tmp_path: Path) -> None:
     done = run(broker, tmp_path, "groups", "describe", "g", user="root")
-    assert (done.code, done.err) == (1, "ottla: there is no group 'g'\n")
+    assert (done.code, done.err) == (1, "ottla: group 'g' not found\n")
 
 
 def test_a_wrong_password_is_no_broker_that_does_not_answer(broker: ottla.Broker, tmp_path: Path) -> None:
@@ -64,4 +64,4 @@ def test_a_wrong_password_is_no_broker_that_does_not_answer(broker: ottla.Broker
     said = f"ottla: cannot log in at {broker.bootstrap}: Authentication failed: Invalid username or password\n"
     assert (done.code, done.err) == (2, said)
     done = run_command("topics", "list", "--bootstrap", broker.bootstrap)
-    assert done.code == 2 and "does its listener want a login, or TLS (--command-config)?" in done.err
+    assert done.code == 2 and "if its listener requires SASL or TLS, use --command-config" in done.err

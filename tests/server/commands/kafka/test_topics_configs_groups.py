@@ -129,7 +129,7 @@ def test_configs_are_set_shown_and_taken_back() -> None:
     ]
     assert ran("configs delete topic:t retention.ms segment.ms").code == 0
     assert rows(ran("configs describe topic:t retention.ms").out)[1] == ["retention.ms", "604800000", "default"]
-    assert ran("configs describe topic:empty").out == "topic:empty has its defaults; --all shows them\n"
+    assert ran("configs describe topic:empty").out == "topic:empty has no options set; --all shows the defaults\n"
     everything = told("configs describe topic:t --all")
     assert isinstance(everything, list) and len(everything) > 20
 
@@ -302,7 +302,7 @@ def test_a_streams_group_is_described_with_what_its_members_read(client: RawClie
 # What is wrong
 
 REFUSED = {
-    "topics describe tt": (1, "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'tt'; did you mean 't'?"),
+    "topics describe tt": (1, "UNKNOWN_TOPIC_OR_PARTITION: topic 'tt' not found; did you mean 't'?"),
     "topics create t": (1, "TOPIC_ALREADY_EXISTS"),
     "topics create a/b": (1, "INVALID_TOPIC_EXCEPTION: Topic name is invalid"),
     "topics create u --config retention.ms=x": (1, "INVALID_CONFIG: Invalid value x for configuration retention.ms"),
@@ -310,22 +310,22 @@ REFUSED = {
     "configs describe tpoic:t": (2, "found 'tpoic:t'; did you mean topic?"),
     "configs describe topic:": (2, "expected topic:NAME"),
     "configs describe topic:nope": (1, "UNKNOWN_TOPIC_OR_PARTITION"),
-    "configs describe topic:t retention.m": (1, "topic:t has no option retention.m; did you mean retention.ms"),
-    "configs describe broker:7": (1, "there is no broker 7; there are 0"),
+    "configs describe topic:t retention.m": (1, "option retention.m of topic:t not found; did you mean retention.ms"),
+    "configs describe broker:7": (1, "broker 7 not found; existing brokers: 0"),
     "configs describe broker:x": (2, "expected topic:NAME, broker:ID, broker: or group:ID, found 'broker:x'"),
     "configs alter group:g a=b": (1, "INVALID_CONFIG: Unknown group config name: a"),
     "configs alter topic:t": (2, "the following arguments are required: NAME=VALUE"),
     "configs alter topic:t zork": (2, "expected NAME=VALUE, found 'zork'"),
     "configs alter topic:t zork=1": (1, "INVALID_CONFIG: Unknown topic config name: zork"),
     "configs alter topic:t retention.ms=1 segment.ms=-1": (1, "INVALID_CONFIG: Invalid value -1"),
-    "groups describe nope": (1, "there is no group 'nope'"),
-    "groups delete nope": (1, "there is no group 'nope'"),
+    "groups describe nope": (1, "group 'nope' not found"),
+    "groups delete nope": (1, "group 'nope' not found"),
     "groups reset g": (2, "the following arguments are required: --to"),
-    "groups reset g --to end": (2, "group 'g' has committed nothing: say with --topic what to set"),
-    "groups reset g --to soon --topic t": (2, "expected beginning, end, an offset, +N, -N, a time as"),
-    "groups reset g --to +1 --topic t": (2, "the group has committed nothing in t-0 to count from"),
+    "groups reset g --to end": (2, "group 'g' has no committed offsets; use --topic to select what to set"),
+    "groups reset g --to soon --topic t": (2, "expected beginning, end, an offset, +N, -N, a time, e.g."),
+    "groups reset g --to +1 --topic t": (2, "the group has no committed offset in t-0 to count from"),
     "groups reset g --to end --topic t:2": (2, "--topic: t has partitions 0 to 1, found 2"),
-    "groups reset g --to end --topic nope": (1, "there is no topic 'nope'"),
+    "groups reset g --to end --topic nope": (1, "topic 'nope' not found"),
     "groups reset g --to end --topic t:x": (2, "expected TOPIC or TOPIC:PARTITION, found 't:x'"),
 }
 
@@ -344,8 +344,8 @@ def test_what_is_wrong_is_one_line_and_changes_nothing() -> None:
     [
         ("127.0.0.1:1", "no broker answers at 127.0.0.1:1: Connection refused"),
         ("127.0.0.1:1,127.0.0.1:2", "127.0.0.1:2: Connection refused"),
-        ("nonsense", "--bootstrap: no address of a broker: 'nonsense'"),
-        ("h:0", "the port from 1 to 65535"),
+        ("nonsense", "--bootstrap: invalid broker address 'nonsense'"),
+        ("h:0", "with a port from 1 to 65535"),
     ],
 )
 @each_case("line", ["topics list", "configs describe topic:t", "groups list", "produce t x", "consume t"])

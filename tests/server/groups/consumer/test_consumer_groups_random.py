@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.batch_builder import build_batch
-from ottla.server.groups.consumer import protocol, steps_ahead, targets
+from ottla.server.groups.consumer import protocol, reconciliation, targets
 from ottla.server.groups.consumer.group import ConsumerGroup
 from support.broker.steppable_wall import WALL_STEPS_MS
 from support.groups.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGroups, ConsumerMember
@@ -259,7 +259,7 @@ def test_no_partition_has_two_owners_and_none_is_left_without(steps: list[Step],
         if is_large:
             # The target assignment of a large group is made in pieces, and so are the steps of its members.
             patch.setattr(targets, "MEMBERS_A_PIECE", 0)
-            patch.setattr(steps_ahead, "AT_ONCE", 0)
+            patch.setattr(reconciliation, "AT_ONCE", 0)
             patch.setattr(protocol, "AT_ONCE", 0)
         for step in steps:
             world.do(step.action)

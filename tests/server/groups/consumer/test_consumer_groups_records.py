@@ -93,7 +93,7 @@ def test_a_join_is_one_batch_of_records() -> None:
     [
         ("a second member joins", [[5, 3, 7, 7, 6, 8]]),
         ("leaves", [[-8, -7, -5, 3]]),
-        ("leaves for a while", [[8]]),
+        ("leaves temporarily", [[8]]),
         ("comes back", [[8], [-8, -7, -5, 5, 7, 8, 8]]),
         ("a regular expression", [[5, 8], [16, 3]]),
         ("a regular expression goes", [[5, 8], [16, 3], [-8, -7, -5, -16, 3]]),
@@ -110,7 +110,7 @@ def test_the_records_of_an_event(what: str, expected: list[list[int]]) -> None:
             groups.enter("b")
         case "leaves":
             groups.beat("a", -1)
-        case "leaves for a while":
+        case "leaves temporarily":
             groups.beat("a", -2, instance_id="i")
         case "comes back":
             groups.beat("a", -2, instance_id="i")

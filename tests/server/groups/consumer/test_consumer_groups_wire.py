@@ -74,7 +74,7 @@ def test_the_life_of_a_member(start: Callable[..., RawClient], version: int) -> 
     assert [(one.error_code, one.error_message) for one in described] == [
         (E.NONE, None),
         (E.GROUP_ID_NOT_FOUND, "Group other not found."),
-        (E.INVALID_GROUP_ID, "the group id is empty"),
+        (E.INVALID_GROUP_ID, "the group ID is empty"),
     ]
     assert (described[0].group_state, described[0].assignor_name) == ("Stable", "uniform")
     assert described[0].authorized_operations > 0

@@ -10,8 +10,8 @@ import pytest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.server.coordination.jobs import Steps, to_the_end
 from ottla.server.groups.classic.protocol import Caller
-from ottla.server.groups.consumer import steps_ahead, targets
-from ottla.server.groups.consumer.steps_ahead import PreparedHeartbeat
+from ottla.server.groups.consumer import reconciliation, targets
+from ottla.server.groups.consumer.reconciliation import PreparedHeartbeat
 from support.groups.consumer_groups import ConsumerGroups
 from support.groups.groups import FakeTopics
 
@@ -95,7 +95,7 @@ def test_a_step_that_was_made_is_the_one_that_the_heartbeat_takes(
     between: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = heard(two_members(), beat_of("a", 2), between, is_prepared=False)
-    monkeypatch.setattr(steps_ahead, "AT_ONCE", 0)
+    monkeypatch.setattr(reconciliation, "AT_ONCE", 0)
     assert heard(two_members(), beat_of("a", 2), between, is_prepared=True) == plain
 
 
@@ -111,7 +111,7 @@ def test_what_is_free_only_later_is_not_given_by_a_step_that_was_made(
         groups.beat("a", 2, owns={"orders": [0, 1]})
 
     plain = heard(two_members(), beat_of("b", 3), given_up, is_prepared=False)
-    monkeypatch.setattr(steps_ahead, "AT_ONCE", 0)
+    monkeypatch.setattr(reconciliation, "AT_ONCE", 0)
     groups = two_members()
     request = beat_of("b", 3)
     prepared = to_the_end(preparing(groups, request))
@@ -129,7 +129,7 @@ def test_a_member_that_waits_for_others_writes_nothing_however_often_it_is_heard
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its step was another member, equal to the one before, and so was written down: with thousands of topics, at each heartbeat."""
-    monkeypatch.setattr(steps_ahead, "AT_ONCE", 0)
+    monkeypatch.setattr(reconciliation, "AT_ONCE", 0)
     groups = two_members()
     groups.beat("b", 3)  # Its epoch is its last one, too, from now on.
     written = groups.store.end_offset(groups.coordinator.partition_for("g"))
@@ -158,7 +158,7 @@ def test_one_piece_of_a_large_step_is_small(monkeypatch: pytest.MonkeyPatch) -> 
     except StopIteration as end:
         prepared = end.value
     assert pieces > 3 * len(names), "of its step, its record, and the answer"
-    monkeypatch.setattr(steps_ahead, "telling", None)  # it is not made again
+    monkeypatch.setattr(reconciliation, "telling", None)  # it is not made again
     answer = groups.coordinator._consumer.heartbeat(
         groups.coordinator.shard_of("g"), request, CALLER, groups.now_ms, None, prepared
     )

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from ottla.server.groups.consumer import owners
+from ottla.server.groups.consumer import group as tables
+from ottla.server.groups.consumer.group import Owners
 from ottla.server.groups.consumer.member import ConsumerMember
-from ottla.server.groups.consumer.owners import Owners
 
 TOPICS = [bytes([number]) * 16 for number in range(4)]
 STEPS = 60
@@ -36,7 +36,7 @@ def expected(members: Mapping[str, ConsumerMember]) -> dict[bytes, dict[int, str
 @pytest.mark.parametrize("at_once", [0, 1, 100])
 @pytest.mark.parametrize("seed", range(10))
 def test_the_table_is_that_of_the_members(seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owners, "AT_ONCE", at_once)
+    monkeypatch.setattr(tables, "AT_ONCE", at_once)
     chance, table, members = Random(seed), Owners(), {name: ConsumerMember(name) for name in "abc"}
     everything = {(topic_id, index) for topic_id in TOPICS for index in range(3)}
     under_way = [table.settling()]
@@ -59,10 +59,10 @@ def test_the_table_is_that_of_the_members(seed: int, at_once: int, monkeypatch: 
 
 @pytest.mark.parametrize("leave", [False, True], ids=["come", "go"])
 def test_no_change_waits_for_more_than_one_other(leave: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owners, "AT_ONCE", 0)
+    monkeypatch.setattr(tables, "AT_ONCE", 0)
     members = [
         ConsumerMember(f"m{number}", assigned={topic_id: {number: 1} for topic_id in TOPICS})
-        for number in range(3 * owners.UNSETTLED_MAX)
+        for number in range(3 * tables.UNSETTLED_MAX)
     ]
 
     def pieces_left(noted: int) -> int:
@@ -78,4 +78,4 @@ def test_no_change_waits_for_more_than_one_other(leave: bool, monkeypatch: pytes
 
     one = pieces_left(1)
     left = [pieces_left(noted) for noted in range(len(members) + 1)]
-    assert left[owners.UNSETTLED_MAX :] == [one * owners.UNSETTLED_MAX] * (len(members) + 1 - owners.UNSETTLED_MAX)
+    assert left[tables.UNSETTLED_MAX :] == [one * tables.UNSETTLED_MAX] * (len(members) + 1 - tables.UNSETTLED_MAX)

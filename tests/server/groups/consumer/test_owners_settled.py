@@ -6,7 +6,7 @@ import pytest
 
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.server.groups.classic.protocol import Caller
-from ottla.server.groups.consumer import owners
+from ottla.server.groups.consumer import group as tables
 from ottla.server.groups.consumer.member import ConsumerMember
 from support.groups.consumer_groups import ConsumerGroups
 from support.groups.groups import FakeTopics
@@ -21,7 +21,7 @@ def test_changes_of_many_topics_are_brought_into_the_table_by_a_job(
         for member in ("a", "b"):
             groups.enter(member, "orders", "bills")
     assert len(groups.table().owners.table) == 2
-    monkeypatch.setattr(owners, "AT_ONCE", 0)
+    monkeypatch.setattr(tables, "AT_ONCE", 0)
     if change == "a load":
         groups = groups.restarted()
         groups.advance(0)
@@ -39,9 +39,9 @@ def test_the_heartbeat_of_a_member_with_few_partitions_settles_those_of_others_i
     groups = ConsumerGroups(topics=FakeTopics(few=1, **dict.fromkeys(names, 1)))
     groups.enter("many", *names)
     epoch = groups.enter("one", "few").member_epoch
-    monkeypatch.setattr(owners, "AT_ONCE", 0)
+    monkeypatch.setattr(tables, "AT_ONCE", 0)
     table = groups.table()
-    table.owners = owners.Owners()
+    table.owners = tables.Owners()
     for member in table.members.values():
         table.owners.note(ConsumerMember(member.member_id), member)
     assert not table.owners.is_settled

@@ -24,7 +24,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from ottla.server.groups.offsets.commits import TopicCommit
+from ottla.server.groups.offset_commits import TopicCommit
 from support.broker.conversation import create_topic
 from support.broker.raw_client import RawClient
 from support.groups.consumer_groups import ConsumerGroups, raised

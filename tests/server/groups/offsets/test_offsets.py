@@ -14,7 +14,7 @@ from ottla.protocol.records import RecordBatch
 from ottla.protocol.wire import ZERO_UUID
 from ottla.server.coordination.jobs import to_the_end
 from ottla.server.coordination.records import Pair, Producer, Records
-from ottla.server.groups.offsets.commits import TopicCommit
+from ottla.server.groups.offset_commits import TopicCommit
 from ottla.server.groups.records import CommittedOffset, offset_key, offset_value
 from support.calls import calls_of
 from support.groups.groups import TOPIC_IDS, FakeTopics, Groups, MemoryStore, error_of, subscription

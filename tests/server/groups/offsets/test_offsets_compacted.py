@@ -13,8 +13,8 @@ from ottla.protocol.batch_builder import assign_in_place, build_batch
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition
 from ottla.protocol.records import RecordBatch
-from ottla.server.groups.offsets.commits import TopicCommit
-from ottla.server.groups.offsets.offsets import Place
+from ottla.server.groups.offset_commits import TopicCommit
+from ottla.server.groups.offset_table import Place
 from ottla.server.groups.records import CommittedOffset
 from ottla.server.groups.shard import GroupShard
 from ottla.storage.produce.txn_markers import build_marker

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.server.groups.offsets import offsets as offsets_module
-from ottla.server.groups.offsets.offsets import GroupOffsets, Place
+from ottla.server.groups import offset_table
+from ottla.server.groups.offset_table import GroupOffsets, Place
 from ottla.server.groups.records import CommittedOffset
 from support.sizes import size
 
@@ -60,7 +60,7 @@ def test_of_two_commits_in_one_place_the_later_record_counts_whichever_transacti
 ) -> None:
     if not ends_at_once:
         # One group of each transaction is changed at its end, the others when somebody looks at them, which is not each time.
-        monkeypatch.setattr(offsets_module, "ENDED_AT_ONCE", 0)
+        monkeypatch.setattr(offset_table, "ENDED_AT_ONCE", 0)
     rng, offsets, plain = Random(seed), GroupOffsets(), Plain()
     for number in range(500):
         group_id, producer_id = rng.choice(GROUPS), rng.choice(PRODUCERS)

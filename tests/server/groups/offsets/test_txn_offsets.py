@@ -18,7 +18,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.server.groups.offsets.offsets import Place
+from ottla.server.groups.offset_table import Place
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.conversation import create_topic

@@ -62,7 +62,7 @@ def test_lists_that_differ_name_no_more_topics_than_the_limit(monkeypatch: pytes
     for member, topics in (("a", ["orders", "x"]), ("b", ["orders", "y"]), ("c", ["orders", "x"])):
         assert not groups.enter(member, *topics).error_code
     code, message = groups.error("d", 0, topics=["orders"])
-    assert code is E.GROUP_MAX_SIZE_REACHED and "5 topics by name, in lists that differ; at most 4" in message
+    assert code is E.GROUP_MAX_SIZE_REACHED and "too many topics by name in different lists (5, limit 4)" in message
 
 
 def test_a_member_that_leaves_gives_others_what_it_had() -> None:
@@ -103,7 +103,7 @@ REFUSED: dict[str, tuple[tuple[str, int], dict[str, Any], tuple[ErrorCode, str]]
     "very many topics": (
         ("a", 3),
         {"topics": map(str, range(10_001))},
-        (E.INVALID_REQUEST, "The member names 10001 topics to subscribe to; at most 10000 are allowed."),
+        (E.INVALID_REQUEST, "Too many subscribed topics in the request (10001, limit 10000)."),
     ),
     "an unknown member": (("x", 1), {}, (E.UNKNOWN_MEMBER_ID, "Member x is not a member of group g.")),
     "an unknown member that leaves": (("x", -1), {}, (E.UNKNOWN_MEMBER_ID, "Member x is not a member of group g.")),

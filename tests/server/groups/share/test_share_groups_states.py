@@ -9,7 +9,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.server.groups.share import states
-from ottla.server.groups.share.keeper import Offsets, Refusals
+from ottla.server.groups.share.states import Offsets, Refusals
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics
 from support.groups.share_groups import ShareGroups, done

@@ -9,9 +9,9 @@ from math import ceil
 import pytest
 
 from ottla.server.coordination.jobs import Steps, to_the_end
-from ottla.server.groups.assigning import simple
+from ottla.server.groups.assigning import assignors
 from ottla.server.groups.assigning.assignment import Assignment, GroupSpec, MemberSubscription, by_topic
-from ottla.server.groups.assigning.simple import simple_assignor
+from ottla.server.groups.assigning.assignors import simple_assignor
 from support.noted import each_case
 from support.sizes import size
 
@@ -124,7 +124,7 @@ def test_what_a_member_gets_is_a_piece_of_its_own(monkeypatch: pytest.MonkeyPatc
         made.append((yield from by_topic(places)))
         return made[-1]
 
-    monkeypatch.setattr(simple, "by_topic", noted)
+    monkeypatch.setattr(assignors, "by_topic", noted)
     alike = {
         f"m{number}": MemberSubscription(f"m{number}", None, None, frozenset([IDS["a"]]), {}) for number in range(9)
     }

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.server.coordination.jobs import to_the_end
-from ottla.server.groups.assigning.least_first import LeastFirst
-from ottla.server.groups.streams.applications.configured import ConfiguredSubtopology, InternalTopic
-from ottla.server.groups.streams.assignor import AssignedMember, sticky
+from ottla.server.groups.streams.assignor import AssignedMember, LeastFirst, sticky
+from ottla.server.groups.streams.configured import ConfiguredSubtopology, InternalTopic
 from ottla.server.groups.streams.member import NO_TASKS, StreamsTasks
 from support.noted import each_case
 from support.sizes import size

@@ -10,7 +10,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import Endpoint, TopicPartition
 from ottla.server.coordination.jobs import A_PIECE
-from ottla.server.groups.streams.applications.configured import StatusCode
+from ottla.server.groups.streams.configured import StatusCode
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics
 from support.groups.streams_groups import (
@@ -394,7 +394,9 @@ def test_members_of_a_large_group_get_their_tasks_from_a_job() -> None:
     groups = StreamsGroups(orders=2_000)
     groups.works_at_once = False
     answer = groups.enter("a")
-    assert statuses(answer) == {StatusCode.ASSIGNMENT_DELAYED: "Assignment delayed as it is being made."}
+    assert statuses(answer) == {
+        StatusCode.ASSIGNMENT_DELAYED: "Assignment delayed because the assignment is being computed."
+    }
     groups.advance(0)
     assert active(groups.beat("a", answer.member_epoch)) == {"0": set(range(2_000))}
 

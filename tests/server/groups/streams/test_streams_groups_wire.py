@@ -22,7 +22,7 @@ from ottla.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     Topology,
 )
-from ottla.server.groups.streams.applications.configured import StatusCode
+from ottla.server.groups.streams.configured import StatusCode
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
 from support.broker.served import FEW_PARTITIONS
@@ -89,7 +89,7 @@ def test_an_application_gets_its_internal_topics_and_its_tasks(start: Callable[.
     assert [(one.error_code, one.error_message) for one in described(client, "g", "other", "", "g")] == [
         (E.NONE, None),
         (E.GROUP_ID_NOT_FOUND, "Group other not found."),
-        (E.INVALID_GROUP_ID, "the group id is empty"),
+        (E.INVALID_GROUP_ID, "the group ID is empty"),
     ]
     group = described(client, "g")[0]
     assert (group.group_state, group.group_epoch, group.topology.epoch) == ("Stable", 3, 0)
@@ -112,7 +112,7 @@ def test_what_keeps_a_topic_from_being_made_is_told(start: Callable[..., RawClie
     assert detail.startswith("Internal topics are missing: kept; Creation failed: kept (Invalid value nonsense for")
     many = topology(subtopology("0", "orders", sinks=["r"]), subtopology("1", repartition=[info("r", 10_001)]))
     (detail,) = statuses(join(client, "a", many, group="many")).values()
-    assert detail.endswith("Creation failed: 10001 partitions; at most 10000 are allowed.")
+    assert detail.endswith("Creation failed: too many partitions (10001, limit 10000).")
 
 
 @pytest.mark.parametrize(

@@ -48,12 +48,12 @@ JOINING: list[tuple[dict[str, Any], ErrorCode, str]] = [
     (
         {"topology": topology(subtopology("0", *(f"t{n}" for n in range(5_000))))},
         TOPOLOGY,
-        "The topology has more than 5000 subtopologies, topics and configs.",
+        "Too many subtopologies, topics and configs in the topology (limit 5000).",
     ),
     (
         {"client_tags": tuple(KeyValue(key=str(n), value="") for n in range(1_001))},
         REQUEST,
-        "The member has 1001 tags; at most 1000 are allowed.",
+        "Too many client tags in the request (1001, limit 1000).",
     ),
 ]
 STAYING: list[tuple[int, dict[str, Any], str]] = [
@@ -62,7 +62,7 @@ STAYING: list[tuple[int, dict[str, Any], str]] = [
     (-3, {}, "MemberEpoch is -3, but must be greater than or equal to -2."),
     (2, {"active_tasks": ()}, "If one task-type is non-null, all must be non-null."),
     (2, {"topology": topology()}, "Topology can only be provided when (re-)joining."),
-    (2, {"owns": {"0": range(100_000)}}, "The member names 100001 tasks; at most 100000 are allowed."),
+    (2, {"owns": {"0": range(100_000)}}, "Too many tasks in the request (100001, limit 100000)."),
 ]
 
 

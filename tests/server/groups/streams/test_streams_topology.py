@@ -6,8 +6,8 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import Topology
-from ottla.server.groups.streams.applications.configured import Configured, StatusCode, configure
-from ottla.server.groups.streams.applications.topology import of_record, of_request
+from ottla.server.groups.streams.configured import Configured, StatusCode, configure
+from ottla.server.groups.streams.topology import of_record, of_request
 from ottla.storage.steps import to_the_end
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics
@@ -146,9 +146,18 @@ NEVER = [
         f"{_FAILED}, because a repartition source topic is never used as a sink topic.",
     ),
     (topology(subtopology("0")), "No source topics found for subtopology 0"),
-    (topology(subtopology("0", "orders", together=[((1,), ())])), "A copartition group names topic 1 of 1."),
-    (topology(subtopology("0", "orders", together=[((-1,), ())])), "A copartition group names topic -1 of 1."),
-    (topology(subtopology("0", "orders", together=[((), (0,))])), "A copartition group names topic 0 of 0."),
+    (
+        topology(subtopology("0", "orders", together=[((1,), ())])),
+        "Invalid topic index 1 in a copartition group of 1 topics.",
+    ),
+    (
+        topology(subtopology("0", "orders", together=[((-1,), ())])),
+        "Invalid topic index -1 in a copartition group of 1 topics.",
+    ),
+    (
+        topology(subtopology("0", "orders", together=[((), (0,))])),
+        "Invalid topic index 0 in a copartition group of 0 topics.",
+    ),
     (topology(subtopology("0", "orders", repartition=[info("r", -5)])), "r cannot have -5 partitions."),
 ]
 

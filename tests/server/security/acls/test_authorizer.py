@@ -164,8 +164,8 @@ def test_a_refusal_is_logged_once_with_what_decided(caplog: pytest.LogCaptureFix
             may(by, "READ", "secrets")
         may(by, "READ", "secrets", principal=mallory)
     assert caplog.messages == [
-        "User:alice may not READ topic:secrets from 10.0.0.1: User:* deny ALL topic:secret*",
-        '"User:m\\nallory" may not READ topic:secrets from 10.0.0.1: User:* deny ALL topic:secret*',
+        "User:alice is not authorized to READ topic:secrets from 10.0.0.1: User:* deny ALL topic:secret*",
+        '"User:m\\nallory" is not authorized to READ topic:secrets from 10.0.0.1: User:* deny ALL topic:secret*',
     ]
 
 
@@ -177,7 +177,7 @@ def test_who_tries_what_was_refused_unasked_is_logged(caplog: pytest.LogCaptureF
         assert not caplog.messages
         for _ in range(2):
             assert not may(by, "READ", "open")
-    assert caplog.messages == ["User:alice may not READ topic:open from 10.0.0.1: NO_MATCH"]
+    assert caplog.messages == ["User:alice is not authorized to READ topic:open from 10.0.0.1: NO_MATCH"]
 
 
 def test_stored_entries_that_this_version_does_not_take_are_told_and_count_for_nothing() -> None:
@@ -187,9 +187,9 @@ def test_stored_entries_that_this_version_does_not_take_are_told_and_count_for_n
         {"a": acl.facts(), "b": acl.facts() | {"operation": "FLY"}, "c": {}, "d": acl.facts() | {"name": 5}}
     )
     assert problems == [
-        "stored ACL 'b' ignored: 'FLY' is not known",
-        "stored ACL 'c' ignored: 'resource_type' is not known",
-        "stored ACL 'd' ignored: name, principal and host must be texts",
+        "stored ACL 'b' ignored: 'FLY' is unknown",
+        "stored ACL 'c' ignored: 'resource_type' is unknown",
+        "stored ACL 'd' ignored: name, principal and host must be strings",
     ]
     assert by.index.all() == [acl]
 

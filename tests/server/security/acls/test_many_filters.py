@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.server.security.acls.acl import Acl, parse
-from ottla.server.security.acls.filters import AclFilter
+from ottla.server.security.acls.filters import AclFilter, ManyFilters
 from ottla.server.security.acls.index import AclIndex
 from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
-from ottla.server.security.acls.many_filters import ManyFilters
 
 NAMES = st.sampled_from(["*", "a", "ab", "abc", "b"])
 PRINCIPALS = st.sampled_from(["User:alice", "User:*"])

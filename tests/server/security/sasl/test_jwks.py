@@ -146,29 +146,32 @@ async def test_a_server_that_fails_is_asked_again_later_and_later_and_told_of_on
         await passed(clock, 1_000)
     assert len(server.asked) == 8
     assert [record.getMessage() for record in caplog.records] == [
-        f"keys of {server.url} cannot be had, those there are stay: its answer is 503",
-        f"keys of {server.url} are there again",
+        f"{server.url}: cannot load the key set, keeping the current keys: HTTP status 503",
+        f"{server.url}: key set available again",
     ]
 
 
-TOO_SLOW = "it has not come whole in 0.2 s"
+TOO_SLOW = "response incomplete after 0.2 s"
 BAD: dict[str, tuple[Callable[[KeyServer], Answer], str]] = {
-    "an error": (lambda server: server.says(b"no", 500), "its answer is 500"),
-    "no HTTP": (lambda server: server.raw(b"what?\r\n\r\n"), "its answer is no HTTP (BadStatusLine)"),
+    "an error": (lambda server: server.says(b"no", 500), "HTTP status 500"),
+    "no HTTP": (lambda server: server.raw(b"what?\r\n\r\n"), "response is not HTTP (BadStatusLine)"),
     "cut short": (
         lambda server: server.raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
-        "its answer is no HTTP (IncompleteRead)",
+        "response is not HTTP (IncompleteRead)",
     ),
-    "cut off": (lambda server: server.says(b'{"keys"', Content_Length="70"), "it is no JSON (JSONDecodeError)"),
-    "another page": (lambda server: server.says(b"<html>"), "it is no JSON (JSONDecodeError)"),
-    "not in UTF-8": (lambda server: server.says(b'"\xff"'), "it is no JSON (UnicodeDecodeError)"),
-    "a list": (lambda server: server.says(b"[]"), "it is no set of keys in JSON"),
-    "something else": (lambda server: server.says(b"{}"), "it is no set of keys: it has no list of them"),
-    "nested": (lambda server: server.says(b"[" * 100_000), "its JSON is nested too deep"),
-    "huge": (lambda server: server.says(b" " * (FETCH_BYTES_MAX + 1)), "it is larger than 1048576 bytes"),
+    "cut off": (lambda server: server.says(b'{"keys"', Content_Length="70"), "not valid JSON (JSONDecodeError)"),
+    "another page": (lambda server: server.says(b"<html>"), "not valid JSON (JSONDecodeError)"),
+    "not in UTF-8": (lambda server: server.says(b'"\xff"'), "not valid JSON (UnicodeDecodeError)"),
+    "a list": (lambda server: server.says(b"[]"), "not a JSON Web Key Set: not a JSON object"),
+    "something else": (
+        lambda server: server.says(b"{}"),
+        "not a JSON Web Key Set: member keys is missing or not a list",
+    ),
+    "nested": (lambda server: server.says(b"[" * 100_000), "JSON is nested too deeply"),
+    "huge": (lambda server: server.says(b" " * (FETCH_BYTES_MAX + 1)), "larger than 1048576 bytes"),
     "without end": (
         lambda server: server.raw(b"HTTP/1.1 200 OK\r\n\r\n", without_end=b" " * 65536),
-        "it is larger than 1048576 bytes",
+        "larger than 1048576 bytes",
     ),
     "dripping": (
         lambda server: server.raw(b"HTTP/1.1 200 OK\r\n\r\n", without_end=b" "),
@@ -179,18 +182,18 @@ BAD: dict[str, tuple[Callable[[KeyServer], Answer], str]] = {
         TOO_SLOW,
     ),
     "silent": (lambda server: server.silence, TOO_SLOW),
-    "redirects without end": (lambda server: server.says(b"", 302, Location="/keys"), "its answer is 302"),
+    "redirects without end": (lambda server: server.says(b"", 302, Location="/keys"), "HTTP status 302"),
     "redirects with bodies without end": (
         lambda server: server.raw(b"HTTP/1.1 302 Found\r\nLocation: /keys\r\n\r\n", without_end=b" " * 65536),
-        "its answer is 302",
+        "HTTP status 302",
     ),
     "a redirect to a file": (
         lambda server: server.says(b"", 302, Location="file:///etc/passwd"),
-        "its answer is 302",
+        "HTTP status 302",
     ),
     "a redirect to ftp": (
         lambda server: server.says(b"", 302, Location="ftp://127.0.0.1/"),
-        "it sends us from http to another protocol",
+        "redirect from http to another protocol",
     ),
 }
 
@@ -212,7 +215,7 @@ async def test_a_server_without_keys_ends_a_start_in_a_line_and_costs_a_running_
     async with running(jwks):
         await passed(clock, 1_000)
         assert await jwks.key("k1", "RS256") is not None
-    line = f"keys of {server.url} cannot be had, those there are stay: {told}"
+    line = f"{server.url}: cannot load the key set, keeping the current keys: {told}"
     assert [record.getMessage() for record in caplog.records] == [line]
     with pytest.raises(ConfigError, match=re.escape(f"Invalid value {server.url} for ") + ".*" + re.escape(told)):
         Jwks(OauthConfig(server.url), clock).load()
@@ -245,7 +248,7 @@ async def test_keys_that_are_of_no_use_are_passed_over(
     jwks = Jwks(OauthConfig(server.url), clock)
     jwks.load()
     assert await jwks.key(None, "RS256") is None
-    assert "no keys that sign tokens" in caplog.text
+    assert "no signing keys" in caplog.text
     good = jwks_text("k1")[: -len("]}")].encode()
     server.answer = server.says(b'%s, %s, {"kty": "RSA", "kid": ["k"]}]}' % (good, rows))
     jwks.load()
@@ -405,7 +408,7 @@ def test_a_broker_fetches_them_at_its_start_and_by_its_own_clock(server: KeyServ
 
 def test_a_broker_does_not_start_without_them(server: KeyServer) -> None:
     server.answer = server.says(b"", 404)
-    told = f"Invalid value {server.url} for configuration sasl.oauthbearer.jwks.endpoint.url: its answer is 404"
+    told = f"Invalid value {server.url} for configuration sasl.oauthbearer.jwks.endpoint.url: HTTP status 404"
     with pytest.raises(ConfigError, match=re.escape(told)):
         oauth(server.url).start()
 
@@ -517,7 +520,7 @@ def test_a_server_is_trusted_whose_authority_the_line_of_jaas_names(tmp_path: Pa
             (): "certificate verify failed",
             (
                 ("ssl.truststore.typ", "PEM"),
-            ): r"no option ssl\.truststore\.typ .*; did you mean ssl\.truststore\.type\?",
+            ): r"unknown option ssl\.truststore\.typ .*; did you mean ssl\.truststore\.type\?",
             (("ssl.truststore.location", str(tmp_path)), trusting[1]): r"ssl\.truststore\.location",
         }.items():
             with pytest.raises(ConfigError, match=told):

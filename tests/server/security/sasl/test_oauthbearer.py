@@ -13,7 +13,7 @@ import pytest
 from ottla.server.client.sasl import Credentials
 from ottla.server.config.sasl.oauth import OauthConfig
 from ottla.server.runtime.clock import Clock
-from ottla.server.security.sasl.conversation import InvalidCredentialsError, SaslError
+from ottla.server.security.principal import UnprovenError
 from ottla.server.security.sasl.jwks import Jwks
 from ottla.server.security.sasl.oauthbearer import OauthConversation
 from support.security.issuing import GOOD, NOW_S, jwks_text, jwt, key, token
@@ -104,7 +104,7 @@ async def test_a_token_that_does_not_count_is_refused_as_by_kafka(
     broker = signed(**options)
     assert await said(broker, made()) == b'{"status":"invalid_token"}'
     assert broker.principal is None
-    with pytest.raises(SaslError, match="invalid_token"):
+    with pytest.raises(UnprovenError, match="invalid_token", check=lambda error: error.is_told):
         await broker.respond(b"\x01", NOW_S * 1000)
 
 
@@ -125,7 +125,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize("message", MALFORMED)
 async def test_a_malformed_message_is_refused(message: bytes, signed: Callable[..., OauthConversation]) -> None:
-    with pytest.raises(InvalidCredentialsError):
+    with pytest.raises(UnprovenError, check=lambda error: not error.is_told):
         await signed().respond(message, 0)
 
 
@@ -134,7 +134,7 @@ async def test_what_a_client_says_to_an_error_but_yes_is_another_first_message(
 ) -> None:
     broker = signed()
     assert await said(broker, "x") == b'{"status":"invalid_token"}'
-    with pytest.raises(InvalidCredentialsError):
+    with pytest.raises(UnprovenError, check=lambda error: not error.is_told):
         await broker.respond(b"", NOW_S * 1000)
     assert await said(broker, "y") == b'{"status":"invalid_token"}'
     assert await said(broker, token()) == b""
@@ -142,7 +142,9 @@ async def test_what_a_client_says_to_an_error_but_yes_is_another_first_message(
 
 
 async def test_nobody_logs_in_for_another(signed: Callable[..., OauthConversation]) -> None:
-    with pytest.raises(SaslError, match=r"authorization id \(bob\) that is different"):
+    with pytest.raises(
+        UnprovenError, match=r"authorization id \(bob\) that is different", check=lambda error: error.is_told
+    ):
         await signed().respond(f"n,a=bob,\x01auth=Bearer {token()}\x01\x01".encode(), NOW_S * 1000)
 
 

@@ -12,8 +12,8 @@ import pytest
 from ottla.server.config.broker_config import BrokerConfig
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.security.tls.contexts import TlsContext, check_follows, make_context
-from ottla.server.security.tls.pem import blocks
 from ottla.server.security.tls.settings import tls_settings
+from ottla.server.security.tls.stores import blocks
 from ottla.storage.topics.options import ConfigError
 from support.noted import each_case
 from support.security.certificates import alice, authority, expired, inline, server, stranger, written
@@ -75,25 +75,25 @@ def test_pem_is_taken_apart_in_time_whatever_it_is() -> None:
 @each_case(
     "change, told",
     [
-        ({"ssl.keystore.key": ""}, ["ssl.keystore.certificate.chain", "ssl.keystore.key is not given"]),
-        ({"ssl.keystore.certificate.chain": ""}, ["certificate.chain is not given"]),
-        ({"ssl.keystore.key": "", "ssl.keystore.certificate.chain": ""}, ["ssl.keystore.location is not given"]),
-        ({"ssl.keystore.key": "nonsense"}, ["ssl.keystore.key", "no private key"]),
-        ({"ssl.keystore.certificate.chain": "nonsense"}, ["certificate.chain", "no certificate"]),
-        ({"ssl.keystore.location": "/x"}, ["/x", "must not be given with"]),
+        ({"ssl.keystore.key": ""}, ["ssl.keystore.certificate.chain", "ssl.keystore.key is not set"]),
+        ({"ssl.keystore.certificate.chain": ""}, ["certificate.chain is not set"]),
+        ({"ssl.keystore.key": "", "ssl.keystore.certificate.chain": ""}, ["ssl.keystore.location is not set"]),
+        ({"ssl.keystore.key": "nonsense"}, ["ssl.keystore.key", "private key not found"]),
+        ({"ssl.keystore.certificate.chain": "nonsense"}, ["certificate.chain", "certificate not found"]),
+        ({"ssl.keystore.location": "/x"}, ["/x", "must not be set together with"]),
         ({"ssl.keystore.password": "secret"}, ["ssl.keystore.password", "[hidden]", "ssl.key.password"]),
         ({"ssl.keystore.type": "BCFKS"}, ["BCFKS", "PEM, PKCS12"]),
-        ({"ssl.keystore.type": "PKCS12"}, ["PKCS12", "must be PEM where"]),
-        ({"ssl.truststore.type": "JKS"}, ["JKS", "must be PEM where"]),
-        ({"ssl.truststore.certificates": "nonsense"}, ["truststore.certificates", "no certificate"]),
-        ({"ssl.truststore.certificates": "", "ssl.truststore.password": "secret"}, ["location is not given"]),
-        ({"ssl.enabled.protocols": "TLSv1.1"}, ["TLSv1.1", "must name one of: TLSv1.2, TLSv1.3"]),
-        ({"ssl.enabled.protocols": "TLSv1.4"}, ["there is no TLSv1.4", "did you mean"]),
+        ({"ssl.keystore.type": "PKCS12"}, ["PKCS12", "must be PEM if"]),
+        ({"ssl.truststore.type": "JKS"}, ["JKS", "must be PEM if"]),
+        ({"ssl.truststore.certificates": "nonsense"}, ["truststore.certificates", "certificate not found"]),
+        ({"ssl.truststore.certificates": "", "ssl.truststore.password": "secret"}, ["location is not set"]),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, ["TLSv1.1", "must contain one of: TLSv1.2, TLSv1.3"]),
+        ({"ssl.enabled.protocols": "TLSv1.4"}, ["TLSv1.4 not found", "did you mean"]),
         ({"ssl.protocol": "SSL"}, ["SSL", "TLSv1.3"]),
-        ({"ssl.cipher.suites": "TLS_ZORK"}, ["no suite TLS_ZORK"]),
-        ({"ssl.cipher.suites": "TLS_RSA_WITH_NULL_SHA"}, ["no suite"]),
+        ({"ssl.cipher.suites": "TLS_ZORK"}, ["suite TLS_ZORK not found"]),
+        ({"ssl.cipher.suites": "TLS_RSA_WITH_NULL_SHA"}, ["not found in OpenSSL"]),
         ({"ssl.principal.mapping.rules": "RULE:("}, ["ssl.principal.mapping.rules", "RULE:("]),
-        ({"ssl.enabled.protocols": "TLSv1.3", "ssl.cipher.suites": "TLS_RSA_WITH_AES_128_CBC_SHA"}, ["has a suite"]),
+        ({"ssl.enabled.protocols": "TLSv1.3", "ssl.cipher.suites": "TLS_RSA_WITH_AES_128_CBC_SHA"}, ["with a suite"]),
     ],
 )
 def test_what_cannot_be_had_is_refused_in_one_line(change: dict[str, str], told: list[str]) -> None:
@@ -111,18 +111,18 @@ def test_what_is_wrong_with_a_file_is_refused_in_one_line(tmp_path: Path) -> Non
     path = tmp_path / "store"
     rows: list[tuple[str | bytes, str, dict[str, str], str]] = [
         ("", "PEM", {}, "is not PEM"),
-        (certificate, "PEM", {}, "no private key"),
-        (key, "PEM", {}, "no certificate"),
-        (alice().key + certificate, "PEM", {}, "does not belong"),
-        (key + certificate.replace("MII", "NII", 1), "PEM", {}, "OpenSSL takes no"),
-        (encrypted("secret") + certificate, "PEM", {}, "ssl.key.password is not given"),
-        (encrypted("secret") + certificate, "PEM", {"ssl_key_password": "wrong"}, "cannot be read with"),
+        (certificate, "PEM", {}, "private key not found"),
+        (key, "PEM", {}, "certificate not found"),
+        (alice().key + certificate, "PEM", {}, "does not match"),
+        (key + certificate.replace("MII", "NII", 1), "PEM", {}, "OpenSSL cannot load"),
+        (encrypted("secret") + certificate, "PEM", {}, "ssl.key.password is not set"),
+        (encrypted("secret") + certificate, "PEM", {"ssl_key_password": "wrong"}, "cannot read the private key with"),
         (key + certificate, "PKCS12", {"ssl_keystore_password": "secret"}, "set it to PEM"),
-        (pkcs12, "PKCS12", {}, "ssl.keystore.password is not given"),
-        (pkcs12, "PKCS12", {"ssl_keystore_password": "wrong"}, "another password"),
+        (pkcs12, "PKCS12", {}, "ssl.keystore.password is not set"),
+        (pkcs12, "PKCS12", {"ssl_keystore_password": "wrong"}, "wrong password"),
         (pkcs12, "PEM", {}, "is not PEM"),
         (jks, "JKS", {"ssl_keystore_password": "secret"}, "keytool -importkeystore"),
-        (bytes((16 << 20) + 1), "PEM", {}, "has more than"),
+        (bytes((16 << 20) + 1), "PEM", {}, "is too large"),
     ]
     for content, kind, others, told in rows:
         with pytest.raises(ConfigError) as refused:
@@ -133,7 +133,7 @@ def test_what_is_wrong_with_a_file_is_refused_in_one_line(tmp_path: Path) -> Non
     for location, told in (
         (tmp_path / "none", "cannot be read: No such file"),
         (tmp_path, "Is a directory"),
-        (tmp_path / "pipe", "is a pipe"),
+        (tmp_path / "pipe", "is a named pipe"),
     ):
         with pytest.raises(ConfigError, match=told):
             made({"ssl.keystore.location": str(location), "ssl.keystore.type": "PEM"})
@@ -153,7 +153,7 @@ def test_versions_that_nobody_speaks_any_more_are_left_out_with_a_line() -> None
     settings = tls_settings(BrokerConfig.from_texts(inline(server(), ssl_enabled_protocols="TLSv1.2,TLSv1.1")), "A")
     assert settings.versions == (ssl.TLSVersion.TLSv1_2,)
     (line,) = settings.warnings
-    assert "TLSv1.1 is not spoken" in line
+    assert "TLSv1.1 is not supported" in line
 
 
 def test_a_certificate_says_who_a_client_is() -> None:
@@ -168,7 +168,7 @@ def test_keys_of_a_running_listener_follow_without_anybody_noticing() -> None:
     fewer = authority().issue("server", ["localhost"])
     with pytest.raises(ConfigError, match=r"lacks alternative names.*ssl\.allow\.san\.changes"):
         check_follows(made(inline(server())), made(inline(fewer)))
-    with pytest.raises(ConfigError, match=r"is of CN=alice.*of CN=server.*ssl\.allow\.dn\.changes"):
+    with pytest.raises(ConfigError, match=r"is CN=alice.*one CN=server.*ssl\.allow\.dn\.changes"):
         check_follows(made(inline(server())), made(inline(alice())))
     allowed = inline(alice(), ssl_allow_dn_changes="true", ssl_allow_san_changes="true")
     check_follows(made(inline(server())), made(allowed))

@@ -1,4 +1,0 @@
-"""Committed offsets, transactional ones too.
-
-`offsets` (the table), `commits` (committing, fetching, expiring), `txn_commits` (within a transaction).
-"""

@@ -1,0 +1,295 @@
+"""What a topology makes of the topics there are: how many tasks each subtopology has, how many partitions each internal topic
+needs, and what is missing or wrong.
+
+A repartition topic without a number of its own has as many partitions as the largest topic that the subtopology before it
+reads; those that are joined must have the same number; a changelog has one for each task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import IntEnum
+from heapq import heappop, heappush
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.streams_group_heartbeat import Subtopology, TopicInfo
+from ...coordination.jobs import A_PIECE, Steps
+from ..assigning.topics import TopicView
+from .topology import Topology, sources_of
+
+_NAMES_SHOWN = 3
+
+PartitionCount = Callable[[str], int | None]
+
+_FAILED = "Failed to compute number of partitions for all repartition topics"
+
+
+def repartition_counts(subtopologies: Collection[Subtopology], existing: Callable[[str], int | None]) -> dict[str, int]:
+    """How many partitions each repartition topic has that is read or written, by name: without a number of its own as many as the
+    largest topic that is read by whoever writes to it, along the topology.
+
+    Apache Kafka goes over all subtopologies again and again until nothing is left, and takes what is known when it comes by; here a
+    subtopology is looked at when it would be come by first with something known, so a long chain costs no more than its length.
+
+    Args:
+        subtopologies: In the order in which they are gone over.
+        existing: Partition count of a topic that exists; None if it does not.
+
+    Raises:
+        KafkaError: STREAMS_INVALID_TOPOLOGY: topics feed each other, or one is read that nobody writes.
+    """
+    order = list(subtopologies)
+    counts: dict[str, int] = {}
+    readers: dict[str, list[int]] = {}
+    for at, one in enumerate(order):
+        for topic in one.repartition_source_topics:
+            readers.setdefault(topic.name, []).append(at)
+            if topic.partitions:
+                counts[topic.name] = topic.partitions
+    if not readers and not any(map(attrgetter("repartition_sink_topics"), order)):
+        return {}
+    # (pass, place in it) in which a subtopology is come by with something known.
+    due = [(0, at) for at, one in enumerate(order) if one.source_topics or _known(one, counts)]
+    queued = {at for _, at in due}
+    while due:
+        time_slice, at = heappop(due)
+        one = order[at]
+        known = _known(one, counts) + [count for name in one.source_topics if (count := existing(name)) is not None]
+        for sink in one.repartition_sink_topics if known else ():
+            if sink in counts:
+                continue
+            counts[sink] = max(known)
+            for reader in readers.get(sink, ()):
+                if reader not in queued:
+                    queued.add(reader)
+                    heappush(due, (time_slice if reader > at else time_slice + 1, reader))
+    if any(sink not in counts for one in order for sink in one.repartition_sink_topics):
+        message = f"{_FAILED}. There may be loops in the topology that cannot be resolved."
+        raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+    if any(topic.name not in counts for one in order for topic in one.repartition_source_topics):
+        message = f"{_FAILED}, because a repartition source topic is never used as a sink topic."
+        raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+    return counts
+
+
+def _known(one: Subtopology, counts: dict[str, int]) -> list[int]:
+    return [counts[topic.name] for topic in one.repartition_source_topics if topic.name in counts]
+
+
+class StatusCode(IntEnum):
+    """What members are told of their group; numbers as in StreamsGroupHeartbeat."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+
+
+class Problem(Exception):
+    """Why nobody can work: `code` is a StatusCode, the text its detail, in Apache Kafka's words, which clients log."""
+
+    def __init__(self, code: StatusCode, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+
+
+class InternalTopic(NamedTuple):
+    """A topic that the coordinator makes for the group; a `replication_factor` of 0 is the broker's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+class ConfiguredSubtopology(NamedTuple):
+    """One subtopology, with as many tasks as its largest source has partitions; names in their order."""
+
+    tasks: int
+    source_topics: tuple[str, ...]
+    repartition_sources: tuple[InternalTopic, ...]
+    repartition_sinks: tuple[str, ...]
+    changelogs: tuple[InternalTopic, ...]
+    """If it has any, its tasks have state."""
+
+
+class Configured(NamedTuple):
+    """
+    Attributes:
+        subtopologies: By id, in the order of ids; None where they cannot be told.
+        missing: By name, the internal topics that are to be made.
+        problem: Why the group has to wait; None if nothing keeps it.
+    """
+
+    subtopologies: Mapping[str, ConfiguredSubtopology] | None
+    missing: Mapping[str, InternalTopic]
+    problem: Problem | None
+
+
+def configure(topology: Topology, topics: TopicView) -> Steps[Configured]:
+    """Look at the topics as they are now, all at once, and go on from there in pieces.
+
+    Raises:
+        KafkaError: STREAMS_INVALID_TOPOLOGY: no topics could ever do.
+    """
+    counts = {}
+    for name in topology.required:
+        topic_id = topics.id_of(name)
+        if topic_id is not None:
+            counts[name] = topics.partition_count(topic_id)
+    if len(counts) > A_PIECE:
+        yield
+    try:
+        return (yield from _configure(topology, counts.get))
+    except Problem as problem:
+        return Configured(None, {}, problem.with_traceback(None))
+
+
+def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured]:
+    subtopologies = topology.subtopologies.values()
+    if gone := sorted({name for one in subtopologies for name in one.source_topics if existing(name) is None}):
+        raise Problem(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_shown(gone)} are missing.")
+    is_long = len(topology.required) > A_PIECE
+    if is_long:
+        yield
+    decided = repartition_counts(subtopologies, existing)
+    if is_long:
+        yield
+
+    def count_of(name: str) -> int:
+        count = existing(name)
+        count = decided.get(name) if count is None else count
+        if count is None:
+            raise KafkaError(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Cannot determine the number of partitions of {name}."
+            )
+        return count
+
+    if any(map(attrgetter("copartition_groups"), subtopologies)):
+        yield from _copartition(subtopologies, decided, count_of)
+    tasks: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for number, (key, one) in enumerate(topology.subtopologies.items(), 1):
+        tasks[key] = max(map(count_of, sources_of(one)), default=0)
+        if not tasks[key]:
+            raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"No source topics found for subtopology {key}")
+        # Where two have a changelog together it is as large as the last needs it, as with Apache Kafka.
+        sizes.update(dict.fromkeys(map(attrgetter("name"), one.state_changelog_topics), tasks[key]))
+        if number % A_PIECE == 0:
+            yield
+    made = {}
+    for number, (key, one) in enumerate(topology.subtopologies.items(), 1):
+        repartition = yield from _internal(
+            one.repartition_source_topics, lambda info: info.partitions or decided[info.name]
+        )
+        changelogs = yield from _internal(one.state_changelog_topics, lambda info: sizes[info.name])
+        made[key] = ConfiguredSubtopology(
+            tasks[key],
+            tuple(sorted(set(one.source_topics))),
+            repartition,
+            tuple(sorted(set(one.repartition_sink_topics))),
+            changelogs,
+        )
+        if number % A_PIECE == 0:
+            yield
+    missing = _missing(made.values(), existing)
+    if not missing:
+        return Configured(made, {}, None)
+    detail = f"Internal topics are missing: {_shown(list(missing))}"
+    return Configured(made, missing, Problem(StatusCode.MISSING_INTERNAL_TOPICS, detail))
+
+
+def _internal(
+    infos: Iterable[TopicInfo], partitions_of: Callable[[TopicInfo], int]
+) -> Steps[tuple[InternalTopic, ...]]:
+    topics = {}
+    for info in infos:
+        configs = {config.key: config.value for config in info.topic_configs}
+        topics[info.name] = InternalTopic(info.name, partitions_of(info), info.replication_factor, configs)
+        yield
+    for topic in topics.values():
+        if topic.partitions < 1:
+            raise KafkaError(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY, f"{topic.name} cannot have {topic.partitions} partitions."
+            )
+    return tuple(map(topics.__getitem__, sorted(topics)))
+
+
+def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: PartitionCount) -> dict[str, InternalTopic]:
+    wanted = {topic.name: topic for one in subtopologies for topic in (*one.repartition_sources, *one.changelogs)}
+    missing = {}
+    for name in sorted(wanted):
+        found, expected = existing(name), wanted[name].partitions
+        if found is None:
+            missing[name] = wanted[name]
+        elif found != expected:
+            raise Problem(
+                StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+                f"Existing topic {name} has different number of partitions: expected {expected}, found {found}",
+            )
+    return missing
+
+
+def _copartition(
+    subtopologies: Collection[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]
+) -> Steps[None]:
+    """Let repartition topics have as many partitions as what they are joined with."""
+    infos = [info for one in subtopologies for info in one.repartition_source_topics]
+    internal = {info.name for info in infos}
+    # What these have nothing here decides, though others that read them may leave it open.
+    fixed = {info.name for info in infos if info.partitions}
+    fixed_counts = {count_of(name) for name in fixed}
+    for one in subtopologies:
+        for group in one.copartition_groups:
+            names = {
+                *(_at(one.source_topics, index) for index in group.source_topics),
+                *(_at(one.repartition_source_topics, index).name for index in group.repartition_source_topics),
+            }
+            repartition = {name: count_of(name) for name in sorted(names) if name in internal}
+            others = {name: count_of(name) for name in sorted(names) if name not in internal}
+            yield
+            if not names:
+                continue
+            if others:
+                count = _same(set(others.values()), others)
+            elif fixed_counts:
+                count = _same(fixed_counts, repartition)
+            else:
+                count = max(repartition.values())
+            for name, own in repartition.items():
+                decided[name] = count
+                if name in fixed and own != count:
+                    raise Problem(
+                        StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+                        f"Number of partitions [{own}] of repartition topic [{name}] doesn't match number of partitions"
+                        f" [{count}] of the source topic.",
+                    )
+
+
+def _same(counts: Collection[int], shown: Mapping[str, int]) -> int:
+    if len(counts) > 1:
+        topics = ", ".join(f"{name}={count}" for name, count in sorted(shown.items()))
+        raise Problem(
+            StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+            f"Following topics do not have the same number of partitions: [{{{topics}}}]",
+        )
+    return next(iter(counts))
+
+
+def _at(topics: tuple[Any, ...], index: int) -> Any:
+    if not 0 <= index < len(topics):
+        raise KafkaError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"Invalid topic index {index} in a copartition group of {len(topics)} topics.",
+        )
+    return topics[index]
+
+
+def _shown(names: list[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} additional topics" if more > 0 else "")

@@ -1,0 +1,169 @@
+"""Worker threads: so many for each kind of work on each disk, and one for long work that is all Python.
+
+A disk that hangs holds up whoever needs it, and the threads of its own, but neither another disk nor other work: Trio's
+own forty threads, which all would share otherwise, are for what cannot hang.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from enum import Enum
+from typing import TypeVar, TypeVarTuple
+
+import trio
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.disk.files import DamagedFileError, FileSlice, WouldWaitError
+from ...storage.logs.log import Log
+from ...storage.logs.log_reader import LogReader
+
+log = logging.getLogger("ottla.disk")
+
+SIDE_BY_SIDE, MANY = 8, 16
+
+Arguments = TypeVarTuple("Arguments")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Work(Enum):
+    """What is done, and by how many threads a data directory at most."""
+
+    CATALOG = "the catalog, and directories of partitions that come and go", 2
+    CHECKPOINT = "checkpoints for somebody who waits", 2
+    WRITE = "batches of megabytes on their way to their logs", 2
+    SYNC = "appends made durable; several at a time share one commit of the file system", 8
+    HOUSEKEEPING = "deleted files, retention and checkpoints that nobody waits for", 4
+    READ = "loads of coordinators, the room that is left", 4
+    COLD = "what is not in the page cache; more at a time make few disks faster", 4
+    SEARCH = "searches by timestamp; each may unpack a batch", 2
+    MOVE = "partitions on their way to another data directory, a megabyte at a time", 2
+    DRY_RUN = "dry runs of clean passes; each has the memory of one", 1
+    CLEAN = "clean passes: as many as there are cleaner threads", math.inf
+
+    def __init__(self, what: str, threads_max: float) -> None:
+        self.what = what
+        self.threads_max = threads_max
+
+
+_LIMITERS: trio.lowlevel.RunVar[dict[tuple[Work, str], trio.CapacityLimiter]] = trio.lowlevel.RunVar("disk threads")
+
+
+def threads(work: Work, data_dir: str) -> trio.CapacityLimiter:
+    """Those of one kind of work in one data directory."""
+    try:
+        limiters = _LIMITERS.get()
+    except LookupError:
+        limiters = {}
+        _LIMITERS.set(limiters)
+    found = limiters.get((work, data_dir))
+    if found is None:
+        found = limiters[work, data_dir] = trio.CapacityLimiter(work.threads_max)
+    return found
+
+
+async def in_thread(
+    work: Work, data_dir: str, function: Callable[[*Arguments], Result], *arguments: *Arguments
+) -> Result:
+    """What `function(*arguments)` returns, or raises."""
+    return await trio.to_thread.run_sync(function, *arguments, limiter=threads(work, data_dir))
+
+
+async def on_disk(
+    work: Work, data_dir: str, function: Callable[[*Arguments], Result], *arguments: *Arguments
+) -> Result:
+    """`in_thread`, for what a request waits for: a failure becomes an error that clients understand.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR where `function` raised OSError; the operator gets a line too.
+    """
+    try:
+        return await in_thread(work, data_dir, function, *arguments)
+    except OSError as error:
+        log.error("disk operation failed: %s", error)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"disk operation failed: {error}") from error
+
+
+def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """As `map`, with some at a time if they are many: syncs at one time share one commit of the file system.
+
+    To be called in a worker thread, which does its part. What is under way when one raises has ended on return, and no other
+    is begun; where no thread can be had, fewer do it.
+    """
+    if len(items) < MANY:
+        return list(map(function, items))
+    left = deque(enumerate(items))
+    results: dict[int, Result] = {}
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        with suppress(IndexError):
+            while not errors:
+                index, item = left.popleft()
+                try:
+                    results[index] = function(item)
+                except BaseException as error:  # noqa: BLE001 -- raised below, in the caller's thread
+                    errors.append(error)
+
+    others = [threading.Thread(target=work) for _ in range(SIDE_BY_SIDE - 1)]
+    with suppress(RuntimeError):
+        for each in others:
+            each.start()
+    work()
+    for each in others:
+        if each.ident is not None:
+            each.join()
+    if errors:
+        raise errors[0]
+    return [results[index] for index in range(len(items))]
+
+
+TRIES_MAX = 16
+"""How often something cold is brought for one look at a log before it is done whatever comes. An index, and the headers at both
+ends of what is fetched, are half as many; only a machine that has no memory left drops them before they are used."""
+
+
+async def bring(cold: WouldWaitError, log: LogReader) -> None:
+    """Wait for the disk, as a look at `log` had to. If that cannot be had, who looks without `at_once` is told why."""
+    with suppress(OSError, KafkaError, DamagedFileError):
+        await trio.to_thread.run_sync(cold.bring, limiter=threads(Work.COLD, os.path.dirname(log.directory)))
+
+
+async def have_made(log: Log) -> None:
+    """Make a log on disk, for an append that must not wait. If the disk refuses, the append raises the error."""
+    if not log.is_made:
+        await bring(WouldWaitError(log.make), log)
+
+
+async def read_ahead(part: FileSlice) -> None:
+    """Wait until the bytes of `part` are in memory. May be abandoned.
+
+    Raises:
+        OSError: The disk refused.
+    """
+    disk = f"device {os.fstat(part.file.fileno()).st_dev}"
+    await trio.to_thread.run_sync(
+        part.file.read_ahead, part.position, part.size_bytes, limiter=threads(Work.COLD, disk), abandon_on_cancel=True
+    )
+
+
+Given = TypeVar("Given")
+
+_LIMITER: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("the admin listener's thread")
+
+
+async def in_worker(work: Callable[[Given], Result], given: Given) -> Result:
+    """`work(given)`, which may take a second or two, as JSON of megabytes does: one at a time, as threads of Python's only take
+    from each other."""
+    try:
+        limiter = _LIMITER.get()
+    except LookupError:
+        limiter = trio.CapacityLimiter(1)
+        _LIMITER.set(limiter)
+    return await trio.to_thread.run_sync(work, given, limiter=limiter)

@@ -1,0 +1,131 @@
+"""What a failed test shows of its brokers: their log lines, and what lies at the end of topics.
+
+Log lines are kept without a trace in the user's own logging. The text of topics is bounded, and never the reason that a report fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from datetime import UTC, datetime
+
+from ...protocol.errors import KafkaError, ProtocolError
+from ..client.kafka import Kafka
+from ..client.security import PLAIN, Security
+from ..client.values import Record
+from ..runtime.floods import LogLines
+
+LINES_KEPT = 1000
+_LEVEL = logging.INFO - 1
+"""Ours, and recognizable: a level that somebody else sets while we listen is theirs."""
+
+
+class BrokerLog(logging.Handler):
+    """Listens to the brokers' loggers from INFO on.
+
+    What would have reached other handlers without us, and nothing else, still does: pytest's `caplog` and a user's log file
+    see no line more and none less.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(LogLines("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        self.lines: deque[tuple[int, str]] = deque(maxlen=LINES_KEPT)
+        """Numbered from 0 on."""
+        self.count = 0
+        self._logger = logging.getLogger("ottla")
+        self._level_before = self._logger.level
+        self._logger.setLevel(_LEVEL)
+        self._logger.addHandler(self)
+
+    def detach(self) -> None:
+        """Leave logging as it was found, but for what others changed meanwhile."""
+        self._logger.removeHandler(self)
+        if self._logger.level == _LEVEL:
+            self._logger.setLevel(self._level_before)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.lines.append((self.count, self.format(record)))
+            self.count += 1
+        except Exception:  # noqa: BLE001 -- words that do not fit: whoever has logged them goes on, as with all handlers
+            self.handleError(record)
+        if record.levelno < self._level_without_us(record.name):
+            # Handlers behind us, the root logger's among them, take no record below their level: none has one below this.
+            record.levelno = -1
+
+    def _level_without_us(self, name: str) -> int:
+        """What a logger would let pass: a level of its own, or of one between it and ours, holds as it is."""
+        own = logging.getLogger(name).getEffectiveLevel()
+        if own != _LEVEL:
+            return own
+        return self._level_before or logging.getLogger().getEffectiveLevel()
+
+    def since(self, number: int, at_most: int) -> list[str]:
+        """The lines from `number` on, the last `at_most` of them."""
+        return [text for index, text in self.lines if index >= number][-at_most:]
+
+
+TOPICS, PARTITIONS, RECORDS, CHARS = 5, 8, 10, 80
+"""At most so many of each are shown."""
+OFFSETS_LOOKED_AT = 10_000
+"""Of a partition, from its end; a compacted one may have few records there."""
+TIME_LIMIT_S = 2.0
+"""For one answer: the broker may be what failed."""
+
+
+def tails(bootstrap: str, topics: Iterable[str], security: Security = PLAIN) -> str:
+    """The last records of each topic, by partition; of one that cannot be read, the reason."""
+    names = sorted(topics)
+    lines: list[str] = []
+    with Kafka(bootstrap, client_id="ottla-report", timeout_s=TIME_LIMIT_S, security=security) as kafka:
+        for name in names[:TOPICS]:
+            try:
+                lines += _tail(kafka, name)
+            except (KafkaError, ProtocolError, OSError) as error:
+                lines.append(f"topic {name}: cannot be read: {error}")
+                break  # It takes its time to find out, and would for the others, too.
+    if len(names) > TOPICS:
+        lines.append(f"… and {len(names) - TOPICS} more topics: {', '.join(names[TOPICS:])[:200]}")
+    return "\n".join(lines)
+
+
+def _tail(kafka: Kafka, topic: str) -> Iterator[str]:
+    offsets = kafka.offsets(topic)
+    for partition, (start, end) in sorted((index, (at.start, at.end)) for index, at in offsets.items())[:PARTITIONS]:
+        found = _last(kafka, topic, partition, start, end)
+        yield f"topic {topic}, partition {partition}: offsets {start} to {end} (exclusive), the last {len(found)} records"
+        yield from map(_line, found)
+    if len(offsets) > PARTITIONS:
+        yield f"… and {len(offsets) - PARTITIONS} more partitions"
+
+
+def _last(kafka: Kafka, topic: str, partition: int, start: int, end: int) -> Collection[Record]:
+    """The last records below `end`: further back only where compaction has left few, as records may be large."""
+    back = RECORDS
+    while True:
+        first = max(start, end - back)
+        found = deque(kafka.scan(topic, partition, start=first, end=end), RECORDS)
+        if len(found) == RECORDS or first == start or back >= OFFSETS_LOOKED_AT:
+            return found
+        back *= 10
+
+
+def _line(record: Record) -> str:
+    headers = f"  headers={_cut(dict(record.headers))}" if record.headers else ""
+    return f"  {record.offset:>8}  {_time(record.timestamp_ms)}  {_cut(record.key)}: {_cut(record.value)}{headers}"
+
+
+def _time(timestamp_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(" ", "milliseconds")[:-6]
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+
+
+def _cut(value: object) -> str:
+    if isinstance(value, bytes):
+        value = value[: CHARS + 1]
+    text = repr(value)
+    return text if len(text) <= CHARS else text[: CHARS - 1] + "…"
