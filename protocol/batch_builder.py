@@ -46,7 +46,6 @@ def build_batch(
     *,
     base_offset: int | None = None,
     codec: int = Codec.NONE,
-    level: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
@@ -93,7 +92,6 @@ def build_batch(
         base_offset=base_offset,
         last_offset_delta=last_offset_delta,
         attributes=attributes,
-        level=level,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
         producer_id=producer_id,
@@ -132,7 +130,6 @@ def seal_batch(
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
     partition_leader_epoch: int = 0,
-    level: int | None = None,
     is_packed: bool = False,
 ) -> bytearray:
     """Return a batch around a records block, which is compressed with the codec in `attributes` unless it `is_packed`.
@@ -144,7 +141,7 @@ def seal_batch(
         block: BytesLike = b""
     else:
         codec = attributes & CODEC_MASK
-        block = compress(codec, payload, level) if codec and not is_packed else payload
+        block = compress(codec, payload) if codec and not is_packed else payload
     batch = bytearray(HEADER_BYTES)
     HEADER.pack_into(
         batch,

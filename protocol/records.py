@@ -96,9 +96,9 @@ def sequence_after(sequence: int, steps: int) -> int:
     return (sequence + steps) & _SEQUENCE_MASK
 
 
-def batch_size(data: BytesLike, at: int = 0) -> int:
-    """Return the size of the batch at `data[at:]` from its length field, unchecked. Needs LOG_OVERHEAD_BYTES of the batch."""
-    length: int = LOG_OVERHEAD.unpack_from(data, at)[1]
+def batch_size(data: BytesLike) -> int:
+    """Return the size of the batch at the start of `data` from its length field, unchecked. Needs LOG_OVERHEAD_BYTES."""
+    length: int = LOG_OVERHEAD.unpack_from(data)[1]
     return LOG_OVERHEAD_BYTES + length
 
 

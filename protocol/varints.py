@@ -61,10 +61,3 @@ def append_fields(out: bytearray, fields: Iterable[int | BytesLike | None]) -> N
         out.append(raw)
         if not isinstance(field, int) and field:
             out += field
-
-
-def varint(value: int) -> bytes:
-    """Encode one signed integer."""
-    out = bytearray()
-    append_fields(out, [value])
-    return bytes(out)

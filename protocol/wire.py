@@ -11,7 +11,7 @@ A read value never shares memory with the frame, except `Records`, which are a v
 from collections.abc import Callable
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from .codegen import MAX_ELEMENTS, NO_LIMIT, Source, as_array, read_uvarint, uvarint
+from .codegen import MAX_ELEMENTS, NO_LIMIT, as_array, read_uvarint, uvarint
 from .reader_source import ReaderSource
 from .schema import (
     ZERO_UUID,
@@ -126,15 +126,8 @@ class MessageCodec:
         write: Write = self._compile("write")
         return write
 
-    def source(self, direction: Literal["read", "write"]) -> str:
-        """Return the function's Python source."""
-        return self._generate(direction).text
-
-    def _generate(self, direction: Literal["read", "write"]) -> Source:
-        return (ReaderSource if direction == "read" else WriterSource)(self.cls, self.version, self.flexible)
-
     def _compile(self, direction: Literal["read", "write"]) -> Any:
-        source = self._generate(direction)
+        source = (ReaderSource if direction == "read" else WriterSource)(self.cls, self.version, self.flexible)
         code = compile(source.text, f"<{direction} {self.cls.__name__} v{self.version}>", "exec")
         exec(code, source.names)  # noqa: S102 - made from our own annotations; no input ever reaches it
         return source.names[direction]

@@ -16,9 +16,9 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from ottla.protocol.batch_builder import seal_batch
-from ottla.protocol.varints import varint
 from ottla.storage.disk.paths import TopicPartition
 
+from ..support.logs.batches import varint
 from ..support.logs.big_log import write_big_log
 
 TP = TopicPartition("large", 0)

@@ -1,13 +1,13 @@
-"""One life of a broker, from bound listeners to closed logs.
+"""One life of a broker on bound listeners, until its logs are closed.
 
-The order of a start leaves nothing behind if a step fails: bind all listeners, lock and load the data directories, load or
-create the catalog, then accept. A stop ends accepting, waits for requests in progress (until a deadline), stops the cleaner,
-and closes the logs, which marks the directories as cleanly closed.
+
+Start, in an order that leaves nothing behind if a step fails: lock and load the data directories, load or create the catalog,
+then accept. A stop ends accepting, waits for requests in progress (until a deadline), stops the cleaner, and closes the logs,
+which marks the directories as cleanly closed.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from enum import Enum
@@ -16,17 +16,13 @@ from functools import partial
 import trio
 
 from ...storage.disk.files import Files
-from ...storage.disk.os_files import OsFiles
-from ..cluster.nodes import close_all
-from ..config.static_config import StaticConfig
 from ..faults.disk import DiskFiles
 from ..faults.table import Faults
 from ..handlers import Handlers
 from ..handlers.dispatch import take_faults, take_quotas
-from ..runtime.clock import Clock
 from ..runtime.floods import tell_of_hidden
 from ..runtime.nursery import open_plain_nursery
-from .broker import Broker, nodes_of
+from .broker import Broker
 from .node_life import STOP_DEADLINE_S
 
 
@@ -43,43 +39,6 @@ class Ending:
 
     def __init__(self) -> None:
         self.end = End.STOP
-
-
-@asynccontextmanager
-async def run_broker(
-    static: StaticConfig,
-    *,
-    clock: Clock | None = None,
-    files: Files | None = None,
-    rng: random.Random | None = None,
-    faults: Faults | None = None,
-) -> AsyncIterator[Broker]:
-    """Start a broker for one life, yield it while it serves, and stop it cleanly.
-
-    Args:
-        faults: Faults that are in force already.
-
-    Raises:
-        OSError: A listener cannot be bound, or the disk refuses.
-        DataDirectoryError: An unusable data directory; each message is one clear line,
-            and nothing was written.
-    """
-    nodes = nodes_of(static)
-    broker = Broker(
-        static,
-        nodes,
-        clock=clock or Clock(),
-        files=files or OsFiles(),
-        rng=rng or random.Random(),
-        faults=Faults() if faults is None else faults,
-    )
-    try:
-        for node in nodes:
-            node.bind(broker.config.current.listen_backlog)
-        async with alive(broker):
-            yield broker
-    finally:
-        close_all(nodes)
 
 
 @asynccontextmanager

@@ -503,7 +503,9 @@ async def run_lives(
         prepare: Called in the first life, and in the one after a reset, before it counts as serving.
 
     Raises:
-        See `life.run_broker`; and errors inside of a life, unchanged.
+        OSError: An address cannot be bound, or the disk refuses.
+        DataDirectoryError: A data directory cannot be used; each message is one clear line, and nothing was written.
+        Any error inside of a life, unchanged.
     """
     lives = Lives(
         static,

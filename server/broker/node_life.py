@@ -51,7 +51,6 @@ class NodeLife:
         self._one_at_a_time = trio.Lock()
 
     async def stop(self, node_id: int) -> None:
-        """Stop a node, as `Broker.stop_node` does."""
         node = self._node(node_id)
         async with self._one_at_a_time:
             if not node.is_alive:
@@ -63,7 +62,6 @@ class NodeLife:
             log.info("node %d: stopped", node_id)
 
     async def start(self, node_id: int) -> None:
-        """Start a node, as `Broker.start_node` does."""
         node = self._node(node_id)
         async with self._one_at_a_time:
             if node.is_alive:

@@ -157,7 +157,6 @@ class LogMoves:
 
     @property
     def under_way(self) -> Mapping[TopicPartition, LogMove]:
-        """All moves in progress, by partition."""
         return self._moves
 
     async def run(self) -> None:

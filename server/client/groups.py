@@ -37,11 +37,6 @@ def groups(nodes: NodeConnections) -> list[Group]:
     return found
 
 
-def committed(nodes: NodeConnections, group_id: str) -> dict[tuple[str, int], int]:
-    """Return the offsets that the group has committed, by (topic, partition); empty for an unknown group."""
-    return nodes.retrying(partial(_committed, nodes, group_id))
-
-
 def _committed(nodes: NodeConnections, group_id: str) -> dict[tuple[str, int], int]:
     request = OffsetFetchRequest(
         group_id=group_id, topics=None, groups=(OffsetFetchRequestGroup(group_id=group_id, topics=None),)

@@ -135,7 +135,7 @@ def serve(
     """
     stop = StopSignals()
     try:
-        static, secured = _configured(options, environment, defaults)
+        static, secured = configuration(options, environment, defaults)
         for line in static.warnings:
             log.warning("%s", line)
         _prepare_process()
@@ -194,14 +194,10 @@ class StopSignals:
         log.info("%s: stopping", signal.Signals(self._first).name)
 
 
-def configuration(options: argparse.Namespace, environment: Mapping[str, str] = NOTHING) -> StaticConfig:
-    """Return the static configuration of the options. ConfigError if one is refused."""
-    return _configured(options, environment)[0]
-
-
-def _configured(
-    options: argparse.Namespace, environment: Mapping[str, str], defaults: Defaults | None = None
+def configuration(
+    options: argparse.Namespace, environment: Mapping[str, str] = NOTHING, defaults: Defaults | None = None
 ) -> tuple[StaticConfig, Secured | None]:
+    """Return the configuration that the options give, and what --tls makes. ConfigError if an option is invalid."""
     users, flags, protocol = _users(options.user, over_tls=options.tls)
     if options.data is not None:
         refuse_comma("--data", options.data)

@@ -228,12 +228,6 @@ class BrokerConfig(BrokerOptions):
         )
 
     @property
-    def log_flush_scheduler_interval_ms(self) -> int:
-        interval_ms = self.value("log.flush.scheduler.interval.ms")
-        assert isinstance(interval_ms, int)
-        return interval_ms
-
-    @property
     def listen_backlog(self) -> int:
         """How many connections may wait to be accepted. Unless `socket.listen.backlog.size` is set, the system's maximum.
 

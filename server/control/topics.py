@@ -17,7 +17,6 @@ from .partitions import topic_named
 
 PARTITIONS_MAX = 10_000
 """Maximum number of partitions, equal to that of one CreateTopics request."""
-_SHOWN = 249
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def open_in_pieces(broker: Broker) -> Steps[OpenTransactions]:
                 broker
             ):  # while no node leads a coordinator's partition, hanging transactions cannot be identified
                 continue
-        partitions = tuple(_name(log) for log, _ in at[:PARTITIONS_MAX])
+        partitions = tuple(str(log.topic_partition) for log, _ in at[:PARTITIONS_MAX])
         if of is None:
             found.append(OpenTransactionState(producer_id, None, "Hanging", None, None, None, partitions))
         else:
@@ -120,7 +120,3 @@ def _is_any_away(broker: Broker) -> bool:
 def _is_open(broker: Broker, producer_id: int, log: Log, first_offset: int) -> bool:
     present = broker.services.logs.logs.get(log.topic_partition) is log
     return present and OpenTransaction(producer_id, first_offset) in open_transactions(log)
-
-
-def _name(log: Log) -> str:
-    return f"{log.topic_partition.topic}-{log.topic_partition.partition}"

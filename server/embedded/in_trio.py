@@ -133,7 +133,7 @@ async def open_broker(
     Raises:
         RuntimeError: The caller does not run in Trio.
         TypeError, ConfigError: An option is invalid.
-        OSError, DataDirectoryError and others: see `broker.life.run_broker`.
+        OSError, DataDirectoryError and others: see `broker.lives.run_lives`.
     """
     if (library := event_loop()) != "trio":
         raise RuntimeError(

@@ -251,7 +251,6 @@ class Vouching:
         }
 
     def token(self, user: str, now_ms: int, lifetime_s: float, scope: str) -> str:
-        """Return the result of `Running.token`."""
         if not user.strip():
             raise ValueError("user name of a token is empty")
         if not abs(lifetime_s) < 1e9:
@@ -259,7 +258,6 @@ class Vouching:
         return self._issuer.token(user, now_ms, lifetime_s, scope)
 
     def sasl(self, user: str, tls: Tls | None, now_ms: Callable[[], int]) -> Sasl:
-        """Return the result of `Running.sasl`."""
 
         def token() -> str:
             return self.token(user, now_ms(), LIFETIME_S, "")

@@ -119,7 +119,6 @@ class Faults:
         return fault
 
     def remove(self, fault: DeclaredFault) -> None:
-        """Remove a fault; see `DeclaredFault.remove`."""
         if self._faults.pop(fault.id, None) is not None:
             fault.end()
             self.changed()

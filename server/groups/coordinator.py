@@ -10,7 +10,6 @@ could not be loaded), COORDINATOR_LOAD_IN_PROGRESS.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -66,8 +65,6 @@ from .streams.member import check_request as check_streams_request
 from .streams.protocol import StreamsProtocol
 from .txn_commits import TxnCommits
 from .upkeep import Upkeep
-
-log = logging.getLogger("ottla.groups")
 
 
 class GroupCoordinator(Coordinator[GroupShard]):

@@ -89,7 +89,6 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
     def topic_created(self, name: str) -> None:
-        """Notify the groups of a new topic."""
         self.coordinator.topics_changed([name], self.ground.clock.now_ms(), has_new=True)
 
     def topic_grew(self, name: str) -> None:

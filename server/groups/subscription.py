@@ -99,6 +99,6 @@ def _version_of(blob: bytes) -> int:
     return version
 
 
-def _read(cls: type[Any], blob: bytes, newest: int = _NEWEST_VERSION) -> Any:
-    read_within = codec(cls, min(_version_of(blob), newest), False).read_within
+def _read(cls: type[Any], blob: bytes) -> Any:
+    read_within = codec(cls, min(_version_of(blob), _NEWEST_VERSION), False).read_within
     return read_within(memoryview(blob), _VERSION.size, NAMES_MAX)[0]

@@ -60,7 +60,7 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
             continue
         time_slice.begin()
         found = await _partitions_in(directory, ctx, wanted, time_slice)
-        topics = await _rows(directory, ctx, found, time_slice, with_status=body.ottla_cleaner_status)
+        topics = await _rows(ctx, found, time_slice, with_status=body.ottla_cleaner_status)
         topics += _on_their_way(directory, ctx, wanted, with_status=body.ottla_cleaner_status)
         results.append(
             DescribeLogDirsResult(
@@ -94,7 +94,6 @@ async def _partitions_in(
 
 
 async def _rows(
-    directory: str,
     ctx: Context,
     found: Sequence[tuple[Topic, Sequence[Partition]]],
     time_slice: TimeSlice,

@@ -40,7 +40,8 @@ from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER
 from ...protocol.schema import maker
 from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
-from ...storage.logs.log import AppendInfo, LargeWriteError, Log
+from ...storage.logs.large_append import LargeWriteError
+from ...storage.logs.log import AppendInfo, Log
 from ...storage.produce.record_checks import NO_KEY, EarlyRefusalError, HeavyBatchError, InvalidRecordError
 from ..partitions.large_appends import append_later
 from ..partitions.reasons import Reasons

@@ -12,7 +12,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..partitions.topics import Partition
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from ..sharing.acknowledging import GAP, REJECT, RENEW, Acknowledgement, acknowledge_some, say_twice
+from ..sharing.acknowledging import GAP, REJECT, RENEW, Acknowledgement, acknowledge, say_twice
 from ..sharing.beginning import STATE_RETRY_MS, STATE_TRIES, Led
 from ..sharing.share_partition import RUNS_AT_ONCE, Update
 from ..sharing.share_records import SharePartitionKey
@@ -198,13 +198,13 @@ class Acknowledging:
         return None
 
     def _meant(self, led: Led, piece: list[Acknowledgement]) -> tuple[Update, list[Acknowledgement]]:
-        """Call `acknowledge_some`; raises KafkaError also if the share partition is unavailable."""
+        """Call `acknowledge`; raises KafkaError also if the share partition is unavailable."""
         self._leaders.check(led)
         share = self._leaders.share_of(led)
         if share is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elapsed_ms = self._ctx.services.clock.elapsed_ms()
-        return acknowledge_some(share, self._whose.member_id, piece, elapsed_ms, RUNS_AT_ONCE)
+        return acknowledge(share, self._whose.member_id, piece, elapsed_ms, RUNS_AT_ONCE)
 
     def _check_seams(self, led: Led, pieces: list[list[Acknowledgement]]) -> None:
         """Raise INVALID_RECORD_STATE if a piece begins with an offset that the piece before it has acknowledged for good."""

@@ -30,8 +30,6 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Request, Answer]):
-    """One call."""
-
     method: Method
     path: str
     """A template: `{name}` is a segment, percent-decoded, that becomes the field of that name."""

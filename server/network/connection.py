@@ -86,7 +86,6 @@ class Connection:
     logging_in: LoggingIn | None = None
 
     is_queued = is_parked = False
-    """See `WatchedConnection`."""
 
     _context: Any = None
     """Context for its handlers. It refers to this connection, so it is dropped with the task."""
@@ -303,13 +302,11 @@ class Connection:
                 argument.close()
 
     def has_news(self, *, is_ending: bool) -> None:
-        """See `WatchedConnection`."""
         self._frames.is_drained = False
         if is_ending:
             self._frames.is_ending = True
 
     def wake(self) -> None:
-        """See `WatchedConnection`."""
         task, self._task, self.is_parked = self._task, None, False
         if task is not None:
             trio.lowlevel.reschedule(task)
@@ -338,7 +335,6 @@ class Connection:
         return None
 
     def send(self, parts: list[Part]) -> bool:
-        """See `WatchedConnection`."""
         if not self.is_parked:  # closed since `take`
             return False
         try:

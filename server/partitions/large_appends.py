@@ -21,7 +21,8 @@ from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.files import WouldWaitError
 from ...storage.disk.paths import TopicPartition
-from ...storage.logs.log import AppendInfo, LargeWriteError
+from ...storage.logs.large_append import LargeWriteError
+from ...storage.logs.log import AppendInfo
 from ...storage.produce.record_checks import HeavyBatchError
 from ...storage.produce.validation import CheckedBatch
 from ..runtime.threads import TRIES_MAX, Work, bring, in_thread

@@ -67,10 +67,10 @@ KINDS_OF_KAFKA: dict[ErrorCode, Kind] = {
 """Kinds by Kafka's error code. All other codes are INVALID: an argument is wrong."""
 
 
-def refusal(error: KafkaError, where: str = "") -> ControlError:
-    """Turn a Kafka error into an error of a control operation; `where` begins its sentence."""
+def refusal(error: KafkaError) -> ControlError:
+    """Return a Kafka error as an error of a control operation."""
     sentence = " ".join((error.message or error.code.name).split())
-    return ControlError(KINDS_OF_KAFKA.get(error.code, Kind.INVALID), f"{where}: {sentence}" if where else sentence)
+    return ControlError(KINDS_OF_KAFKA.get(error.code, Kind.INVALID), sentence)
 
 
 def did_you_mean(name: str, among: Iterable[str]) -> str:

@@ -40,7 +40,7 @@ class ShareKeeper:
     async def summaries(
         self, group_id: str, partitions: Mapping[bytes, Collection[int]]
     ) -> dict[SharePlace, StateSummary]:
-        """See `StateKeeper.summaries`."""
+        """Return the group's progress in these partitions; the caller may change the table."""
         found: dict[SharePlace, StateSummary] = {}
 
         def look(key: SharePartitionKey) -> None:

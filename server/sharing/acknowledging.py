@@ -26,18 +26,11 @@ class Acknowledgement(NamedTuple):
 
 
 def acknowledge(
-    partition: SharePartition, member_id: str, acknowledgements: Sequence[Acknowledgement], elapsed_ms: int
-) -> Update:
-    """Return the update for a member's acknowledgements; nothing is changed yet. See `acknowledge_some`."""
-    return acknowledge_some(partition, member_id, acknowledgements, elapsed_ms)[0]
-
-
-def acknowledge_some(
     partition: SharePartition,
     member_id: str,
     acknowledgements: Sequence[Acknowledgement],
     elapsed_ms: int,
-    most: int | None = None,
+    most: int,
 ) -> tuple[Update, list[Acknowledgement]]:
     """Return the update for a member's acknowledgements, for `most` runs at most, and the remaining acknowledgements. Nothing
     is changed yet.

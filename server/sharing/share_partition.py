@@ -124,11 +124,6 @@ class SharePartition:
     # Offered records
 
     @property
-    def delivery_complete_count(self) -> int:
-        """Number of records from the start offset on that are completed."""
-        return self.in_flight.ended
-
-    @property
     def in_flight_count(self) -> int:
         """Number of offsets in flight, gaps between batches included."""
         return self.end_offset - self.start_offset + 1 if self.in_flight else 0

@@ -44,16 +44,10 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
             base_sequence=-1,
         )
 
-    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """Initialize a state as `ShareStateCoordinator.initialize`, and wait until it is on disk. The topic is created if it
-        does not exist."""
-        await self._have_topic()
-        self.coordinator.initialize(key, state_epoch, start_offset, self.ground.clock.now_ms())
-        await self.settle(self.coordinator.shard_for(key.text))
-
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
         """Read a state as `ShareStateCoordinator.read`; the returned state is on disk."""
-        await self._have_topic()
+        if not self.coordinator.shards:
+            await self.ensure_topic()
         found = self.coordinator.read(key, leader_epoch, self.ground.clock.now_ms())
         await self.settle(self.coordinator.shard_for(key.text))
         return found
@@ -66,26 +60,9 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
         """Return once the written state of `key` is on disk. Raises KafkaError as `settle`."""
         await self.settle(self.coordinator.shard_for(key.text))
 
-    async def summary(self, key: SharePartitionKey) -> ShareState | None:
-        """Return a state as `ShareStateCoordinator.summary`; it is on disk."""
-        await self._have_topic()
-        found = self.coordinator.summary(key)
-        await self.settle(self.coordinator.shard_for(key.text))
-        return found
-
-    async def delete(self, key: SharePartitionKey) -> None:
-        """Delete a state as `ShareStateCoordinator.delete`, and wait until that is on disk."""
-        await self._have_topic()
-        self.coordinator.delete(key, self.ground.clock.now_ms())
-        await self.settle(self.coordinator.shard_for(key.text))
-
     def topic_deleted(self, topic_id: bytes) -> None:
         """Forget the share partitions of a deleted topic."""
         self.coordinator.topic_deleted(topic_id, self.ground.clock.now_ms())
-
-    async def _have_topic(self) -> None:
-        if not self.coordinator.shards:
-            await self.ensure_topic()
 
     def _exists(self, topic_id: bytes, partition: int) -> bool:
         topic = self.ground.topics.by_id(topic_id)

@@ -28,7 +28,8 @@ from ..filter.removed import RemovedRecords
 from ..produce import producer_snapshots
 from ..produce.producer_state import LastRecord
 from ..segment.cleaned import discard, discard_cleaned, set_mtime
-from ..segment.index import RELATIVE_OFFSET_MAX, AbortedTxn
+from ..segment.index import AbortedTxn
+from ..segment.index_file import RELATIVE_OFFSET_MAX
 from ..segment.segment import LogSegment
 from ..segment.split import overflows, split_segment
 from ..topics.config import LogConfig
@@ -158,7 +159,6 @@ class CleanPass:
         self._chunk_bytes = chunk_bytes
         self._reader = ChunkReader(chunk_bytes)
         self._swap = swap
-        self._checkpoint = checkpoint
         self._on_map_built = on_map_built
         self._stats = stats = CleanStats()
         self._progress = progress = progress or PassProgress()

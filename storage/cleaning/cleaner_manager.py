@@ -25,8 +25,6 @@ from .dirtiness import LogToClean, first_dirty_offset, measure_forced_in_pieces,
 if TYPE_CHECKING:
     from .eligibility import Eligibility
 
-__all__ = ["CleanerManager", "UncleanableMark"]
-
 # Logs and their segments; a millisecond or two.
 MEASURED_AT_ONCE = 64
 SEGMENTS_MEASURED_AT_ONCE = 1_024
@@ -287,9 +285,9 @@ class CleanerManager(CleaningStates):
                 checkpoints, _ = self._checkpoints.of(logs[at : at + CHECKPOINTS_AT_ONCE])
             yield first_dirty_offset(log, checkpoints.get(log.topic_partition))[0]
 
-    def eligibility(self, logs: Sequence[Log], now_ms: int, *, cleaner_off: str | None = None) -> Iterator[Eligibility]:
+    def eligibility(self, logs: Sequence[Log], now_ms: int) -> Iterator[Eligibility]:
         """Yield the assessments of `assessments`, each made in one step."""
-        return map(to_the_end, self.assessments(logs, now_ms, cleaner_off=cleaner_off))
+        return map(to_the_end, self.assessments(logs, now_ms))
 
     def assessments(
         self,
@@ -381,8 +379,8 @@ class CleanerManager(CleaningStates):
     def mark_uncleanable(self, tp: TopicPartition, reason: str) -> None:
         """Exclude this partition from passes, as each would fail in the same way (KIP-346).
 
-        The mark ends with `retry` (any change of the topic's configuration), a new log start offset, truncation, deletion or
-        a restart of the broker. In Apache Kafka only the last two end it (KAFKA-19895).
+        The mark ends with `retry` (any change of the topic's configuration), a new log start offset, deletion or a restart of
+        the broker. In Apache Kafka only the last two end it (KAFKA-19895).
         """
         if (log := self._logs.get(tp)) is not None:
             self.uncleanable[tp] = UncleanableMark(reason, log.log_start_offset)
@@ -460,19 +458,6 @@ class CleanerManager(CleaningStates):
             self._checkpoints.drop(from_dir, [log.topic_partition])
         except OSError as error:
             self._note(f"cannot move the cleaner checkpoint of {log.topic_partition}: {error}")
-
-    def truncated(self, log: Log) -> None:
-        """Correct the state of a truncated log: its clean part may be shorter now, its damage gone.
-
-        Called while the partition is paused.
-
-        Raises:
-            OSError: The checkpoint cannot be written.
-        """
-        tp, bound = log.topic_partition, log.segments.active.base_offset
-        self.retry(tp)
-        if log.config.is_compact and self._checkpoints.of([log])[0].get(tp, 0) > bound:
-            self._checkpoints.set(log, bound)
 
 
 def _pieces(logs: Sequence[Log]) -> Iterator[range]:

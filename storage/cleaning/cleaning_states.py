@@ -10,7 +10,7 @@ A partition without a state is free. The cleaner and retention leave one with a 
     paused n      --abort and pause-->                    paused n+1
     paused n      --resume-->                             paused n-1, or none after the last one
 
-Anything else is a mistake of the caller (RuntimeError). Truncation, deletion of a partition, a policy that drops
+Anything else is a mistake of the caller (RuntimeError). Deletion of a partition, a policy that drops
 `compact`, and the retention job on logs without it pause first and resume after.
 Source: Apache Kafka's LogCleanerManager.
 """

@@ -46,17 +46,17 @@ class CleanStop(NamedTuple):
         return StoppedLog(said if isinstance(said, dict) else {})
 
 
-def write(files: Files, data_dir: str, logs: Iterable[LogReader], broker_epoch: int = -1) -> None:
+def write(files: Files, data_dir: str, logs: Iterable[LogReader]) -> None:
     """Write the mark: all logs of this directory were closed properly. The last write of a clean stop.
 
     Args:
         logs: The logs in the directory, closed.
-        broker_epoch: A number that KRaft controllers compare; -1 means "unknown", as without a controller.
     """
     said = {
         str(log.topic_partition): StoppedLog.of(log.files, log.directory, log.log_start_offset).said for log in logs
     }
-    _write(files, data_dir, {"version": 0, "brokerEpoch": broker_epoch, _LOGS: said})
+    # The epoch is a number that KRaft controllers compare; -1 means "unknown", as without a controller.
+    _write(files, data_dir, {"version": 0, "brokerEpoch": -1, _LOGS: said})
 
 
 def _write(files: Files, data_dir: str, content: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ the next start needs no recovery. The CleanerManager, which uses the same `logs`
     manager = LogManager(files, ["/data"], ...)     locks, reads identities; nothing is written yet
     manager.load(now_ms, elapsed_ms, ...)           loads every <topic>-<partition>
     manager.claim(home, cluster_id, write_catalog)         writes the identities of the directories
-    manager.create(...)  .promise(...)  .delete_all(...)  .logs[...]
+    manager.create(...)  .promise(...)  .begin_delete(...)  .logs[...]
     manager.close(now_ms)                           flushes, checkpoints, marks as cleanly stopped, unlocks
 
 Everything runs on the thread that owns the logs, except some calls that wait for the disk. `load` and `close` may run in a
@@ -32,7 +32,7 @@ from ..logs.log_parts import LogPlace
 from ..logs.recovery import offline_log
 from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ..topics.config import LogConfig
-from .claims import claim, cluster_of
+from .claims import claim
 from .data_dir import DataDir
 from .departures import Departure, DueRemoval, collected
 from .inspection import check_owners, unique
@@ -71,7 +71,7 @@ class LogManager:
                 clusters. None is locked then.
         """
         self.logs = LogTable()
-        """The open logs. Live: it changes with `load`, `create` and `delete_all`."""
+        """The open logs. Live: it changes with `load`, `create` and `begin_delete`."""
         self.was_clean = False
         """Whether all directories were stopped cleanly before the last `load`."""
         self.interrupted_moves: dict[TopicPartition, str] = {}
@@ -101,11 +101,6 @@ class LogManager:
     def data_dirs(self) -> list[str]:
         """The paths of the data directories."""
         return [each.path for each in self._dirs]
-
-    @property
-    def stored_cluster_id(self) -> str | None:
-        """The cluster that the directories belong to; None if all are new."""
-        return cluster_of(self._dirs)
 
     @property
     def failures(self) -> dict[str, str]:
@@ -229,27 +224,12 @@ class LogManager:
         """Whether a data directory is offline."""
         return len(self._working_dirs()) < len(self._dirs)
 
-    def delete_all(self, topic_partitions: Iterable[TopicPartition], elapsed_ms: int) -> None:
-        """Delete these partitions: their names are free on return, their files are removed after `file.delete.delay.ms`.
-
-        Later calls of their logs raise UNKNOWN_TOPIC_OR_PARTITION. The cleaner must have released them.
-
-        Raises:
-            KeyError: A log was not found.
-            OSError: The first error of the disk. All partitions are deleted nevertheless; a directory that could not be put
-                aside keeps its name until the next start.
-        """
-        departure = self.begin_delete(topic_partitions)
-        try:
-            departure.carry_out()
-        finally:
-            self.end_delete(departure, elapsed_ms)
-
     def begin_delete(self, topic_partitions: Iterable[TopicPartition]) -> Departure:
-        """Begin `delete_all`: remove these partitions from `logs`. KeyError: a log was not found.
+        """Begin the deletion of partitions: remove them from `logs`. KeyError: a log was not found.
 
-        The caller runs `carry_out` in any thread, while no flush of these logs is under way. Then it calls `end_delete`, even
-        after an error. Until then no partition with one of the names may be created.
+        Later calls of their logs raise UNKNOWN_TOPIC_OR_PARTITION. The cleaner must have released them. The caller runs
+        `carry_out` in any thread, while no flush of these logs is under way. Then it calls `end_delete`, even after an error.
+        Until then no partition with one of the names may be created.
         """
         logs = [self.logs[each] for each in topic_partitions]
         self.logs.remove(log.topic_partition for log in logs)

@@ -44,8 +44,6 @@ from .dead_bits import DeadBits
 from .removed import RemovedRecords
 from .transaction_state import NO_TRANSACTIONS, CarriedTransactions, PassTransactions
 
-__all__ = ["BatchFilter", "RemovedRecords"]
-
 Rewrite = Callable[[memoryview, int, memoryview, memoryview], tuple[int, int]]
 
 _PRODUCERS_MAX = 256

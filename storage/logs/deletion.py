@@ -29,7 +29,7 @@ class Deletion:
         snapshots_below: int,
         *,
         one_by_one: bool,
-        has_more: bool = False,
+        has_more: bool,
     ) -> None:
         """
         Args:
@@ -51,6 +51,8 @@ class Deletion:
     def carry_out(self) -> None:
         """Rename the segments' files and remove old snapshots. Safe during appends, reads and flushes of the log.
 
+        Where it matters, each segment is gone from the disk before the next is renamed, so that a power loss brings back only
+        the last ones. A key's older value must not outlive the newer one, nor aborted records their index entry.
         It needs no disk space, because on a full disk it is what frees some.
 
         Raises:
@@ -59,23 +61,15 @@ class Deletion:
         self._leader_epochs.write_if_room()
         for segment in self._segments:
             segment.load_indexes()
-        self.rename()
+        log_first = self._one_by_one or any(segment.txn_index.entry_count for segment in self._segments)
+        for segment in self._segments:
+            segment.rename_deleted(log_first=log_first)
+            self.renamed.append(segment)
         if self.has_more:
             self._files.sync_dir(self._directory)  # these segments are gone before those of the next step
         for offset in producer_snapshots.offsets(self._files, self._directory):
             if offset < self._snapshots_below:
                 self._files.remove(paths.snapshot_path(self._directory, offset))
-
-    def rename(self) -> None:
-        """Rename the segments' files, and nothing else.
-
-        Where it matters, each segment is gone from the disk before the next is renamed, so that a power loss brings back only
-        the last ones. A key's older value must not outlive the newer one, nor aborted records their index entry.
-        """
-        log_first = self._one_by_one or any(segment.txn_index.entry_count for segment in self._segments)
-        for segment in self._segments:
-            segment.rename_deleted(log_first=log_first)
-            self.renamed.append(segment)
 
 
 class DeletedFiles:

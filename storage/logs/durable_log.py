@@ -168,14 +168,7 @@ class DurableLog(LogReader):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the recovery point stays, and if a sync failed, the log is offline.
         """
-        self._run_flush(self.begin_flush(), elapsed_ms)
-
-    def flush_sealed(self, elapsed_ms: int) -> None:
-        """Make the sealed segments durable, waiting for the disk. Errors as for `flush`."""
-        self._run_flush(self.begin_flush_of_sealed(), elapsed_ms)
-
-    def _run_flush(self, flush: Flush | None, elapsed_ms: int) -> None:
-        if flush is not None:
+        if (flush := self.begin_flush()) is not None:
             with self._working():
                 flush.sync()
             self.end_flush(flush, elapsed_ms)

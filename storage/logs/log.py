@@ -30,20 +30,17 @@ from ..disk.health import is_disk_failure
 from ..produce import producer_snapshots
 from ..produce.validation import AppendOrigin, CheckedBatch, admit, assign, check_batch
 from ..segment.cleaned import discard
-from ..segment.index import RELATIVE_OFFSET_MAX
+from ..segment.index_file import RELATIVE_OFFSET_MAX
 from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
 from ..topics.config import LogConfig
 from .deletion import DeletedFiles, Deletion
 from .durable_log import DurableLog
-from .large_append import AT_ONCE_WRITTEN_BYTES, LargeAppend, LargeWriteError
+from .large_append import AT_ONCE_WRITTEN_BYTES, LargeAppend
 from .log_parts import LogContents, LogPlace
-from .log_reader import FoundOffset
-from .replay import load_producers, update_producers
+from .replay import update_producers
 from .retention import SEGMENTS_AT_ONCE, deletable_segments
 from .swap import is_begun, swap_files
-
-__all__ = ["AppendInfo", "AppendOrigin", "FoundOffset", "LargeWriteError", "Log"]
 
 
 class AppendInfo(NamedTuple):
@@ -301,12 +298,12 @@ class Log(DurableLog):
         jitter_ms = min(self.config.segment_jitter_ms, self.config.roll_after_ms)
         self._active.rolling_jitter_ms = self._rng.randrange(jitter_ms) if jitter_ms > 0 else 0
 
-    # Shortening
+    # Log start and retention
 
     def advance_log_start(self, offset: int) -> None:
         """Hide the records below `offset`; one below the present log start changes nothing.
 
-        The next `delete_old_segments` deletes segments that are wholly below.
+        The next deletion removes segments that are wholly below.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE above the high watermark; KAFKA_STORAGE_ERROR.
@@ -321,35 +318,15 @@ class Log(DurableLog):
                 self.leader_epochs.truncate_from_start(offset)
                 self.log_start_offset = offset
 
-    def delete_old_segments(self, now_ms: int, elapsed_ms: int) -> int:
-        """Delete the segments that retention no longer keeps; returns their number. See `retention.deletable_segments`.
-
-        If all segments go, a new one begins first, so the LEO is kept. The log start offset moves to the first
-        segment that stays. The caller makes sure that the cleaner does not hold this log. On a full disk everything is
-        deleted whose deletion needs no space: the active segment stays, and epochs from before the start are removed later.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the next call continues where this one ended.
-        """
-        deleted = 0
-        while (deletion := self.begin_deletion(now_ms)) is not None:
-            with self._working():
-                try:
-                    deletion.carry_out()
-                finally:
-                    self.end_deletion(deletion, elapsed_ms)
-            deleted += len(deletion.renamed)
-            if not deletion.has_more:
-                break
-        return deleted
-
     def begin_deletion(self, now_ms: int, *, at_once: bool = False) -> Deletion | None:
-        """Begin one step of `delete_old_segments`: move the log start above the segments to delete; None if none is.
+        """Begin to delete what retention no longer keeps (`retention.deletable_segments`): move the log start above it.
 
-        If one step is not enough, the deletion `has_more`: the next step may follow at once.
+        Returns None if nothing is to delete. If one deletion is not enough, it `has_more`: the next one may follow at once. If
+        all segments go, a new one begins first, so the LEO is kept. On a full disk everything is deleted whose deletion needs
+        no space: the active segment stays, and epochs from before the start are removed later.
 
         The caller runs `carry_out` in any thread and then calls `end_deletion`, even after an error. Reads and appends are
-        allowed in between; another deletion or a swap is not.
+        allowed in between; another deletion or a swap is not. The caller makes sure that the cleaner does not hold this log.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -370,7 +347,15 @@ class Log(DurableLog):
                     has_more = False
             staying = self.segments.higher(deletable[-1].base_offset) or self._active
             self.log_start_offset = max(self.log_start_offset, staying.base_offset)
-            return self._deletion_of(deletable, staying.base_offset, has_more=has_more)
+            return Deletion(
+                self.files,
+                self.directory,
+                self.leader_epochs,
+                deletable,
+                staying.base_offset,
+                one_by_one=self.config.is_compact and len(deletable) > 1,
+                has_more=has_more,
+            )
 
     def end_deletion(self, deletion: Deletion, elapsed_ms: int) -> None:
         """Remove from the list what `deletion` has renamed; the rest stays for the next deletion."""
@@ -378,92 +363,6 @@ class Log(DurableLog):
         self.leader_epochs.truncate_from_start(self.log_start_offset)
         self.segments.remove(deletion.renamed)
         self._delete_later(deletion.renamed, (), elapsed_ms)
-
-    def truncate_to(self, offset: int, now_ms: int, elapsed_ms: int) -> None:
-        """Drop all batches that reach `offset` or beyond; at or above the LEO nothing happens.
-
-        The new LEO is the end of the last batch that is left: `offset`, if a batch began there. Segments are deleted from the
-        last one on, and each is gone from the disk before the next: a power loss leaves a log that is too long, but without
-        a gap. No flush of this log may be under way.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
-        """
-        with self._working(), self._whole("truncation"):
-            if offset >= self.log_end_offset:
-                return
-            if offset <= self.segments.first.base_offset:
-                self.truncate_fully_and_start_at(offset, now_ms, elapsed_ms)
-                return
-            self.leader_epochs.write()
-            for segment in reversed(self.segments.between(offset + 1, self.log_end_offset + 1)):
-                if segment.base_offset > offset:
-                    self._delete_segments([segment], elapsed_ms)
-                    self.files.sync_dir(self.directory)
-            self._active = self.segments.active
-            self._active.truncate_to(offset)
-            self._draw_jitter()
-            self._active.flush()
-            # Not `offset` itself: the batch that contains it was cut off as a whole, and the next start would notice.
-            end = self._active.next_offset()
-            self.leader_epochs.truncate_from_end(end)
-            self.leader_epochs.write()
-            self.log_end_offset = end
-            self.high_watermark = min(self.high_watermark, end)
-            self.log_start_offset = min(self.log_start_offset, end)
-            self.recovery_point = min(self.recovery_point, end)
-            load_producers(
-                self.files,
-                self.directory,
-                self.producers,
-                self.segments,
-                log_start_offset=self.log_start_offset,
-                log_end_offset=end,
-                now_ms=now_ms,
-            )
-
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int, elapsed_ms: int) -> None:
-        """Drop everything and continue with an empty log that begins at `offset`. No flush may be under way.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; the log is offline.
-        """
-        self.make()
-        with self._working(), self._whole("truncation"):
-            self._delete_segments(list(self.segments)[::-1], elapsed_ms)
-            self.files.sync_dir(self.directory)
-            self._active = LogSegment.create(self.files, self.directory, offset, self.config, now_ms)
-            self.segments.add(self._active)
-            self._draw_jitter()
-            self.leader_epochs.clear()
-            self.leader_epochs.write()
-            producer_snapshots.remove_all(self.files, self.directory)
-            self.producers.reset(offset)
-            self.log_end_offset = self.high_watermark = self.log_start_offset = offset
-            self.recovery_point = min(self.recovery_point, offset)
-
-    def _deletion_of(self, segments: Sequence[LogSegment], snapshots_below: int, *, has_more: bool = False) -> Deletion:
-        one_by_one = self.config.is_compact and len(segments) > 1
-        return Deletion(
-            self.files,
-            self.directory,
-            self.leader_epochs,
-            tuple(segments),
-            snapshots_below,
-            one_by_one=one_by_one,
-            has_more=has_more,
-        )
-
-    def _delete_segments(self, segments: Sequence[LogSegment], elapsed_ms: int) -> None:
-        """Remove segments from the list and rename their files, in the order given.
-
-        After an OSError the segments that were not fully renamed are still in the list; the same call continues there.
-        """
-        deletion = self._deletion_of(segments, 0)
-        try:
-            deletion.rename()
-        finally:
-            self.end_deletion(deletion, elapsed_ms)
 
     def _delete_later(
         self, segments: Sequence[LogSegment], snapshots_of: Sequence[LogSegment], elapsed_ms: int
@@ -477,8 +376,8 @@ class Log(DurableLog):
     def prepare_swap(self, new_segments: Sequence[LogSegment], old_segments: Sequence[LogSegment]) -> None:
         """Replace the files of old segments by those of cleaned ones; for a worker thread. See `swap.swap_files`.
 
-        The list is not touched: reads use the old segments until `commit_swap`. No retention, truncation or deletion of this
-        log may happen in between; the cleaner's state of the partition prevents that.
+        The list is not touched: reads use the old segments until `commit_swap`. No retention or deletion of this log may happen
+        in between; the cleaner's state of the partition prevents that.
 
         Raises:
             OSError, or another such as MemoryError: If renaming had begun, the log is given up: the next start finishes

@@ -1,7 +1,7 @@
 """Read side of one partition: its contents, and the position of a given offset or timestamp.
 
 The state of a log, and all operations that do not change it. `durable_log` adds flushing, `log.Log` the rest: appends,
-truncation, swaps. Reads return slices of the segment files; no record byte passes through here.
+deletions, swaps. Reads return slices of the segment files; no record byte passes through here.
 
       log start             recovery point      high watermark = log end (LEO)
           |                       |                          |
@@ -26,7 +26,7 @@ from ..disk.files import FileSlice, WouldWaitError
 from ..disk.health import Health
 from ..segment.index import AbortedTxn
 from ..segment.segment import LogSegment
-from ..steps import Steps, to_the_end
+from ..steps import Steps
 from ..topics.config import LogConfig
 from .log_parts import LogContents, LogPlace
 from .segments import SegmentList
@@ -172,17 +172,6 @@ class LogReader:
         if self._health.failure is not None:
             raise self._offline()
 
-    @contextmanager
-    def _whole(self, what: str) -> Iterator[None]:
-        """Guard a change of the files that cannot be undone once it has begun: if it fails, give up the log."""
-        try:
-            yield
-        except Exception as error:
-            if isinstance(error, OSError):
-                self._health.note(error)
-            self.give_up(f"{what} failed halfway: {error}")
-            raise
-
     def _offline(self) -> KafkaError:
         return KafkaError(self._health.code, f"{self.topic_partition} is unavailable: {self._health.failure}")
 
@@ -202,10 +191,9 @@ class LogReader:
                         return LogOffsetMetadata(offset, segment.base_offset, position)
         return LogOffsetMetadata(offset, segment.base_offset, segment.log_file.size())
 
-    def read(self, offset: int, *, max_bytes: int, up_to: int, first_batch_whole: bool = True) -> FileSlice:
-        """Fetch batches up to the offset `up_to` (exclusive, at most the LEO). Arguments and errors as for `fetch`."""
-        end = self.locate(up_to)
-        return self.fetch(offset, max_bytes=max_bytes, end=end, first_batch_whole=first_batch_whole).records
+    def read(self, offset: int, *, max_bytes: int, up_to: int) -> FileSlice:
+        """Fetch batches up to the offset `up_to` (exclusive, at most the LEO). Errors as for `fetch`."""
+        return self.fetch(offset, max_bytes=max_bytes, end=self.locate(up_to)).records
 
     def fetch(
         self,
@@ -264,10 +252,11 @@ class LogReader:
                 raise self.fail(error) from error
         return FetchedRecords(FileSlice(self._active.log_file, 0, 0), 0, start)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
-        """Find the first record at or above the log start whose timestamp is at least `timestamp_ms`.
+    def search_timestamp(self, timestamp_ms: int) -> Search:
+        """Find the first record at or above the log start whose timestamp is at least `timestamp_ms`; None if none is.
 
-        For a worker thread: it may read the indexes of all segments, and unpacks a batch. The log may change during the call.
+        For a worker thread: it may read the indexes of all segments, and unpacks a batch. The log may change during the
+        search. It runs in steps, as a gigabyte of small batches takes half a minute.
 
         Searches only the first segment with such a timestamp. A clean pass may have removed the record that has the
         timestamp, and kept the timestamp. The result is then None even if later segments match, as in Apache Kafka.
@@ -275,14 +264,6 @@ class LogReader:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE: a batch that may hold it cannot be read.
         """
-        return to_the_end(self.search_timestamp(timestamp_ms))
-
-    def max_timestamp_and_offset(self) -> FoundOffset | None:
-        """Find the first record with the log's largest timestamp; None if no record has one. See `offset_for_timestamp`."""
-        return to_the_end(self.search_max_timestamp())
-
-    def search_timestamp(self, timestamp_ms: int) -> Search:
-        """Search like `offset_for_timestamp`, in steps: a gigabyte of small batches takes half a minute."""
         with self._working():
             for segment in self.segments:
                 if segment.largest_timestamp_ms >= timestamp_ms:
@@ -292,7 +273,7 @@ class LogReader:
         return None
 
     def search_max_timestamp(self) -> Search:
-        """Search like `max_timestamp_and_offset`, in steps."""
+        """Find the first record with the log's largest timestamp; None if no record has one. See `search_timestamp`."""
         with self._working():
             latest = self.segments.first
             for segment in self.segments:
@@ -310,10 +291,17 @@ class LogReader:
         epoch = self.leader_epochs.epoch_for_offset(found[1])
         return FoundOffset(*found, -1 if epoch is None else epoch)
 
-    def aborted_transactions(
+    def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTxn]:
+        """List the result of `overlapping_aborted`."""
+        return list(self.overlapping_aborted(from_offset, up_to))
+
+    def overlapping_aborted(
         self, from_offset: int, up_to: int, records: FileSlice | None = None, *, at_once: bool = False
-    ) -> list[AbortedTxn]:
-        """List the transactions that a `read_committed` consumer needs to skip the aborted records of a fetch.
+    ) -> Iterator[AbortedTxn]:
+        """Iterate over the transactions that a `read_committed` consumer needs to skip the aborted records of a fetch.
+
+        There may be very many. They are the transactions of now; later changes do not count. Each step takes a few
+        milliseconds at most.
 
         Args:
             from_offset: Offset at which the fetch began.
@@ -321,20 +309,8 @@ class LogReader:
             records: The slice that the fetch returned. Transactions that begin after it are left out, so that a consumer that
                 reads the whole log does not get all later ones with every fetch. None: everything up to `up_to`.
 
-        Returns:
-            The aborted transactions that overlap this range.
-
         Raises:
-            KafkaError, WouldWaitError: As `locate`.
-        """
-        return list(self.overlapping_aborted(from_offset, up_to, records, at_once=at_once))
-
-    def overlapping_aborted(
-        self, from_offset: int, up_to: int, records: FileSlice | None = None, *, at_once: bool = False
-    ) -> Iterator[AbortedTxn]:
-        """Iterate over the result of `aborted_transactions`, which may be very long, as it is now; later changes do not count.
-
-        Each step takes a few milliseconds at most. All errors are raised by the call, none by the iterator.
+            KafkaError, WouldWaitError: As `locate`. All errors are raised by the call, none by the iterator.
         """
         with self._working():
             if records is not None:

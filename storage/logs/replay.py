@@ -1,7 +1,7 @@
 """Update of producer states from record batches: after an append, and when a log is read again.
 
-Used by `Log` for each append of a producer and after a truncation, and by recovery at start. The batches are already in the
-log, so nothing here refuses one.
+Used by `Log` for each append of a producer, and by recovery at start. The batches are already in the log, so nothing here
+refuses one.
 """
 
 from __future__ import annotations

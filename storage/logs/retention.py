@@ -1,6 +1,6 @@
 """Choice of the segments that a log may delete, by log start offset, size and age.
 
-Called by `Log.delete_old_segments`: every `log.retention.check.interval.ms` for logs without compaction, after
+Called by `Log.begin_deletion`: every `log.retention.check.interval.ms` for logs without compaction, after
 each round of the cleaner for those with it. It only decides, and changes neither files nor the segment list.
 """
 

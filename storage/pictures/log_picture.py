@@ -113,14 +113,6 @@ class RunningPass:
     bytes_read: int
     bytes_written: int
 
-    @property
-    def part_done(self) -> float:
-        """Share of the reading that is done, from 0 to 1, both halves together."""
-        whole = self.map_bytes + self.bytes_to_read
-        if self.phase is not Phase.GROUPS:  # the groups are not counted yet
-            return 0.5 * self.map_bytes_read / self.map_bytes if self.map_bytes else 0.0
-        return (self.map_bytes + self.bytes_read) / whole if whole else 1.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPicture:

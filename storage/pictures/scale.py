@@ -69,13 +69,13 @@ class Placed:
     right: float
 
 
-def placed(bars: tuple[Bar, ...], scale: Scale, narrowest: float = NARROWEST) -> list[Placed]:
+def placed(bars: tuple[Bar, ...], scale: Scale) -> list[Placed]:
     """Place all bars that have a width, in order and without gaps; very narrow neighbours of the same part are merged."""
     found: list[Placed] = []
     edges = scale.edges()
     for bar, left, right in zip(bars, edges, edges[1:], strict=False):
         last = found[-1] if found else None
-        if last is not None and last.right - last.left < narrowest and last.bar.part == bar.part:
+        if last is not None and last.right - last.left < NARROWEST and last.bar.part == bar.part:
             found[-1] = Placed(_together(last.bar, bar), last.left, right)
         elif right > left:
             found.append(Placed(bar, left, right))

@@ -6,7 +6,6 @@ works in steps, like `cleaning.dirtiness`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import islice
 
 from ..cleaning.dirtiness import SEGMENTS_AT_ONCE
@@ -52,7 +51,7 @@ def picture_in_pieces(
             part = Part.CLEAN
         else:
             part = Part.DIRTY if base < cleaned_below else Part.HELD
-        bundles.add(part, base, max(end, base), each.size_bytes, 1)
+        bundles.add(part, base, max(end, base), each.size_bytes)
     bars = bundles.all()
     return LogPicture(
         topic=log.topic_partition.topic,
@@ -83,24 +82,21 @@ def picture_in_pieces(
 
 
 class _Bundles:
-    """Collects bars, and merges up to `at_once` neighbours of the same part."""
+    """Collects bars of segments, and merges up to `at_once` neighbours of the same part."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
         self._found: list[Bar] = []
         self._open: tuple[Part, int, int, int, int] | None = None
         """Part, base and end offset, bytes and segments of the bar that is not in the list yet."""
-        self._count = 0
-        """Number of bars merged into `_open`."""
 
-    def add(self, part: Part, base_offset: int, end_offset: int, size_bytes: int, segments: int) -> None:
+    def add(self, part: Part, base_offset: int, end_offset: int, size_bytes: int) -> None:
         last = self._open
-        if last is not None and last[0] is part and self._count < self._at_once:
-            self._open = (part, last[1], end_offset, last[3] + size_bytes, last[4] + segments)
-            self._count += 1
+        if last is not None and last[0] is part and last[4] < self._at_once:
+            self._open = (part, last[1], end_offset, last[3] + size_bytes, last[4] + 1)
             return
         self._close()
-        self._open, self._count = (part, base_offset, end_offset, size_bytes, segments), 1
+        self._open = (part, base_offset, end_offset, size_bytes, 1)
 
     def _close(self) -> None:
         if self._open is not None:
@@ -113,11 +109,3 @@ class _Bundles:
     def all(self) -> tuple[Bar, ...]:
         self._close()
         return tuple(self._found)
-
-
-def bundled(bars: Sequence[Bar], bars_max: int) -> tuple[Bar, ...]:
-    """Return `bars`; if they are more than `bars_max`, neighbours of the same part are merged."""
-    bundles = _Bundles(max(1, -(-len(bars) // bars_max)))
-    for bar in bars:
-        bundles.add(bar.part, bar.base_offset, bar.end_offset, bar.size_bytes, bar.segments)
-    return bundles.all()

@@ -95,23 +95,6 @@ class ValidatedBatches(NamedTuple):
     log_append_time_ms: int
     """The timestamp given to every record, -1 under CreateTime."""
 
-    @property
-    def base_offset(self) -> int:
-        return self.batches[0].base_offset
-
-    @property
-    def last_offset(self) -> int:
-        return self.batches[0].last_offset
-
-    @property
-    def max_timestamp(self) -> int:
-        return self.batches[0].max_timestamp
-
-    @property
-    def max_timestamp_offset(self) -> int:
-        """The offset for the max timestamp in index entries: the batch's last offset, as recovery finds it."""
-        return self.batches[0].last_offset
-
 
 def check_batch(
     data: bytes | bytearray | memoryview,

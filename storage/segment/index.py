@@ -20,15 +20,7 @@ from typing import ClassVar, NamedTuple
 
 from ..disk import paths
 from ..disk.files import Files
-from .index_file import RELATIVE_OFFSET_MAX, IndexFile, SparseIndex
-
-__all__ = [
-    "RELATIVE_OFFSET_MAX",
-    "AbortedTxn",
-    "OffsetIndex",
-    "TimeIndex",
-    "TransactionIndex",
-]
+from .index_file import IndexFile, SparseIndex
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _OFFSET = struct.Struct(">q")
@@ -180,6 +172,7 @@ class TransactionIndex(IndexFile):
     _VERSION: ClassVar[int] = 0
     _data: bytearray
     _earliest: array[int]
+    _block_earliest: int
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
         """Make an index without size limit, as every marker is a record of the segment."""
@@ -230,20 +223,6 @@ class TransactionIndex(IndexFile):
         end = bisect_left(slots, upper_offset, lo=start, key=self._last_stable_offset)
         is_complete = end < len(slots)
         return self._overlapping(start, end + is_complete, upper_offset), is_complete
-
-    def truncate_to(self, offset: int) -> None:
-        """Drop the transactions whose marker is at or above `offset`."""
-        if not self._loaded:
-            self._load()
-        count = bisect_left(range(self._count()), offset, key=self._last_offset)
-        if count < self._count():
-            full_blocks = count // ENTRIES_PER_BLOCK
-            # Not in place: an iterator of `collect_aborted` may still be reading the old bytes.
-            self._data = self._data[: count * self.ENTRY_BYTES]
-            self._earliest = self._earliest[:full_blocks]
-            rest = range(full_blocks * ENTRIES_PER_BLOCK, count)
-            self._block_earliest = min((self._entry(slot).first_offset for slot in rest), default=paths.OFFSET_MAX)
-            self._cut_written(count)
 
     def _overlapping(self, slot: int, end: int, upper_offset: int) -> Iterator[AbortedTxn]:
         data, earliest = self._data, self._earliest

@@ -191,7 +191,6 @@ class SparseIndex(IndexFile):
     def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
         """Make an index of at most `max_bytes`, which is `segment.index.bytes`."""
         super().__init__(files, path, base_offset)
-        self.max_bytes = max_bytes
         # At least one entry, for the final entry of the time index. Apache Kafka also accepts a `segment.index.bytes` below
         # the size of an entry, and then cannot make the index (IllegalArgumentException).
         self._max_count = max(1, max_bytes // self.ENTRY_BYTES)

@@ -35,9 +35,9 @@ class LeaderEpochs:
     """The epochs of one log. A change is in memory at once, and in the file after the next `write`.
 
     Each batch has its epoch, so recovery finds again what the file lacks if it reads the batch. Therefore `write` comes before
-    an operation after which recovery skips batches (a flush, a stop), or which removes some (retention, a clean pass, a
-    truncation). Apache Kafka writes each new epoch at once. There the file, and here the result of recovery, may have epochs
-    that are no longer in the log, but lacks none.
+    an operation after which recovery skips batches (a flush, a stop), or which removes some (retention, a clean pass). Apache
+    Kafka writes each new epoch at once. There the file, and here the result of recovery, may have epochs that are no longer in
+    the log, but lacks none.
 
     Changed by the thread that owns the log.
     """

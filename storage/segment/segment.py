@@ -24,7 +24,8 @@ from ..disk import paths
 from ..disk.files import Buffer, Files, WriteAhead
 from ..topics.config import LogConfig
 from .batch_scan import RECOVERY_CHUNK_BYTES, batch_walk, computed_crc
-from .index import RELATIVE_OFFSET_MAX, AbortedTxn
+from .index import AbortedTxn
+from .index_file import RELATIVE_OFFSET_MAX
 from .leader_epochs import LeaderEpochs
 from .segment_indexes import NewEntries
 from .segment_reader import SegmentReader
@@ -172,24 +173,6 @@ class LogSegment(SegmentReader):
     def _misfit(self, last_offset: int) -> ValueError:
         return ValueError(f"offset {last_offset} is out of range for a segment with base offset {self.base_offset}")
 
-    def truncate_to(self, offset: int) -> int:
-        """Drop every batch that reaches `offset` or beyond, with its index entries.
-
-        That includes a batch that begins below `offset` and ends at or above it.
-
-        Returns:
-            The number of bytes cut off the log file.
-        """
-        self._indexes.check()
-        position = self.position_of(offset)
-        removed_bytes = 0
-        if position is not None:
-            removed_bytes = self.size_bytes - position
-            self.log_file.truncate(position)
-        self._first_batch_timestamp_ms = None
-        self._indexes.truncate_to(offset)
-        return removed_bytes
-
     def on_roll(self, *, at_once: bool = False) -> None:
         """Seal the segment: add the final time index entry, write the indexes, release preallocated space.
 
@@ -296,7 +279,6 @@ class LogSegment(SegmentReader):
         producers: ProducerReplay | None = None,
         epochs: LeaderEpochs | None = None,
         *,
-        check_crc: bool = True,
         before_cut: Callable[[], None] | None = None,
     ) -> int:
         """Read the whole segment after an unclean stop: rebuild all indexes, and cut off what is not a batch.
@@ -335,7 +317,7 @@ class LogSegment(SegmentReader):
                     or not last_offset < batch.base_offset <= batch.last_offset < paths.OFFSET_MAX
                 ):
                     break
-                if check_crc and computed_crc(self.log_file, position, batch) != batch.crc:
+                if computed_crc(self.log_file, position, batch) != batch.crc:
                     break
                 if epochs is not None and batch.partition_leader_epoch > epochs.latest_epoch:
                     epochs.assign(batch.partition_leader_epoch, batch.base_offset)

@@ -21,8 +21,8 @@ from ..disk import paths
 from ..disk.files import DamagedFileError, File, Files, WouldWaitError
 from ..topics.config import LogConfig
 from .batch_scan import SCAN_CHUNK_BYTES, batch_walk
-from .index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex, TransactionIndex
-from .index_file import POSITION_MAX
+from .index import OffsetIndex, TimeIndex, TransactionIndex
+from .index_file import POSITION_MAX, RELATIVE_OFFSET_MAX
 from .newest_batches import NewestBatches
 
 
@@ -58,7 +58,7 @@ class SegmentIndexes:
         self.txn = TransactionIndex(files, paths.txn_index_path(directory, base_offset, suffix), base_offset)
         self.all = (self.offset, self.time, self.txn)
         self.newest = NewestBatches()
-        """Batches noted since open or truncation; none once the segment is sealed."""
+        """Batches noted since open; none once the segment is sealed."""
         self._where = paths.log_path(directory, base_offset, suffix)
         self._distance_bytes = config.index_distance_bytes
         self._log_file = log_file
@@ -191,8 +191,11 @@ class SegmentIndexes:
         self._check_time_index()
 
     def truncate_to(self, offset: int) -> None:
-        """Update the indexes after the log file has lost every batch that reaches `offset` or beyond."""
-        for index in self.all:
+        """Update the indexes after the log file has lost every batch that reaches `offset` or beyond.
+
+        None of these batches ended a transaction.
+        """
+        for index in (self.offset, self.time):
             index.truncate_to(offset)
         self._forget()
         self.grow()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ..disk import paths
 from .cleaned import discard, set_mtime
-from .index import RELATIVE_OFFSET_MAX
+from .index_file import RELATIVE_OFFSET_MAX
 from .segment import LogSegment
 
 

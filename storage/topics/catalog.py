@@ -43,7 +43,6 @@ PRODUCER_ID_BLOCK = 1000
 MAX_CATALOG_BYTES = 256 << 20
 """Largest file that is read or written: 100 000 partitions take 6 MB."""
 
-_NO_CONFIGS: Configs = MappingProxyType({})
 _NO_ENTRIES: Mapping[str, Facts] = MappingProxyType({})
 
 
@@ -108,14 +107,6 @@ class Catalog:
     @property
     def features(self) -> Mapping[str, int]:
         return self._state.features
-
-    def topic_configs(self, name: str) -> Configs:
-        """Return the config overrides of a topic. KeyError for an unknown one."""
-        return self._state.topics[name].configs
-
-    def broker_configs(self, node: str) -> Configs:
-        """Return the dynamic configs of node ID `node`, a decimal, or of CLUSTER_DEFAULT; empty if none are set."""
-        return self._state.broker_configs.get(node, _NO_CONFIGS)
 
     # Every change raises OSError if the disk refuses it, or the file would be larger than MAX_CATALOG_BYTES. Then nothing has
     # changed.

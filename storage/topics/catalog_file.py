@@ -99,19 +99,16 @@ class CatalogState:
     """Entries by section (of SECTIONS) and key; no section is empty. In the catalog they are `Entries`."""
 
 
-def encode(state: CatalogState) -> bytes:
-    """Return the bytes of the file, the same for equal states: everything is sorted by name."""
-    return b"".join(encode_in_pieces(state))
+def encode_in_pieces(state: CatalogState, texts: Texts) -> Iterator[bytes]:
+    """Yield the bytes of the file, the same for equal states: everything is sorted by name.
 
-
-def encode_in_pieces(state: CatalogState, texts: Texts | None = None) -> Iterator[bytes]:
-    """Yield the bytes of the file, about a megabyte at a time: joining a hundred at once would block all threads.
+    They come about a megabyte at a time: joining a hundred at once would block all threads.
 
     `texts` is a cache for topics and entries that have not changed since it was last used; it is updated.
     """
     lines: list[str] = []
     chars = 0
-    for line in _lines(state, {} if texts is None else texts):
+    for line in _lines(state, texts):
         if chars >= PIECE_CHARS:
             yield ("\n".join(lines) + "\n").encode()
             lines, chars = [], 0

@@ -27,17 +27,7 @@ from .options import (
     parse_all,
 )
 
-__all__ = [
-    "COMPACT",
-    "DELETE",
-    "SEGMENT_BYTES_MIN",
-    "TOPIC_OPTIONS",
-    "ConfigError",
-    "LogConfig",
-    "Option",
-    "OptionType",
-    "parse_value",
-]
+__all__ = ["TOPIC_OPTIONS", "ConfigError", "LogConfig"]
 
 COMPACT = "compact"
 DELETE = "delete"

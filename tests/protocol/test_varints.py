@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.errors import CorruptRecordError
-from ottla.protocol.varints import read_varint, read_varlong, varint
+from ottla.protocol.varints import append_fields, read_varint, read_varlong
 from support.noted import each_case
 from support.oracles import decode_varint, encode_varint
 
@@ -29,6 +29,12 @@ LONG_EXAMPLES = [
     (2**63 - 1, "feffffffffffffffff01"),
     (-(2**63), "ffffffffffffffffff01"),
 ]
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    append_fields(out, [value])
+    return bytes(out)
 
 
 @each_case("value, raw", LONG_EXAMPLES)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from ottla.protocol.batch_builder import build_batch, seal_batch
 from ottla.protocol.records import TRANSACTIONAL_BIT
-from ottla.protocol.varints import varint
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
@@ -20,6 +19,7 @@ from ottla.storage.logs.log_parts import LastStop, LogPlace
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.topics.config import LogConfig
 
+from ...support.logs.batches import varint
 from .shapes import Shape
 
 PARTITION = TopicPartition("bench", 0)

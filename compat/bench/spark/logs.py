@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ottla.protocol.batch_builder import seal_batch
-from ottla.protocol.varints import varint
 from ottla.storage.data_dirs import clean_stop
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
@@ -23,6 +22,7 @@ from ottla.storage.topics.catalog import Catalog
 from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.topics.config import LogConfig
 
+from ...support.logs.batches import varint
 from ..cleaner.generate import values
 
 TP = TopicPartition("bench", 0)

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterator
 
 from ottla.protocol.batch_builder import seal_batch
-from ottla.protocol.varints import varint
+from ottla.protocol.varints import append_fields
 
 RECORDS_A_BATCH = 160
 LZ4 = 3
@@ -63,3 +63,9 @@ def _head(index: int, value_bytes: int | None) -> bytes:
     rest = b"\0\0" + varint(index) + varint(16)
     value = b"\1" if value_bytes is None else varint(value_bytes) + bytes(value_bytes)
     return varint(len(rest) + 16 + len(value) + 1) + rest
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    append_fields(out, [value])
+    return bytes(out)

@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -45,14 +44,6 @@ class Admin:
         self.address = admin_of(options, environment)
         self._host, self._port = _parsed(self.address)
         self._token = _token(options.admin_token_file, environment)
-
-    @property
-    def is_on_this_machine(self) -> bool:
-        """Whether the address is a loopback address."""
-        try:
-            return ip_address(self._host).is_loopback
-        except ValueError:
-            return self._host.lower() == "localhost"
 
     def call(self, operation: str, /, **fields: object) -> Answer:
         """Call an operation.
@@ -209,14 +200,9 @@ def show_answer(options: argparse.Namespace, answer: Any, tell: Callable[[Any], 
     (show_json if options.json else tell)(answer)
 
 
-def show_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> None:
-    """Print objects of one kind as a table.
-
-    Args:
-        columns: Field to header; by default all fields under their names.
-    """
-    if columns is None:
-        columns = {name: words(name).upper() for row in rows for name in row if name != SENTENCE}
+def show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print objects of one kind as a table: all fields under their names."""
+    columns = {name: words(name).upper() for row in rows for name in row if name != SENTENCE}
     cells = [[told(name, row.get(name)) for name in columns] for row in rows]
     show_table(list(columns.values()), cells, [row.get(SENTENCE) or "" for row in rows])
 

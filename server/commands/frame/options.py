@@ -43,9 +43,9 @@ def command_config_option(parser: Parser) -> None:
     )
 
 
-def bootstrap_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> str:
+def bootstrap_of(options: argparse.Namespace) -> str:
     """Return the broker addresses of a command."""
-    return options.bootstrap or environment.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
+    return options.bootstrap or os.environ.get(BOOTSTRAP) or DEFAULT_BOOTSTRAP
 
 
 def admin_options(parser: Parser) -> None:

@@ -72,20 +72,12 @@ def show_bytes(data: bytes) -> None:
 
 def show_json(value: Any, *, indent: int | None = 2) -> None:
     """Print one JSON document; with `indent` None on one line, flushed."""
-    show(json.dumps(value, indent=indent, default=_as_json), flush=indent is None, as_it_is=True)
+    show(json.dumps(value, indent=indent), flush=indent is None, as_it_is=True)
 
 
-def _as_json(value: object) -> Any:
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    raise TypeError(f"expected something that JSON has, found {type(value).__name__}")
-
-
-def show_table(
-    header: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = (), *, width: int | None = None
-) -> None:
+def show_table(header: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = ()) -> None:
     """Print the table of `table`, as wide as the terminal; without a terminal, as wide as its content."""
-    show(table(header, rows, notes, width=width or terminal_width()))
+    show(table(header, rows, notes, width=terminal_width()))
 
 
 def terminal_width() -> int | None:

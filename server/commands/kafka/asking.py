@@ -107,7 +107,7 @@ TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 OFFERED = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-def security_of(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Security:
+def security_of(options: argparse.Namespace) -> Security:
     """Return the security settings of a command's connections.
 
     They come from the file of `--command-config`, with the properties of Apache Kafka's clients and tools. Without a
@@ -116,7 +116,7 @@ def security_of(options: argparse.Namespace, environment: Mapping[str, str] = os
     Raises:
         WrongCallError: The file cannot be read, or has an unsupported setting.
     """
-    path = options.command_config or environment.get(COMMAND_CONFIG)
+    path = options.command_config or os.environ.get(COMMAND_CONFIG)
     if not path:
         return PLAIN
     try:

@@ -356,10 +356,6 @@ def where_to(text: str) -> str:
     return text
 
 
-def _list_options(parser: Parser) -> None:
-    _common(parser)
-
-
 def _describe_options(parser: Parser) -> None:
     parser.add_argument("group", metavar="GROUP")
     _common(parser)
@@ -392,7 +388,7 @@ def _common(parser: Parser) -> None:
 
 
 ACTIONS = (
-    Command("list", "list groups with type and state", _list, _list_options),
+    Command("list", "list groups with type and state", _list, _common),
     Command("describe", "show the lag and members of a group", _describe, _describe_options),
     Command("delete", "delete groups without members, and their committed offsets", _delete, _delete_options),
     Command("reset", "set the committed offsets of a group", _reset, _reset_options, RESET_NOTES),

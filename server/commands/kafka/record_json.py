@@ -15,8 +15,6 @@ from typing import Any
 from ...client.values import NewRecord, Record
 
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
-_IGNORED = ("topic", "offset")
-"""Fields that are ignored in the input: the record gets a new topic and offset."""
 
 
 class RecordLineError(ValueError):

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from heapq import nsmallest
 from itertools import islice, repeat
 
-from ...coordination.jobs import A_PIECE, AT_ONCE, Job, Steps, to_the_end
+from ...coordination.jobs import A_PIECE, AT_ONCE, Job, Steps
 from .topics import TopicView
 
 SUMS_KEPT = 16
@@ -23,14 +23,10 @@ TRIES = 3
 _BITS = 64
 
 
-def metadata_hash(names: Iterable[str], topics: TopicView) -> int:
-    """Return a signed 64-bit number made of id, name, partition count and racks of the topics that exist; 0 if none exists."""
-    return to_the_end(hashing(set(names), topics))
-
-
 def hashing(names: Iterable[str], topics: TopicView) -> Steps[int]:
-    """`metadata_hash` in steps. `names` must not repeat a name. Each topic is read in the state that it has when its piece
-    runs.
+    """Make a signed 64-bit number of the id, name, partition count and racks of the topics that exist; 0 if none exists.
+
+    `names` must not repeat a name. Each topic is read in the state that it has when its piece runs.
 
     A topic never returns to an earlier state: ids are used once, and partitions are only added. So if a group finds the number
     that it knew, it has seen each topic in the state of that time.
@@ -48,7 +44,7 @@ def hashing(names: Iterable[str], topics: TopicView) -> Steps[int]:
 
 
 class MetadataHashes:
-    """Cached `metadata_hash`. All groups share it, since they ask for the same topics with each member that joins."""
+    """Cached results of `hashing`. All groups share it, since they ask for the same topics with each member that joins."""
 
     def __init__(self, topics: TopicView) -> None:
         self._topics = topics

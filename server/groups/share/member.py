@@ -36,9 +36,6 @@ class ShareMember:
     topic_names: frozenset[str] = frozenset()
     assigned: Assignment = field(default_factory=dict)
 
-    def is_reconciled_to(self, epoch: int) -> bool:
-        return self.state == STABLE and self.epoch == epoch
-
 
 _MEMBER_ID_UNITS_MAX = 36
 _BLANKS = "".join(map(chr, range(ord(" ") + 1)))

@@ -58,11 +58,6 @@ class StateKeeper(Protocol):
     async def delete(self, group_id: str, partitions: Topics) -> Refusals:
         """Forget these states; they need not exist."""
 
-    async def summaries(
-        self, group_id: str, partitions: Mapping[bytes, Collection[int]]
-    ) -> dict[SharePlace, StateSummary]:
-        """Return the group's progress in these partitions. The caller owns the table."""
-
 
 class TopicStates(NamedTuple):
     """Partitions of one topic, with the name that it had when this was written."""

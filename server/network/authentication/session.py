@@ -66,25 +66,20 @@ class Session:
 
     @property
     def handlers(self) -> Session:
-        """This session, which checks each request."""
         return self
 
     @property
     def is_open(self) -> bool:
-        """Whether the desk is open, and no re-authentication has failed."""
         return self._desk.is_open and not self._has_failed
 
     @property
     def login(self) -> ListenerLogin | None:
-        """The desk's rules for logins."""
         return self._desk.login
 
     async def loaded(self, key: int) -> Handler:
-        """Load a handler, as the desk does."""
         return await self._desk.loaded(key)
 
     def context_for(self, client: Any) -> Any:
-        """Make a context, as the desk does."""
         return self._desk.context_for(client)
 
     def get(self, key: int) -> Handler | None:

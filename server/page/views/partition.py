@@ -68,7 +68,6 @@ class Tried:
     """Result of a dry run."""
 
     name: str
-    wanted: bool
     is_forced: bool
     picture: PassPicture | None
     sentences: tuple[str, ...]
@@ -96,7 +95,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     picture = await picture_of(broker, log)
     why = await _why_of(broker, log, picture)
     is_watched = EVENTS in fields
-    tried = Tried(picture.name, False, False, None, (), None)
+    tried = Tried(picture.name, False, None, (), None)
     if not is_watched:
         tried = await _tried(broker, picture, fields.get("dry"))
     looked = await _looked_of(broker, log, picture, fields, is_watched=is_watched)
@@ -222,7 +221,7 @@ def _button(call: str, fields: Mapping[str, str], says: str, done: str) -> Butto
 
 
 async def _tried(broker: Broker, picture: LogPicture, wanted: str | None) -> Tried:
-    found = Tried(picture.name, wanted is not None, wanted == "force", None, (), None)
+    found = Tried(picture.name, wanted == "force", None, (), None)
     if wanted is None:
         return found
     try:

@@ -95,8 +95,6 @@ def _digest(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """One public key."""
-
     id: str | None
     type: str
     curve: str | None

@@ -223,7 +223,6 @@ class OauthConversation:
         self._error = ""
 
     async def respond(self, token: bytes, now_ms: int) -> bytes:
-        """Implement `Conversation`."""
         if self._error and token == b"\x01":
             raise UnprovenError(self._error, is_told=True)
         first = _FIRST.fullmatch(token.decode(errors="replace"))

@@ -136,7 +136,6 @@ class ScramConversation:
         self._credential: ScramCredential | None = None
 
     async def respond(self, token: bytes, now_ms: int) -> bytes:
-        """Implement `Conversation`."""
         try:
             text = token[: _TOKEN_CHARS + 1].decode()
         except UnicodeDecodeError:

@@ -16,7 +16,7 @@ from ottla.storage.disk.files import Files
 from ottla.storage.segment.split import split_segment
 from support.disk.crash_files import CrashFiles
 from support.lives.failing_passes import FAILING
-from support.logs.make_log import append, clean, make_log
+from support.logs.make_log import append, clean, delete_old_segments, make_log
 from support.sizes import size
 
 ONE_FAILURE_IN = size(1_340, 67)
@@ -75,7 +75,7 @@ def test_what_a_failed_pass_could_not_remove_goes_before_the_next_renames_anythi
     assert leftovers(files)
     files.refuse = None
     log.advance_log_start(1)
-    log.delete_old_segments(1_000, 1_000)
+    delete_old_segments(log, 1_000, 1_000)
 
     def note(operation: str, path: str, _: int) -> None:
         if operation == "rename":

@@ -23,7 +23,17 @@ from ottla.pipeline.stores.store import Store
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint, write_partition_metadata
 from ottla.storage.disk.os_files import OsFiles
-from support.logs.make_log import TP, Producer, append, clean, contents, latest_values, make_log, remove_deleted
+from support.logs.make_log import (
+    TP,
+    Producer,
+    append,
+    clean,
+    contents,
+    delete_old_segments,
+    latest_values,
+    make_log,
+    remove_deleted,
+)
 from support.sizes import size, some
 
 if TYPE_CHECKING:
@@ -209,7 +219,9 @@ def test_a_cleaner_that_is_faster_each_time_is_told(tmp_path: Path, monkeypatch:
 
 def test_records_that_retention_takes_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def retain(server: Server) -> None:
-        server.log.truncate_fully_and_start_at(100, 0, 0)
+        server.log.roll(server.now_ms)
+        server.log.advance_log_start(server.log.log_end_offset)
+        delete_old_segments(server.log, server.now_ms, 0)
         remove_deleted(server.log, 10**15)
 
     with pytest.raises(SourceChangedError, match="were deleted while they were read"):

@@ -26,7 +26,7 @@ from ottla.pipeline.stores.store import Store
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
-from support.logs.make_log import Producer, append, clean, make_log, remove_deleted
+from support.logs.make_log import Producer, append, clean, cut_off, make_log, remove_deleted
 from support.sizes import FULL, size
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def test_what_cannot_be_gone_on_from_is_refused(topic: Topic, tmp_path: Path) ->
 def test_a_log_that_ends_before_the_snapshot_is_refused(topic: Topic) -> None:
     append(topic.logs[0], ("a", "1"), ("b", "1"))
     first = topic.take()
-    topic.logs[0].truncate_to(0, 0, 0)
+    cut_off(topic.logs[0], 0)
     with pytest.raises(SourceChangedError, match="its end was truncated"):
         topic.take(since=first)
 

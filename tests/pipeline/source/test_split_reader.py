@@ -24,10 +24,11 @@ from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import write_partition_metadata
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs.log import Log
+from ottla.storage.steps import to_the_end
 from support.cleaner.cleaner_history import random_history
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
-from support.logs.make_log import TP, Producer, all_batches, append, clean, log_with_holes, make_log
+from support.logs.make_log import TP, Producer, all_batches, append, clean, cut_off, log_with_holes, make_log
 from support.sizes import size
 
 HISTORIES = size(12, 150)
@@ -109,7 +110,7 @@ def test_random_histories_read_as_their_logs(tmp_path: Path) -> None:
         assert stable_end == log.last_stable_offset, number
         assert rows(found, start, stable_end, 300, wanted=Wanted(SCHEMA, aborted)) == committed(log, start), number
         for timestamp_ms in (0, log.segments.first.max_timestamp_ms, rng.randrange(1 << 41)):
-            found_offset = log.offset_for_timestamp(timestamp_ms)
+            found_offset = to_the_end(log.search_timestamp(timestamp_ms))
             assert found.offset_for_timestamp(timestamp_ms) == (found_offset and found_offset.offset), number
         met |= {"aborted"} if aborted else set()
         met |= {"open"} if stable_end < end else set()
@@ -410,7 +411,7 @@ def test_a_topic_that_was_made_anew_is_not_read_for_the_old_one(tmp_path: Path) 
 def test_an_end_that_went_away_is_missed(tmp_path: Path) -> None:
     log = live_log(tmp_path)
     splits = planned(log)
-    log.truncate_to(50, 0, 0)
+    cut_off(log, 50)
     with pytest.raises(SourceChangedError, match=r"offsets 40 to 60 were deleted while they were read; .* ends at 50"):
         read_all(splits)
 

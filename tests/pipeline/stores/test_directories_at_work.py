@@ -13,6 +13,7 @@ from ottla.pipeline.errors import SourceChangedError, UsageError
 from ottla.pipeline.install.install import install
 from ottla.pipeline.stores.segment_files import open_segments
 from ottla.protocol.records import batches
+from ottla.storage.disk import paths
 from ottla.storage.disk.files import Files
 from ottla.storage.disk.paths import OFFSET_MAX
 from ottla.storage.logs.log import Log
@@ -28,7 +29,9 @@ from support.logs.make_log import (
     Producer,
     append,
     clean,
+    cut_off,
     data_records,
+    delete_old_segments,
     log_with_holes,
     make_log,
     remove_deleted,
@@ -127,16 +130,17 @@ def a_roll(log: Log) -> None:
 
 def retention(log: Log) -> None:
     log.advance_log_start(7)
-    log.delete_old_segments(LATER_MS, LATER_MS)
+    delete_old_segments(log, LATER_MS, LATER_MS)
     remove_deleted(log, LATER_MS)
 
 
 def truncation(log: Log) -> None:
-    log.truncate_to(4, LATER_MS, LATER_MS)
+    cut_off(log, 4)
 
 
 def starting_anew(log: Log) -> None:
-    log.truncate_fully_and_start_at(100, LATER_MS, LATER_MS)
+    cut_off(log, -1)
+    log.files.open(paths.log_path(DIRECTORY, 100), create=True).close()
 
 
 def splitting(log: Log) -> None:

@@ -23,7 +23,7 @@ from ottla.storage.topics.catalog import Catalog
 from ottla.storage.topics.catalog_file import CLUSTER_DEFAULT, CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
-from support.logs.make_log import DAY_MS, TP, Producer, append, make_log
+from support.logs.make_log import DAY_MS, TP, Producer, append, flush_sealed, make_log
 
 DATA_DIR = "/data"
 NOW_MS = 2_000
@@ -288,7 +288,7 @@ def live(*, marks: Callable[[Producer], int], flushes: bool) -> tuple[CrashFiles
     producer.write(("k", "undecided"))
     log.roll(NOW_MS)
     append(log, ("z", "1"), roll=True)
-    log.flush_sealed(0)
+    flush_sealed(log, 0)
     marks(producer)
     if flushes:
         log.flush(0)

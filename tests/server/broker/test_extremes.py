@@ -43,13 +43,13 @@ from ottla.server.broker.broker import Broker
 from ottla.server.config.broker_config import BrokerConfig
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
-from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError, Option
-from ottla.storage.topics.options import MAX_LONG, OptionType, options_of
+from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError
+from ottla.storage.topics.options import MAX_LONG, Option, OptionType, options_of
 from support.broker.admin import delete_records
 from support.broker.conversation import create_topic, fetch, list_offset, produce
 from support.broker.raw_client import RawClient
 from support.broker.served import Served, serving
-from support.logs.make_log import append, contents, make_log, reopen
+from support.logs.make_log import append, contents, log_with_holes, reopen
 
 MAX_INT = 2**31 - 1
 MIN_LONG = -(2**63)
@@ -224,8 +224,7 @@ async def test_offsets_can_be_committed_for_as_long_as_a_request_can_say(tmp_pat
 
 
 def test_the_last_offsets_are_given_and_then_no_more() -> None:
-    log = make_log()
-    log.truncate_fully_and_start_at(MAX_LONG - 2, 0, 0)
+    log = log_with_holes((MAX_LONG - 2, []))
     assert append(log, ("a", "1"), ("b", "2")) == MAX_LONG - 2
     with pytest.raises(KafkaError, match="batch needs 1"):
         append(log, ("c", "3"))

@@ -493,7 +493,7 @@ def test_a_directory_put_before_the_others_does_not_hide_the_catalog(tmp_path: P
         create_topic(client, "t", retention_ms=12345)
     overrides = {"log.dirs": f"{tmp_path}/new,{tmp_path}/old"}
     with ottla.Broker(overrides=overrides) as broker, RawClient(*address(broker)) as client:
-        assert broker.inner.services.cluster.catalog.topic_configs("t") == {"retention.ms": "12345"}
+        assert broker.inner.services.cluster.catalog.topics["t"].configs == {"retention.ms": "12345"}
         create_topic(client, "u")
     assert (tmp_path / "new" / "u-0").exists() and not (tmp_path / "new" / "ottla.json").exists()
 

@@ -322,7 +322,7 @@ async def test_a_topic_deleted_before_its_configs_are_written_is_named_and_the_o
             {topic: {"retention.ms": "5"} for topic in topics.values()}
         )
         assert refused == {topics["gone"], topics["again"]}
-        assert {name: broker.services.cluster.catalog.topic_configs(name) for name in ("again", "stays")} == {
+        assert {name: broker.services.cluster.catalog.topics[name].configs for name in ("again", "stays")} == {
             "again": {},
             "stays": {"retention.ms": "5"},
         }

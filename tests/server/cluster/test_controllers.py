@@ -37,7 +37,6 @@ from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.schema import ZERO_UUID
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.life import run_broker
 from ottla.server.broker.lives import run_lives
 from ottla.server.config.properties import parse_server_properties
 from ottla.server.config.resources import ConfigResourceType
@@ -70,7 +69,8 @@ OF_KAFKA = {
 @asynccontextmanager
 async def running(data_dir: Path, lines: str) -> AsyncIterator[Broker]:
     static = static_config(file=parse_server_properties(lines), flags={"log.dirs": str(data_dir)})
-    async with run_broker(static, files=OsFiles()) as broker:
+    async with run_lives(static, files=OsFiles()) as lives:
+        broker = lives.broker
         yield broker
 
 

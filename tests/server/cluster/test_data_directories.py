@@ -229,7 +229,7 @@ def test_what_is_whole_is_served_and_stays_served(
     for _ in range(2):
         with life.start(*data_dirs) as broker:
             assert broker.values() == life.values
-            assert broker.broker.services.cluster.catalog.topic_configs("t") == COMPACT
+            assert broker.broker.services.cluster.catalog.topics["t"].configs == COMPACT
             life.append_everywhere(broker)
     kept = [path for path in life.files.snapshot() if "-stray/" in path and path.endswith(".log")]
     for path in kept:
@@ -507,7 +507,7 @@ def test_apache_kafkas_directories_are_taken_over_whole() -> None:
     for _ in range(2):
         with life.start() as broker:
             assert broker.values() == life.values
-            assert broker.broker.services.cluster.catalog.topic_configs("t") == COMPACT
+            assert broker.broker.services.cluster.catalog.topics["t"].configs == COMPACT
             life.append_everywhere(broker)
     for path in (A, B):
         text = read(life.files, f"{path}/meta.properties").decode()

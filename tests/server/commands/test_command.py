@@ -161,7 +161,7 @@ def test_without_a_directory_the_one_taken_is_named_and_is_not_apache_kafkas(
     monkeypatch.setenv("XDG_STATE_HOME", "/s")
     for given, taken in (([], "/s/ottla/logs"), (["--data", "/d"], "/d"), (["--override", "log.dir=/e"], "/e")):
         caplog.clear()
-        static = configuration(asked(["serve", *given]).options)
+        static, _ = configuration(asked(["serve", *given]).options)
         assert static.node(static.node_ids[0]).data_dirs == (taken,)
         assert [taken in line for line in caplog.messages] == [True] * (not given)
 
@@ -222,7 +222,7 @@ def test_users_come_from_a_file_or_the_environment_and_no_password_into_a_messag
     def users(*words: str, of_environment: str = "") -> list[tuple[str, str]]:
         options = asked(["serve", "--data", "/d", "--listener", ":0", *words]).options
         options.user = users_given(options, {"OTTLA_USER": of_environment})
-        return [(user.name, user.password) for user in configuration(options).users]
+        return [(user.name, user.password) for user in configuration(options)[0].users]
 
     of_file = [("alice", "s3cr3t"), ("bob", "s3cr3t:two")]
     assert users("--user", f"@{file}") == of_file
@@ -263,7 +263,7 @@ def test_the_dev_profile_is_served_on_loopback_and_kafkas_everywhere() -> None:
         (["--profile", "dev", "--listener", ":9092"], ("", "")),
         (["--profile", "dev", "--nodes", "2"], ("localhost", "localhost")),
     ):
-        static = configuration(asked(["serve", "--data", "/d", *given]).options)
+        static, _ = configuration(asked(["serve", "--data", "/d", *given]).options)
         for node_id in static.node_ids:
             (listener,) = static.node(node_id).listener_configs
             assert (listener.host, listener.advertised_host) == where
@@ -282,7 +282,7 @@ def test_with_users_the_default_listener_takes_logins(tmp_path: Path) -> None:
         ([*user, *mapped], "PLAINTEXT://:9092"),
         ([], "PLAINTEXT://:9092"),
     ):
-        static = configuration(asked(["serve", "--data", str(tmp_path / "d"), *given]).options)
+        static, _ = configuration(asked(["serve", "--data", str(tmp_path / "d"), *given]).options)
         assert static.node(0).listeners == (where,), given
     for given in (["--listener", port], ["--override", f"listeners={port}"], ["--config", str(tmp_path / "file")]):
         with pytest.raises(ConfigError, match="users require a SASL listener"):
@@ -310,12 +310,12 @@ def test_the_environment_stands_between_flags_and_the_file(tmp_path: Path, caplo
         "--telemetry",
         "/reports",
     ]
-    static = configuration(asked(given).options, variables)
+    static, _ = configuration(asked(given).options, variables)
     config = static.node(static.node_ids[0])
     assert (config.num_partitions, config.log_defaults.retention_ms, config.data_dirs) == (4, 3, ("/flag",))
     assert (config.max_connections, static.cluster_id, static.telemetry) == (2, "abc", "/reports")
     assert "option num.partition not found, ignored; did you mean KAFKA_NUM_PARTITIONS" in caplog.text
-    assert configuration(asked(given).options).cluster_id is None
+    assert configuration(asked(given).options)[0].cluster_id is None
 
 
 def test_hello_shows_a_snippet_with_the_address(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer
 
 from ottla.server.commands.frame.command_line import understand
-from ottla.server.commands.serve import _configured, configuration
+from ottla.server.commands.serve import configuration
 from ottla.server.config.static_config import StaticConfig
 from ottla.server.security.tls.throw_away import DAYS, LAST_DAYS, Authority
 from ottla.storage.topics.options import ConfigError
@@ -58,7 +58,7 @@ def librdkafka_of(text: str) -> dict[str, str]:
 def start(*words: str) -> StaticConfig:
     line = understand(["serve", *words])
     assert line is not None
-    return configuration(line.options)
+    return configuration(line.options)[0]
 
 
 def names_of(static: StaticConfig) -> set[str]:
@@ -262,7 +262,7 @@ def test_the_authority_is_kept_where_a_directory_takes_it_and_found_wherever_it_
         if is_there:  # an existing, empty directory
             first.unlink()
             first.mkdir()
-        _, secured = _configured(line.options, {})
+        _, secured = configuration(line.options)
         assert secured is not None
         secured.keep()
         assert {path.parent for path in tmp_path.glob("*/ottla-tls-*")} == {second}

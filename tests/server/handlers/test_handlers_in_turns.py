@@ -146,7 +146,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.protocol.wire import ZERO_UUID
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.life import run_broker
+from ottla.server.broker.lives import run_lives
 from ottla.server.cluster.leadership import Leadership
 from ottla.server.cluster.placement import Placement, write_placements
 from ottla.server.config.options.security_options import STANDARD
@@ -1465,7 +1465,8 @@ def test_the_longest_stretch_of_describing_log_dirs_does_not_grow_with_the_segme
 
 def test_leaders_of_many_topics_are_written_down_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def most_calls(count: int) -> int:
-        async with run_broker(of_nodes(2, tmp_path / str(count))) as broker:
+        async with run_lives(of_nodes(2, tmp_path / str(count))) as lives:
+            broker = lives.broker
             placed = {}
             for number in range(count):
                 topic = await broker.services.topic_admin.create(
@@ -1502,7 +1503,8 @@ def test_a_change_for_all_nodes_is_checked_for_one_of_them_a_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def had(nodes: int) -> int:
-        async with run_broker(of_nodes(nodes, tmp_path / str(nodes))) as broker:
+        async with run_lives(of_nodes(nodes, tmp_path / str(nodes))) as lives:
+            broker = lives.broker
             config = AlterableConfig(name="log.retention.ms", config_operation=0, value="77")
             resources = (AlterableResource(resource_type=4, resource_name="", configs=(config,)),)
             body = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
@@ -1516,7 +1518,8 @@ def test_the_configs_of_a_broker_are_read_in_one_turn_and_told_in_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def had(name: str) -> int:
-        async with run_broker(of_nodes(1, tmp_path / f"of {name}")) as broker:
+        async with run_lives(of_nodes(1, tmp_path / f"of {name}")) as lives:
+            broker = lives.broker
             resources = (DescribeConfigsResource(resource_type=4, resource_name=name, configuration_keys=None),)
             return await turns_had(
                 monkeypatch, broker, "DescribeConfigs", 4, DescribeConfigsRequest(resources=resources)
@@ -1906,7 +1909,8 @@ def test_a_node_that_is_cancelled_while_its_leaderships_are_told_is_no_half_node
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     async def main() -> None:
-        async with run_broker(of_nodes(2, tmp_path)) as broker:
+        async with run_lives(of_nodes(2, tmp_path)) as lives:
+            broker = lives.broker
             for name in ABC:
                 await broker.services.topic_admin.create(
                     broker.services.topic_admin.planner.plan(name, assignments={0: (1,)})

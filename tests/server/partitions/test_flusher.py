@@ -20,7 +20,7 @@ from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPO
 from ottla.storage.logs.log import Log
 from support.cleaner.choosing import filthiest
 from support.disk.crash_files import CrashFiles
-from support.logs.make_log import TP, append, make_log
+from support.logs.make_log import TP, append, delete_old_segments, flush_sealed, make_log
 from support.noted import each_case
 
 
@@ -149,8 +149,8 @@ def flush(log: Log) -> None:
     log.flush(0)
 
 
-def flush_sealed(log: Log) -> None:
-    log.flush_sealed(0)
+def flush_rolled(log: Log) -> None:
+    flush_sealed(log, 0)
 
 
 def roll(log: Log) -> None:
@@ -161,18 +161,17 @@ def append_more(log: Log) -> None:
     append(log, ("k", "v"))
 
 
-def delete_old_segments(log: Log) -> None:
-    log.delete_old_segments(1 << 50, 0)
+def retain(log: Log) -> None:
+    delete_old_segments(log, 1 << 50, 0)
 
 
 LATER: dict[str, Callable[[Log], None]] = {
     "flush": flush,
-    "flush of sealed segments": flush_sealed,
+    "flush of sealed segments": flush_rolled,
     "roll": roll,
     "append": append_more,
     "close": lambda log: log.close(0),
-    "retention": delete_old_segments,
-    "truncation": lambda log: log.truncate_to(1, 0, 0),
+    "retention": retain,
 }
 
 

@@ -15,7 +15,6 @@ from ottla.server.sharing.acknowledging import (
     RENEW,
     Acknowledgement,
     acknowledge,
-    acknowledge_some,
 )
 from ottla.server.sharing.acquiring import Acquired, AcquireWish, OffsetRange, acquire
 from ottla.server.sharing.in_flight import State
@@ -23,6 +22,7 @@ from ottla.server.sharing.share_partition import ShareLimits, SharePartition, Up
 from ottla.server.sharing.state_batches import ShareStateBatch
 from support.noted import each_case
 
+ALL = 10_000
 LOCK_MS = 30_000
 ANY = AcquireWish("a", max_records=500, batch_size=500)
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = State.AVAILABLE, State.ACKNOWLEDGED, State.ARCHIVED
@@ -49,7 +49,7 @@ def say(
     partition: SharePartition, *said: tuple[int, int, tuple[int, ...]], member: str = "a", now_ms: int = 0
 ) -> Update:
     """Acknowledge, and apply the update."""
-    update = acknowledge(partition, member, [Acknowledgement(*one) for one in said], now_ms)
+    update = acknowledge(partition, member, [Acknowledgement(*one) for one in said], now_ms, ALL)[0]
     partition.apply(update)
     return update
 
@@ -76,7 +76,7 @@ def test_records_fare_one_by_one() -> None:
         ShareStateBatch(3, 4, ARCHIVED, 1),
     ]
     assert runs(partition) == [(2, 2, AVAILABLE, 1), (3, 4, ARCHIVED, 1), (5, 5, State.ACQUIRED, 1)]
-    assert partition.start_offset == 2 and partition.delivery_complete_count == 2
+    assert partition.start_offset == 2 and partition.in_flight.ended == 2
     assert take(partition, 0, 5) == [Acquired(2, 2, 2)]
 
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_acknowledged_changes_nothing(said: list[Acknowledgement]
     say(partition, (15, 16, (ACCEPT,)))
     before = runs(partition)
     with pytest.raises(KafkaError) as refused:
-        acknowledge(partition, "a", said, 0)
+        acknowledge(partition, "a", said, 0, ALL)
     assert refused.value.code is code
     assert runs(partition) == before and partition.start_offset == 10
 
@@ -124,15 +124,15 @@ def test_what_cannot_be_acknowledged_changes_nothing(said: list[Acknowledgement]
 def test_before_the_first_record_in_flight_there_is_nothing_to_acknowledge() -> None:
     partition = SharePartition(10, ShareLimits())
     with pytest.raises(KafkaError) as refused:
-        acknowledge(partition, "a", [Acknowledgement(12, 12, (ACCEPT,))], 0)
+        acknowledge(partition, "a", [Acknowledgement(12, 12, (ACCEPT,))], 0, ALL)
     assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
-    assert acknowledge(partition, "a", [Acknowledgement(0, 9, (ACCEPT,))], 0).changes == [], "they are over"
+    assert acknowledge(partition, "a", [Acknowledgement(0, 9, (ACCEPT,))], 0, ALL)[0].changes == [], "they are over"
 
 
 def test_what_was_renewed_may_be_acknowledged_in_the_next_batch() -> None:
     partition = with_records((0, 9))
     said = [Acknowledgement(0, 2, (RENEW,)), Acknowledgement(2, 3, (ACCEPT,)), Acknowledgement(5, 5, (RENEW,))]
-    partition.apply(acknowledge(partition, "a", [*said, Acknowledgement(5, 5, (REJECT,))], 7))
+    partition.apply(acknowledge(partition, "a", [*said, Acknowledgement(5, 5, (REJECT,))], 7, ALL)[0])
     assert [run for run in runs(partition) if run[2] is not State.ACQUIRED] == [
         (2, 3, ACKNOWLEDGED, 1),
         (5, 5, ARCHIVED, 1),
@@ -141,14 +141,14 @@ def test_what_was_renewed_may_be_acknowledged_in_the_next_batch() -> None:
 
 def test_the_offset_minus_one_is_over_as_any_before_the_start() -> None:
     partition = with_records((0, 9))
-    assert acknowledge(partition, "a", [Acknowledgement(-1, 1, (ACCEPT,))], 0).state_batches == [
+    assert acknowledge(partition, "a", [Acknowledgement(-1, 1, (ACCEPT,))], 0, ALL)[0].state_batches == [
         ShareStateBatch(0, 1, ACKNOWLEDGED, 1)
     ]
 
 
 def test_an_update_that_was_not_written_leaves_no_trace() -> None:
     partition = with_records((0, 9))
-    acknowledge(partition, "a", [Acknowledgement(0, 9, (ACCEPT,))], 0)
+    acknowledge(partition, "a", [Acknowledgement(0, 9, (ACCEPT,))], 0, ALL)
     assert runs(partition) == [(0, 9, State.ACQUIRED, 1)]
     assert say(partition, (0, 9, (ACCEPT,))).state_batches
 
@@ -172,7 +172,7 @@ def in_pieces(partition: SharePartition, what: str, most: int) -> set[tuple[int,
     rest = [Acknowledgement(2, 25, (ACCEPT,)), Acknowledgement(27, 29, (ACCEPT, RELEASE, REJECT))]
     while True:
         if what == "acknowledged":
-            update, rest = acknowledge_some(partition, "a", rest, 0, most)
+            update, rest = acknowledge(partition, "a", rest, 0, most)
         else:
             update = partition.release("a", most) if what == "released" else partition.expire(LOCK_MS, most)
             rest = [] if len(update.changes) < most else rest
@@ -195,7 +195,7 @@ def test_what_becomes_of_many_runs_comes_to_the_same_in_pieces(what: str, most: 
                 say(partition, (offset, offset, (ACCEPT,)))
         assert len(runs(partition)) == 30
         written = in_pieces(partition, what, most)
-        return runs(partition), partition.start_offset, written, partition.delivery_complete_count
+        return runs(partition), partition.start_offset, written, partition.in_flight.ended
 
     assert found(most) == found(1_000)
 
@@ -286,7 +286,7 @@ def test_a_log_that_begins_later_takes_what_is_before_it_along() -> None:
     partition = with_records((0, 9), (10, 19))
     say(partition, (0, 12, (ACCEPT,)), (14, 14, (ACCEPT,)))
     partition.log_starts_at(14)
-    assert (partition.start_offset, partition.end_offset, partition.delivery_complete_count) == (14, 19, 1)
+    assert (partition.start_offset, partition.end_offset, partition.in_flight.ended) == (14, 19, 1)
     say(partition, (10, 13, (ACCEPT,)))  # without effect, but not an error
     partition.log_starts_at(40)
     assert (partition.start_offset, partition.end_offset, partition.in_flight_count) == (40, 40, 0)

@@ -19,6 +19,7 @@ from support.noted import each_case
 from support.sharing.model import OVER, Model
 from support.sizes import size
 
+ALL = 10_000
 STEPS = 60
 MEMBERS = ("a", "b", "c")
 
@@ -122,7 +123,7 @@ class Life:
             seen |= {offset for one in said for offset in range(one.first_offset, one.last_offset + 1)}
             expected = self.model.acknowledge("a", said)
             assert isinstance(expected, dict)
-            self.carry_out(acknowledge(partition, "a", said, self.now_ms), expected)
+            self.carry_out(acknowledge(partition, "a", said, self.now_ms, ALL)[0], expected)
         assert left <= seen
         assert partition.room() == self.model.room() > 0, "the next record finds no room"
         assert all(run.state in OVER for batch in partition.in_flight for run in batch.runs)
@@ -146,7 +147,7 @@ class Life:
             behind = last + 1
         expected = self.model.acknowledge(member, said)
         try:
-            update = acknowledge(self.partition, member, said, self.now_ms)
+            update, _ = acknowledge(self.partition, member, said, self.now_ms, ALL)
         except KafkaError as error:
             assert error.code == expected
         else:
@@ -227,7 +228,7 @@ class Life:
         if self.rng.random() < 0.5:
             assert partition.has_room() == model.has_room()
         assert (partition.start_offset, partition.end_offset) == (model.start, model.end)
-        assert partition.delivery_complete_count == model.ended
+        assert partition.in_flight.ended == model.ended
         assert partition.next_fetch_offset() == model.next_fetch_offset()
         found = {
             offset: (run.state, run.delivery_count, run.member_id)

@@ -25,6 +25,7 @@ from ottla.server.handlers import share_fetch
 from ottla.server.handlers.share_sessions import TYPES_AT_ONCE
 from ottla.server.network.desk import finished
 from ottla.server.runtime.time_slices import TimeSlice, passes, run_cooperatively
+from ottla.server.services.share_keeper import ShareKeeper
 from ottla.server.sharing import leaders, share_sessions
 from ottla.server.sharing.acknowledging import ACCEPT, RENEW
 from ottla.server.sharing.beginning import Beginning, Led
@@ -49,7 +50,7 @@ GROUPS = ("g", "h", "i", "j")
 async def begin_state(broker: Broker, group: str, topic_id: bytes) -> SharePartitionKey:
     """Give the group partition 0 of the topic from its beginning."""
     key = SharePartitionKey(group, topic_id, 0)
-    await broker.services.coordinators.share_states.initialize(key, 0, 0)
+    assert not await ShareKeeper(broker.services.coordinators.share_states).initialize(group, 0, {topic_id: {0: 0}})
     return key
 
 

@@ -16,7 +16,7 @@ from ottla.storage.logs.log import Log
 from ottla.storage.produce import producers
 from support.cleaner.choosing import filthiest
 from support.disk.crash_files import CrashFiles
-from support.logs.make_log import append, make_log
+from support.logs.make_log import append, delete_old_segments, make_log
 from support.noted import each_case
 from support.sizes import some
 
@@ -92,19 +92,14 @@ def test_what_is_chosen_is_measured_again_before_it_is_taken(what: str) -> None:
     assert {tp for tp in between.logs if between.manager.is_held(tp)} == held | taken
 
 
-def cut(between: Between) -> None:
-    between.logs[DIRTIEST].truncate_to(3, NOW_MS, NOW_MS)
-
-
 def delete_the_first(between: Between) -> None:
     log = between.logs[DIRTIEST]
     log.advance_log_start(1)
-    log.delete_old_segments(NOW_MS, NOW_MS)
+    delete_old_segments(log, NOW_MS, NOW_MS)
 
 
 IN_A_LONG_LOG = WHAT_COMES_BETWEEN | {
     "more is written to it": (lambda it: append(it.logs[DIRTIEST], ("k", "v"), roll=True), (DIRTIEST, 0)),
-    "its end is cut": (cut, (DIRTIEST, 0)),
     "its beginning is deleted": (delete_the_first, (DIRTIEST, 1)),
 }
 

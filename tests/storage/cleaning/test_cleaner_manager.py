@@ -498,14 +498,6 @@ def test_kafka_19895_a_log_that_begins_elsewhere_is_tried_again(world: World) ->
     assert DIRTY in world.begun(compacted=True)
 
 
-def test_a_log_that_was_cut_is_tried_again(world: World) -> None:
-    world.manager.mark_uncleanable(DIRTY, "unreadable")
-    world.manager.abort_and_pause(DIRTY, nobody_waits)
-    world.logs[DIRTY].truncate_to(2, 5_000, 5_000)
-    world.manager.truncated(world.logs[DIRTY])
-    assert world.manager.uncleanable == {}
-
-
 def test_the_reason_of_a_mark_can_be_read_although_its_log_cannot_be_measured(world: World) -> None:
     world.logs[DIRTY].segments.first.log_file.truncate(30)
     world.logs[DIRTY] = make_log(world.files, tp=DIRTY, clean_shutdown=True, min_compaction_lag_ms=1)
@@ -516,25 +508,3 @@ def test_the_reason_of_a_mark_can_be_read_although_its_log_cannot_be_measured(wo
     assert (after.eligible, after.waits_for) == (False, "uncleanable")
     assert after.uncleanable == world.manager.uncleanable[DIRTY].reason != ""
     assert world.manager.uncleanable_bytes("/data", 5_000) == 0
-
-
-@pytest.mark.scenario(68)
-@pytest.mark.parametrize(("checkpoint", "cut_at", "want"), [(1, 3, 1), (4, 2, 2), (2, 2, 2)])
-def test_truncation_lowers_the_checkpoint_only_where_it_is_higher(
-    world: World, checkpoint: int, cut_at: int, want: int
-) -> None:
-    log = world.logs[CLEANER]
-    world.write({CLEANER: checkpoint})
-    world.manager.abort_and_pause(CLEANER, nobody_waits)
-    log.truncate_to(cut_at, 0, 0)
-    world.manager.truncated(log)
-    assert world.checkpoint() == {CLEANER: want}
-
-
-def test_truncation_does_not_concern_logs_without_compaction(world: World) -> None:
-    log = world.logs[CLEANER]
-    log.config = make_log(cleanup_policy=("delete",)).config
-    world.write({CLEANER: 4})
-    log.truncate_to(1, 0, 0)
-    world.manager.truncated(log)
-    assert world.checkpoint() == {CLEANER: 4}

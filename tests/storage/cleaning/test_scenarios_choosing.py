@@ -23,6 +23,7 @@ from support.logs.make_log import (
     append_marker,
     clean,
     contents,
+    delete_old_segments,
     make_log,
     reopen,
 )
@@ -190,7 +191,7 @@ def test_kafka_7400_segments_below_the_log_start_leave_a_log_that_is_only_compac
     log.advance_log_start(12)
     manager = broker_of(log)
     assert manager.begin_retention(log, compacted=True)
-    assert log.delete_old_segments(0, 0) == 2
+    assert delete_old_segments(log, 0, 0) == 2
     manager.done_deleting([T])
     assert [segment.base_offset for segment in log.segments] == [10, 15, 20]
 

@@ -12,11 +12,11 @@ from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.files import Files
 from ottla.storage.disk.paths import TopicPartition
-from ottla.storage.logs.log import AppendOrigin
+from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles, PowerLoss
 from support.logs.batches import ABORT, batch, marker
-from support.logs.make_log import contents
+from support.logs.make_log import contents, delete_old_segments
 
 TP = TopicPartition("t", 0)
 DIRECTORY = "/d/t-0"
@@ -47,8 +47,8 @@ def test_a_clean_stop_is_marked_once_and_taken_once() -> None:
     files = CrashFiles()
     files.make_dir("d")
     assert not clean_stop.take(files, "d")
-    clean_stop.write(files, "d", [], 5)
-    assert json.loads(read(files, MARK)) == {"version": 0, "brokerEpoch": 5, "logs": {}}
+    clean_stop.write(files, "d", [])
+    assert json.loads(read(files, MARK)) == {"version": 0, "brokerEpoch": -1, "logs": {}}
     assert clean_stop.take(files, "d")
     assert not clean_stop.take(files, "d")
 
@@ -189,7 +189,7 @@ def test_a_log_that_was_put_in_the_place_of_the_stopped_one_is_served_whole(stop
     manager = LogManager(stopped, ["/d"])
     manager.load(0, 0, config_for=lambda _: CONFIG)
     manager.logs[TP].advance_log_start(5)
-    manager.logs[TP].delete_old_segments(0, 0)
+    delete_old_segments(manager.logs[TP], 0, 0)
     manager.close(0)
     for name in stopped.list(DIRECTORY):
         if name != "partition.metadata":

@@ -28,7 +28,7 @@ from ottla.storage.logs.recovery import load_log
 from ottla.storage.topics.config import LogConfig
 from support.calls import calls_of
 from support.disk.crash_files import CrashFiles
-from support.logs.make_log import append, contents
+from support.logs.make_log import append, contents, delete_all, delete_old_segments
 
 A, B, C = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 TOPIC_ID = bytes(range(1, 17))
@@ -88,14 +88,15 @@ def refuse(files: CrashFiles, operation: str, part: str = "") -> None:
 def test_a_new_directory_gets_an_identity() -> None:
     files = CrashFiles()
     manager = locked(files, "/x/d", node_id=4)
-    assert manager.stored_cluster_id is None
     assert files.list("/x/d") == [".lock"]
     claim(manager)
     identity = read_meta_properties(files, "/x/d")
     assert identity is not None
     assert (identity.cluster_id, identity.node_id, len(identity.directory_id or b"")) == (CLUSTER, 4, 16)
     manager.close(0)
-    assert locked(files, "/x/d", node_id=4).stored_cluster_id == CLUSTER
+    again = locked(files, "/x/d", node_id=4)
+    claim(again)
+    assert read_meta_properties(files, "/x/d") == identity
 
 
 def test_every_directory_has_an_id_of_its_own() -> None:
@@ -364,8 +365,8 @@ def test_new_partitions_go_where_there_are_fewest() -> None:
     manager = opened(CrashFiles(), "/d", "/e")
     create(manager, A, B, C)
     assert [manager.data_dir_of(tp) for tp in (A, B, C)] == ["/d", "/e", "/d"]
-    manager.delete_all([A], 0)
-    manager.delete_all([C], 0)
+    delete_all(manager, [A], 0)
+    delete_all(manager, [C], 0)
     create(manager, A)
     assert manager.data_dir_of(A) == "/d"
 
@@ -410,7 +411,7 @@ def test_many_partitions_cost_each_no_more_than_a_few() -> None:
         manager = opened(CrashFiles())
         partitions = [TopicPartition("t", index) for index in range(count)]
         created = calls_of(lambda: create(manager, *partitions))
-        return created, calls_of(lambda: manager.delete_all(partitions, 0))
+        return created, calls_of(lambda: delete_all(manager, partitions, 0))
 
     for few, many in zip(calls_for(20), calls_for(200), strict=True):
         assert many < 11 * few
@@ -425,7 +426,7 @@ def test_partitions_come_and_go_in_one_change_of_the_table_and_one_sync_of_the_d
     assert syncs.count("/d") == 1
     table = manager.logs.values()
     syncs.clear()
-    manager.delete_all([A, B, C], 0)
+    delete_all(manager, [A, B, C], 0)
     assert len(table) == 3 and len(manager.logs) == 0, "who walks the table sees all or none go"
 
 
@@ -436,7 +437,7 @@ def test_a_deleted_partition_is_set_aside_and_later_removed() -> None:
     append(log, ("k", "v"))
     held = log.read(0, max_bytes=1, up_to=1)
 
-    manager.delete_all([A], 1_000)
+    delete_all(manager, [A], 1_000)
 
     assert A not in manager.logs and manager.logs[B] is other
     with pytest.raises(KafkaError) as raised:
@@ -451,7 +452,7 @@ def test_a_deleted_partition_is_set_aside_and_later_removed() -> None:
     assert len(held.read()) > 0
     append(other, ("k", "v"))
     with pytest.raises(KeyError):
-        manager.delete_all([A], 0)
+        delete_all(manager, [A], 0)
 
 
 def test_a_partition_made_anew_inherits_nothing() -> None:
@@ -464,7 +465,7 @@ def test_a_partition_made_anew_inherits_nothing() -> None:
     log.flush(0)
     manager.checkpoint_recovery_points()
     manager.checkpoint_log_starts()
-    manager.delete_all([A], 0)
+    delete_all(manager, [A], 0)
     assert checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT) == checkpoint(files, paths.LOG_START_CHECKPOINT) == {}
 
     (log,) = create(manager)
@@ -488,7 +489,7 @@ def deleted_while_checkpoints_are_refused(files: CrashFiles) -> LogManager:
     manager = with_old_offsets(files)
     refuse(files, "append", "-offset-checkpoint")
     with pytest.raises(OSError, match="tired"):
-        manager.delete_all([A], 0)
+        delete_all(manager, [A], 0)
     files.refuse = None
     return manager
 
@@ -523,7 +524,7 @@ def test_overlong_topic_names_can_be_created_and_deleted() -> None:
     manager = opened(files)
     long = TopicPartition("x" * 249, 12)
     create(manager, long)
-    manager.delete_all([long], 0)
+    delete_all(manager, [long], 0)
     assert max(map(len, files.list("/d"))) == 255
     manager.close(0)
     manager = opened(files, now_ms=5)
@@ -538,8 +539,8 @@ def test_deletions_that_a_stop_overtakes_are_done_after_the_next_start() -> None
     (log,) = create(manager, B, cleanup_policy=("delete",), retention_ms=1)
     append(log, ("k", "v"), timestamp=0, roll=True)
     create(manager, A)
-    manager.delete_all([A], 0)
-    log.delete_old_segments(100, 100)
+    delete_all(manager, [A], 0)
+    delete_old_segments(log, 100, 100)
     manager.close(0)
     manager = opened(files, now_ms=7)
     remove_due(manager, 7)
@@ -593,7 +594,7 @@ def test_a_checkpoint_that_a_deletion_overtakes_does_not_bring_the_partition_bac
                 pass
             done.append(path)
 
-    deleter = threading.Thread(target=lambda: manager.delete_all([A], 0))
+    deleter = threading.Thread(target=lambda: delete_all(manager, [A], 0))
     files.refuse = delete_meanwhile
     manager.checkpoint_recovery_points()
     deleter.join()
@@ -608,7 +609,7 @@ def test_log_starts_are_written_only_where_no_segment_tells_them() -> None:
         append(log, ("k", "v"), roll=True)
         append(log, ("k", "v"))
         log.advance_log_start(start)
-        log.delete_old_segments(0, 0)
+        delete_old_segments(log, 0, 0)
     manager.checkpoint_log_starts()
     assert checkpoint(files, paths.LOG_START_CHECKPOINT) == {C: 2}
     assert {tp: log.log_start_offset for tp, log in killed(files).logs.items()} == {A: 0, B: 1, C: 2}
@@ -624,7 +625,7 @@ def test_no_power_loss_brings_back_what_was_deleted_before_retention_took_its_se
     log.flush(0)
     log.advance_log_start(1)
     manager.checkpoint_log_starts()  # DeleteRecords is answered
-    log.delete_old_segments(0, 0)
+    delete_old_segments(log, 0, 0)
     manager.checkpoint_log_starts()
     assert checkpoint(files, paths.LOG_START_CHECKPOINT) == {}
     starts = {opened(disk).logs[A].log_start_offset for disk in files.after_crash(ordered=ordered)}
@@ -640,7 +641,7 @@ def test_a_partition_that_is_being_deleted_keeps_no_other_log_start_from_the_che
         append(log, ("k", "w"), ("k", "x"))
         log.advance_log_start(1)
     manager.checkpoint_log_starts()
-    going.delete_old_segments(0, 0)
+    delete_old_segments(going, 0, 0)
     staying.advance_log_start(2)
     files.rename(going.directory, f"{going.directory}.0-delete")  # as the owner does, before it drops the log
     manager.checkpoint_log_starts()
@@ -754,8 +755,8 @@ def test_a_stop_with_deletions_under_way_and_no_delay_is_clean() -> None:
     manager = opened(files)
     (log,) = create(manager, file_delete_delay_ms=0, cleanup_policy=("delete",), retention_bytes=0)
     append(log, ("k", "v"), roll=True)
-    log.delete_old_segments(0, 0)
-    manager.delete_all([A], 0)
+    delete_old_segments(log, 0, 0)
+    delete_all(manager, [A], 0)
     manager.close(0)
     assert opened(files).was_clean
 

@@ -17,7 +17,7 @@ from ottla.storage.produce.producer_snapshots import encode
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch, old_message
-from support.logs.make_log import append, contents
+from support.logs.make_log import append, contents, delete_all
 from support.noted import each_case
 
 OLD, NEW = TopicPartition("old", 0), TopicPartition("new", 0)
@@ -130,7 +130,7 @@ def test_a_topic_of_an_old_format_may_be_deleted() -> None:
     files.make_dir(f"/d/{OLD}")
     old_log(files, 1, "all", indexes=True, snapshots=False)
     manager = started(files, [])
-    manager.delete_all([OLD], 0)
+    delete_all(manager, [OLD], 0)
     for remove in manager.due_deletions("/d", 10**9):
         remove()
     assert not files.exists(f"/d/{OLD}")

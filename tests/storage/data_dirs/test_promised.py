@@ -15,9 +15,11 @@ from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk.files import WouldWaitError
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
+from ottla.storage.steps import to_the_end
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
+from support.logs.make_log import delete_all, delete_old_segments
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 ID = bytes(range(16))
@@ -50,10 +52,9 @@ def test_a_promise_writes_nothing_and_is_an_empty_log_to_all_who_look() -> None:
     assert manager.logs[A] is log and manager.unmade("/d") == [log] and not log.is_made
     end = log.locate(0)
     assert not log.fetch(0, max_bytes=1_000, end=end, at_once=True).records.size_bytes
-    assert log.offset_for_timestamp(0) is None and log.max_timestamp_and_offset() is None
+    assert to_the_end(log.search_timestamp(0)) is None and to_the_end(log.search_max_timestamp()) is None
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (0, 0, 0)
-    assert log.delete_old_segments(10**15, 0) == 0
-    log.truncate_to(0, 0, 0)
+    assert delete_old_segments(log, 10**15, 0) == 0
     log.flush(0)
     manager.checkpoint_recovery_points()
     manager.checkpoint_log_starts()
@@ -74,7 +75,7 @@ def test_the_first_append_makes_it_in_another_thread_where_others_wait_for_this_
     assert sorted(files.list("/d/t-0")) == ["00000000000000000000.log", "partition.metadata"]
 
 
-@pytest.mark.parametrize("first", [Log.make, append, lambda log: log.truncate_fully_and_start_at(0, 0, 0)])
+@pytest.mark.parametrize("first", [Log.make, append])
 def test_whatever_needs_a_directory_makes_it(first: object) -> None:
     files = CrashFiles()
     (log,) = promise(opened(files))
@@ -148,7 +149,7 @@ def test_a_deletion_leaves_nothing_of_a_promise_be_it_half_made() -> None:
         with suppress(KafkaError):
             log.make()
         files.refuse = None
-        manager.delete_all([A], 0)
+        delete_all(manager, [A], 0)
         for remove in manager.due_deletions("/d", 10**9):
             remove()
         assert directories(files) == [] and manager.unmade("/d") == []

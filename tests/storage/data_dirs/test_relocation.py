@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -19,7 +20,7 @@ from ottla.storage.segment.leader_epochs import LeaderEpochs
 from support.disk.crash_files import CrashFiles
 from support.lives.moved_life import CONFIG, DIRS, MOVES, TOPIC_ID, TOPICS, A, caught_up, made, partition_dirs, started
 from support.logs.batches import old_message
-from support.logs.make_log import append, contents
+from support.logs.make_log import append, clean, contents, delete_all, delete_old_segments
 from support.sizes import size
 
 
@@ -238,18 +239,29 @@ def test_the_copy_of_a_topic_that_was_deleted_says_nothing_about_one_made_anew()
     assert copy not in partition_dirs(files)
 
 
-def test_a_log_that_was_changed_meanwhile_is_not_taken_for_the_copy() -> None:
+def _shorten(log: Log) -> None:
+    active = log.segments.active
+    active.log_file.truncate(active.size_bytes - 1)
+
+
+def _retain(log: Log) -> None:
+    log.advance_log_start(log.segments.active.base_offset)
+    assert delete_old_segments(log, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"), [(_shorten, "was truncated"), (_retain, "lost segments"), (clean, "was changed")]
+)
+def test_a_log_that_was_changed_meanwhile_is_not_taken_for_the_copy(change: Callable[[Log], None], error: str) -> None:
     manager, log = made()
     move = move_of(manager)
     move.begin()
     caught_up(move)
     move.prepare()
-    log.truncate_to(3, 0, 0)
-    append(log, ("k", "other"), roll=True)
-    with pytest.raises(RelocationError):
-        while not move.finish(1 << 20):
-            caught_up(move)
-            move.prepare()
+    change(log)
+    with pytest.raises(RelocationError, match=f"{error} while it was copied"):
+        caught_up(move)
+        move.finish(1 << 20)
     assert log.data_dir == "/d"
 
 
@@ -314,7 +326,7 @@ def test_what_was_put_aside_outlives_an_interrupted_move() -> None:
 
 def test_a_deleted_log_whose_move_did_not_end_tells_nothing_of_the_next_of_its_name() -> None:
     manager, _, files = half_moved()
-    manager.delete_all([A], 0)
+    delete_all(manager, [A], 0)
     (log,) = manager.create([A], topic_id=TOPIC_ID, config=CONFIG, now_ms=0, elapsed_ms=0)
     append(log, ("k", "new"))
     log.flush(0)

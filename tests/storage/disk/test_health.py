@@ -13,10 +13,12 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.disk.checkpoints import CorruptCheckpointError
 from ottla.storage.disk.files import SyncError
 from ottla.storage.disk.health import Health, is_disk_failure
-from ottla.storage.logs.log import AppendOrigin, Log
+from ottla.storage.logs.log import Log
+from ottla.storage.produce.validation import AppendOrigin
+from ottla.storage.steps import to_the_end
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, batch, marker
-from support.logs.make_log import append, contents, make_log, remove_deleted, reopen
+from support.logs.make_log import append, contents, delete_old_segments, flush_sealed, make_log, remove_deleted, reopen
 from support.noted import each_case
 
 FAILED = ("EIO", "EROFS", "ENXIO", "ENODEV", "EUCLEAN", "EBADMSG", "ESTALE", "ENOTCONN")
@@ -157,17 +159,17 @@ def test_retention_makes_room_on_a_full_disk(ends: str) -> None:
             log.roll(0)
     disk_of(log).free_bytes = 0
     refusing(disk_of(log), errno.ENOSPC, "create")
-    assert log.delete_old_segments(10_000, 0) == 3
+    assert delete_old_segments(log, 10_000, 0) == 3
     assert (log.log_start_offset, [segment.base_offset for segment in log.segments]) == (3, [3])
     with pytest.raises(KafkaError):
-        log.delete_old_segments(10_000, 0)
+        delete_old_segments(log, 10_000, 0)
     assert contents(log) == [(3, b"k3", b"v")] and log.failure is None
     remove_deleted(log, 10**9)
     disk_of(log).free_bytes, disk_of(log).refuse = 1 << 20, None
     if ends != "with room":
         log = reopen(log, clean=ends == "in a clean stop")
         assert contents(log) == [(3, b"k3", b"v")]
-    assert log.delete_old_segments(10_000, 0) == 1
+    assert delete_old_segments(log, 10_000, 0) == 1
     assert (log.log_start_offset, log.log_end_offset, log.leader_epochs.entries) == (4, 4, ((3, 4),))
 
 
@@ -197,12 +199,12 @@ LIFE: list[Callable[[Log], object]] = [
     abort,
     lambda log: log.advance_log_start(2),
     write("e"),
-    lambda log: log.delete_old_segments(2_000, 0),
+    lambda log: delete_old_segments(log, 2_000, 0),
     write("f", producer_id=6, producer_epoch=0, base_sequence=0),
-    lambda log: log.flush_sealed(0),
+    lambda log: flush_sealed(log, 0),
     lambda log: log.advance_log_start(4),
     write("g", epoch=4),
-    lambda log: log.delete_old_segments(2_000, 0),
+    lambda log: delete_old_segments(log, 2_000, 0),
     lambda log: remove_deleted(log, 10**9),
     write("h", epoch=4),
 ]
@@ -288,7 +290,7 @@ def test_an_append_whose_index_entry_finds_no_memory_has_not_happened(index: str
     for number in range(3):
         assert append(log, ("b", str(number)), timestamp=3_000 + number) == 1 + number
     assert [offset for offset, _, _ in contents(log)] == [0, 1, 2, 3]
-    found = log.offset_for_timestamp(3_001)
+    found = to_the_end(log.search_timestamp(3_001))
     assert found is not None and found.offset == 2
     for clean in (True, False):
         log = reopen(log, clean=clean)

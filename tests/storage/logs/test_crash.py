@@ -21,7 +21,16 @@ from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles, disks_left
 from support.lives import compacted_life
 from support.logs.batches import ABORT
-from support.logs.make_log import append, append_marker, contents, make_log, remove_deleted
+from support.logs.make_log import (
+    append,
+    append_marker,
+    contents,
+    delete_all,
+    delete_old_segments,
+    flush_sealed,
+    make_log,
+    remove_deleted,
+)
 from support.sizes import size
 
 BOTH_MODELS = pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
@@ -69,7 +78,7 @@ class Growing:
                 log.flush(0)
                 self.flushed = log.recovery_point
             elif step == "s":
-                log.flush_sealed(0)
+                flush_sealed(log, 0)
                 self.flushed = max(self.flushed, log.recovery_point)
             else:
                 log.close(0)
@@ -195,7 +204,7 @@ def test_retention_takes_nothing_that_it_was_not_to_take(ordered: bool) -> None:
     def retain(files: CrashFiles) -> None:
         log = opened(files)
         log.advance_log_start(3)
-        log.delete_old_segments(0, 0)
+        delete_old_segments(log, 0, 0)
         remove_deleted(log, 10**9)
 
     states = 0
@@ -227,7 +236,7 @@ def test_retention_in_several_steps_leaves_no_transaction_without_its_end(
     def retain(files: CrashFiles) -> None:
         log = make_log(files, recovery_point=4, index_interval_bytes=0)
         log.advance_log_start(3)
-        assert log.delete_old_segments(0, 0) == 3
+        assert delete_old_segments(log, 0, 0) == 3
 
     states = 0
     for left, _ in disks_left(retain, files, ordered=ordered, owed=lambda: None):
@@ -236,23 +245,6 @@ def test_retention_in_several_steps_leaves_no_transaction_without_its_end(
         assert log.last_stable_offset == log.log_end_offset == 4
         check_sound(log)
     print(f"retention in steps of {at_once}, {'ordered' if ordered else 'unordered'}", states, "disks")
-
-
-@BOTH_MODELS
-@pytest.mark.parametrize("offset", [1, 3, 4, 5])
-def test_truncation_leaves_the_beginning_of_the_log(offset: int, ordered: bool) -> None:
-    def truncate(files: CrashFiles) -> None:
-        log = opened(files)
-        log.truncate_to(offset, 0, 0)
-
-    states = 0
-    for files, _ in disks_left(truncate, sealed_disk(), ordered=ordered, owed=lambda: None):
-        states += 1
-        log = make_log(files, recovery_point=offset, index_interval_bytes=0)
-        found = contents(log)
-        assert found == BEFORE[: len(found)] and found[-1][0] >= min(offset - 1, 1)
-        check_sound(log)
-    print(f"truncation to {offset}, {'ordered' if ordered else 'unordered'}", states, "disks")
 
 
 # The manager
@@ -308,7 +300,7 @@ class Managing:
 
     def delete(self, tp: TopicPartition) -> None:
         self.certain.pop(tp, None)
-        self.manager.delete_all([tp], 0)
+        delete_all(self.manager, [tp], 0)
         for remove in self.manager.due_deletions("/d", 10**9):
             remove()
 
@@ -333,7 +325,7 @@ class Managing:
             check_sound(log)
         for tp in (A, B):
             if tp in manager.logs:
-                manager.delete_all([tp], 0)
+                delete_all(manager, [tp], 0)
             (log,) = manager.create([tp], topic_id=ID, config=LogConfig(), now_ms=0, elapsed_ms=0)
             assert append(log, ("k", "v")) == 0
         manager.close(0)

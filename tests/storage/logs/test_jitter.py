@@ -15,7 +15,7 @@ from ottla.storage.logs.recovery import load_log
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.lives.moved_life import A, made
-from support.logs.make_log import TP, append, clean
+from support.logs.make_log import TP, append, clean, delete_old_segments
 from support.noted import each_case
 
 CONFIG = LogConfig(cleanup_policy=("compact",), segment_ms=1_000, segment_jitter_ms=400)
@@ -68,22 +68,10 @@ def _rolled_by_an_append() -> Log:
     return log
 
 
-def _truncated(offset: int) -> Log:
-    log = opened(disk_of(written()))
-    log.truncate_to(offset, 0, 0)
-    return log
-
-
-def _restarted_at() -> Log:
-    log = written()
-    log.truncate_fully_and_start_at(100, 0, 0)
-    return log
-
-
 def _emptied_by_retention() -> Log:
     log = written()
     log.config = replace(CONFIG, cleanup_policy=("delete",), retention_ms=1)
-    assert log.delete_old_segments(10_000, 0) == 3
+    assert delete_old_segments(log, 10_000, 0) == 3
     return log
 
 
@@ -117,9 +105,6 @@ WAYS: dict[str, Callable[[], Log]] = {
     "after a crash, the log's start above its end": lambda: opened(disk_of(written()), log_start_offset=50),
     "rolled by hand": _rolled,
     "rolled by an append": _rolled_by_an_append,
-    "truncated within it": lambda: _truncated(5),
-    "truncated to an older one": lambda: _truncated(3),
-    "truncated to nothing": _restarted_at,
     "after retention took all": _emptied_by_retention,
     "after a clean pass": _cleaned,
 }

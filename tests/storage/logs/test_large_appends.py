@@ -12,7 +12,8 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.disk.files import Files
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs import log as log_module
-from ottla.storage.logs.log import LargeWriteError, Log
+from ottla.storage.logs.large_append import LargeWriteError
+from ottla.storage.logs.log import Log
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
 from support.logs.make_log import all_batches, append, contents, make_log, reopen
@@ -76,10 +77,6 @@ def _roll(log: Log) -> None:
     log.roll(0)
 
 
-def _truncate(log: Log) -> None:
-    log.truncate_to(0, 0, 0)
-
-
 def _another(log: Log) -> None:
     begun(log)
 
@@ -89,7 +86,7 @@ def _give_up(log: Log) -> None:
     log.give_up_large()
 
 
-@pytest.mark.parametrize("between", [_append, _roll, _truncate, _another, _give_up])
+@pytest.mark.parametrize("between", [_append, _roll, _another, _give_up])
 @pytest.mark.parametrize("is_written", [True, False])
 def test_what_comes_between_makes_it_begin_anew(
     files: tuple[Files, str], between: Callable[[Log], None], is_written: bool

@@ -14,17 +14,29 @@ from ottla.protocol.records import RecordBatch
 from ottla.storage.disk import paths
 from ottla.storage.disk.files import FileSlice
 from ottla.storage.disk.health import Health
-from ottla.storage.logs.log import AppendInfo, AppendOrigin, Log
+from ottla.storage.logs.log import AppendInfo, Log
 from ottla.storage.logs.log_parts import LogPlace
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.record_checks import InvalidRecordError
+from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.segment import segment as segment_module
 from ottla.storage.segment.segment import LogSegment
+from ottla.storage.steps import to_the_end
 from ottla.storage.topics.config import LogConfig
 from ottla.storage.topics.options import MAX_LONG
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, COMMIT, Pair, batch, broken, contents, marker, read_batches
-from support.logs.make_log import TP, Producer, append, append_marker, make_log, remove_deleted, reopen
+from support.logs.make_log import (
+    TP,
+    Producer,
+    append,
+    append_marker,
+    delete_old_segments,
+    flush_sealed,
+    make_log,
+    remove_deleted,
+    reopen,
+)
 from support.logs.make_log import contents as log_contents
 from support.noted import each_case
 
@@ -44,7 +56,7 @@ def put_many(log: Log, count: int, **fields: Any) -> None:
 
 def read(log: Log, offset: int, *, max_bytes: int = 1 << 20, up_to: int | None = None, whole: bool = True) -> FileSlice:
     up_to = log.high_watermark if up_to is None else up_to
-    return log.read(offset, max_bytes=max_bytes, up_to=up_to, first_batch_whole=whole)
+    return log.fetch(offset, max_bytes=max_bytes, end=log.locate(up_to), first_batch_whole=whole).records
 
 
 def bases(log: Log) -> list[int]:
@@ -274,14 +286,14 @@ def test_long_indexes_are_written_by_whoever_flushes_after_the_roll(then: str, m
     assert [name for name in names(log) if name.endswith("index")] == []
     match then:
         case "flushed":
-            log.flush_sealed(0)
+            flush_sealed(log, 0)
         case "closed":
             log.close(0)
         case "killed":
             log = reopen(log, clean=False, recovery_point=log.recovery_checkpoint)
         case "deleted":
             flush = log.begin_flush_of_sealed()
-            log.delete_old_segments(0, 0)
+            delete_old_segments(log, 0, 0)
             assert flush is not None
             flush.sync()
             remove_deleted(log, 10**9)
@@ -430,20 +442,20 @@ def timed(*timestamps: int, rolls: tuple[int, ...] = ()) -> Log:
 def test_a_search_by_time_finds_the_first_record_that_late(
     timestamp: int, expected: tuple[int, int, int] | None
 ) -> None:
-    assert timed(10, 30, 20, 40, rolls=(1,)).offset_for_timestamp(timestamp) == expected
+    assert to_the_end(timed(10, 30, 20, 40, rolls=(1,)).search_timestamp(timestamp)) == expected
 
 
 def test_a_search_by_time_skips_records_below_the_log_start() -> None:
     log = timed(10, 30, 20, 40)
     log.advance_log_start(2)
-    assert log.offset_for_timestamp(5) == (20, 2, 2)
+    assert to_the_end(log.search_timestamp(5)) == (20, 2, 2)
 
 
 def test_the_largest_timestamp_is_found_whereever_it_lies() -> None:
-    assert timed(10, 50, 20, 40, rolls=(0, 2)).max_timestamp_and_offset() == (50, 1, 1)
-    assert timed(10, 50, 50, rolls=(1,)).max_timestamp_and_offset() == (50, 1, 1)
-    assert timed().max_timestamp_and_offset() is None
-    assert timed(-1, -1).max_timestamp_and_offset() is None
+    assert to_the_end(timed(10, 50, 20, 40, rolls=(0, 2)).search_max_timestamp()) == (50, 1, 1)
+    assert to_the_end(timed(10, 50, 50, rolls=(1,)).search_max_timestamp()) == (50, 1, 1)
+    assert to_the_end(timed().search_max_timestamp()) is None
+    assert to_the_end(timed(-1, -1).search_max_timestamp()) is None
 
 
 def test_a_time_that_only_an_emptied_batch_reached_is_not_found() -> None:
@@ -452,7 +464,7 @@ def test_a_time_that_only_an_emptied_batch_reached_is_not_found() -> None:
     emptied = batch(base_offset=1, last_offset_delta=0, timestamp=())
     emptied[35:43] = (99).to_bytes(8, "big")
     replace_with(log, [log.segments.first], batch(("k0", "v"), timestamp=10), emptied)
-    assert log.offset_for_timestamp(20) is None
+    assert to_the_end(log.search_timestamp(20)) is None
 
 
 # Producers
@@ -548,8 +560,8 @@ def test_aborted_transactions_are_told_to_the_end_of_a_segment_that_was_read_to_
         append(log, ("k", "v"), producer_id=producer_id, transactional=True)
         append_marker(log, ABORT, producer_id)
         log.roll(0)
-    assert [txn.producer_id for txn in log.aborted_transactions(0, 4, read(log, 0))] == [1]
-    assert [txn.producer_id for txn in log.aborted_transactions(2, 4, read(log, 2))] == [2]
+    assert [txn.producer_id for txn in log.overlapping_aborted(0, 4, read(log, 0))] == [1]
+    assert [txn.producer_id for txn in log.overlapping_aborted(2, 4, read(log, 2))] == [2]
 
 
 def test_aborted_transactions_are_told_only_as_far_as_the_bytes_read_reach() -> None:
@@ -560,8 +572,8 @@ def test_aborted_transactions_are_told_only_as_far_as_the_bytes_read_reach() -> 
         put_many(log, 3)
     up_to = log.last_stable_offset
     first = read(log, 0, max_bytes=1, up_to=up_to)
-    assert [txn.producer_id for txn in log.aborted_transactions(0, up_to, first)] == [1]
-    assert [txn.producer_id for txn in log.aborted_transactions(0, up_to, read(log, 0))] == [1, 2]
+    assert [txn.producer_id for txn in log.overlapping_aborted(0, up_to, first)] == [1]
+    assert [txn.producer_id for txn in log.overlapping_aborted(0, up_to, read(log, 0))] == [1, 2]
 
 
 # A failing disk
@@ -588,11 +600,9 @@ def test_after_a_disk_error_the_log_is_offline_and_what_was_acknowledged_is_ther
         lambda: read(log, 0),
         lambda: log.roll(0),
         lambda: log.advance_log_start(1),
-        lambda: log.delete_old_segments(0, 0),
-        lambda: log.truncate_to(0, 0, 0),
-        lambda: log.truncate_fully_and_start_at(0, 0, 0),
-        lambda: log.offset_for_timestamp(0),
-        lambda: log.max_timestamp_and_offset(),
+        lambda: delete_old_segments(log, 0, 0),
+        lambda: to_the_end(log.search_timestamp(0)),
+        lambda: to_the_end(log.search_max_timestamp()),
         lambda: log.aborted_transactions(0, 1),
         lambda: log.flush(0),
         lambda: log.close(0),
@@ -619,7 +629,7 @@ def test_a_disk_error_while_rolling_loses_nothing(operation: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_refuses_who_reads_it() -> None:
-    for look in (lambda log: read(log, 1), lambda log: log.offset_for_timestamp(5)):
+    for look in (lambda log: read(log, 1), lambda log: to_the_end(log.search_timestamp(5))):
         log = make_log()
         append(log, ("k", "v"), ("l", "v"))
         log = reopen(log)
@@ -722,15 +732,6 @@ def test_an_open_transaction_behind_the_high_watermark_is_not_what_holds_readers
     assert (log.high_watermark, log.last_stable_offset) == (1, 0)
 
 
-def test_what_was_cut_off_cannot_be_read() -> None:
-    log = make_log()
-    put_many(log, 5)
-    log.truncate_to(3, 0, 0)
-    assert log.high_watermark == 3
-    log.truncate_fully_and_start_at(9, 0, 0)
-    assert log.high_watermark == 9
-
-
 @pytest.mark.parametrize("written_at_once", [segment_module.WRITTEN_AT_ONCE, 0], ids=["short", "long"])
 @pytest.mark.parametrize("checkpointed", ["before the roll", "after the roll", "after the next flush"])
 def test_after_a_roll_behind_a_flush_the_sealed_segment_is_found_with_all_its_indexes(
@@ -750,7 +751,7 @@ def test_after_a_roll_behind_a_flush_the_sealed_segment_is_found_with_all_its_in
         checkpoint = log.recovery_checkpoint
     assert checkpoint < 3 and log.has_unflushed_segments
     if checkpointed == "after the next flush":
-        log.flush_sealed(0)
+        flush_sealed(log, 0)
         checkpoint = log.recovery_checkpoint
         assert checkpoint == 3
     log.files.sync_dir("/data")
@@ -783,7 +784,7 @@ def test_a_flush_that_a_roll_overtakes_promises_less() -> None:
     flush.sync()
     log.end_flush(flush, 0)
     assert log.recovery_point == 2
-    log.flush_sealed(0)
+    flush_sealed(log, 0)
     assert log.recovery_point == 4
 
 
@@ -793,7 +794,7 @@ def test_sealed_segments_are_flushed_without_the_active_one() -> None:
     put_many(log, 2)
     log.roll(0)
     put_many(log, 1)
-    log.flush_sealed(5)
+    flush_sealed(log, 5)
     assert log.recovery_point == 2
     assert log.begin_flush_of_sealed() is None
 
@@ -804,7 +805,7 @@ def test_a_flush_does_not_mind_segments_that_are_gone_meanwhile() -> None:
     append(log, ("k", "v"), timestamp=100)
     flush = log.begin_flush()
     assert flush is not None
-    assert log.delete_old_segments(100, 100) == 1
+    assert delete_old_segments(log, 100, 100) == 1
     remove_deleted(log, 100)
     flush.sync()
     log.end_flush(flush, 100)
@@ -827,7 +828,7 @@ def test_a_flush_lets_go_segments_that_were_replaced_meanwhile() -> None:
     assert log.recovery_point == 2
 
 
-# Log start and truncation
+# Log start
 
 
 @pytest.mark.scenario(167)
@@ -840,60 +841,6 @@ def test_the_log_start_moves_forward_only_and_never_above_the_high_watermark() -
         log.advance_log_start(11)
     log.advance_log_start(10)
     assert log.log_start_offset == log.log_end_offset == 10
-
-
-@pytest.mark.scenario(122)
-@pytest.mark.parametrize(
-    "offset, end, expected_bases",
-    [(20, 10, [0, 4, 8]), (10, 10, [0, 4, 8]), (9, 8, [0, 4, 8]), (8, 8, [0, 4, 8]), (6, 6, [0, 4]), (4, 4, [0, 4])],
-)
-def test_truncation_drops_batches_that_reach_the_offset(offset: int, end: int, expected_bases: list[int]) -> None:
-    log = three_segments()
-    log.truncate_to(offset, 0, 0)
-    assert log.log_end_offset == end
-    assert [at for at, _, _ in log_contents(log)] == list(range(end))
-    assert bases(log) == expected_bases
-    assert [at for at, _, _ in log_contents(reopen(log))] == list(range(end))
-
-
-def test_a_truncated_log_is_appended_to_at_its_new_end() -> None:
-    log = three_segments()
-    log.truncate_to(6, 0, 0)
-    assert append(log, ("new", "v")) == 6
-    assert append(log, ("new", "v"), roll=True) == 7
-    assert [at for at, _, _ in log_contents(reopen(log, clean=False))] == [0, 1, 2, 3, 4, 5, 6, 7]
-
-
-def test_truncation_takes_producers_and_epochs_back() -> None:
-    log = make_log()
-    for sequence in range(4):
-        made = batch(("k", "v"), producer_id=3, base_sequence=sequence)
-        put(log, made, leader_epoch=sequence)
-        if sequence == 1:
-            log.roll(0)
-    log.truncate_to(3, 0, 0)
-    assert log.leader_epochs.latest_epoch == 2
-    assert not put(log, batch(("other", "v"), producer_id=3, base_sequence=3)).duplicate
-    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-        put(log, batch(("k", "v"), producer_id=3, base_sequence=9))
-
-
-@pytest.mark.parametrize("start", [0, 7, 100])
-def test_a_fully_truncated_log_starts_where_it_is_told(start: int) -> None:
-    log = three_segments()
-    append(log, ("k", "v"), producer_id=1, transactional=True)
-    log.truncate_fully_and_start_at(start, 0, 0)
-    assert (log.log_start_offset, log.log_end_offset, log.last_stable_offset) == (start, start, start)
-    assert append(log, ("k", "v")) == start
-    assert len(log.producers) == 0
-    log.flush(0)
-    assert [at for at, _, _ in log_contents(reopen(log, clean=False))] == [start]
-
-
-def test_truncation_to_the_first_segment_or_below_empties_the_log() -> None:
-    log = three_segments()
-    log.truncate_to(0, 0, 0)
-    assert (log.log_end_offset, bases(log), log.size_bytes) == (0, [0], 0)
 
 
 # The swap

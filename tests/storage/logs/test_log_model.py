@@ -9,9 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ottla.protocol.records import Record, RecordBatch, batches
 from ottla.storage.disk import paths
 from ottla.storage.segment.segment import LogSegment
+from ottla.storage.steps import to_the_end
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, COMMIT, batch
-from support.logs.make_log import append_marker, make_log, remove_deleted
+from support.logs.make_log import append_marker, delete_old_segments, flush_sealed, make_log, remove_deleted
 from support.sizes import size
 
 KEYS = st.sampled_from(["a", "b", "c"])
@@ -36,7 +37,6 @@ class LogModel(RuleBasedStateMachine):
         self.last_sent: dict[int, tuple[bytes, int, int]] = {}
         self.open_txns: dict[int, int] = {}
         self.aborted: list[tuple[int, int, int]] = []
-        self.had_transactions = False
 
     @initialize(
         segment_bytes=st.sampled_from([400, 1000, 1 << 20]), index_interval_bytes=st.sampled_from([0, 100, 4096])
@@ -68,7 +68,6 @@ class LogModel(RuleBasedStateMachine):
         self.sequences[producer] = self.sequences.get(producer, 0) + len(pairs)
         self.last_sent[producer] = (sent, base, self.end - 1)
         if transactional:
-            self.had_transactions = True
             self.open_txns.setdefault(producer, base)
 
     def check_append(self, made: bytearray) -> int:
@@ -111,8 +110,8 @@ class LogModel(RuleBasedStateMachine):
         assert self.log.recovery_point == self.end
 
     @rule()
-    def flush_sealed(self) -> None:
-        self.log.flush_sealed(self.now_ms)
+    def flush_rolled(self) -> None:
+        flush_sealed(self.log, self.now_ms)
         assert self.log.recovery_point >= self.log.segments.active.base_offset
 
     # Shrinking
@@ -124,24 +123,9 @@ class LogModel(RuleBasedStateMachine):
         self.start = max(self.start, offset)
 
     @rule()
-    def delete_old_segments(self) -> None:
-        self.log.delete_old_segments(self.now_ms, self.now_ms)
+    def retain(self) -> None:
+        delete_old_segments(self.log, self.now_ms, self.now_ms)
         assert self.log.log_start_offset == self.start
-
-    @precondition(lambda self: not self.had_transactions)
-    @rule(place=PLACES)
-    def truncate(self, place: float) -> None:
-        offset = max(round(place * self.end), self.start)
-        # A truncated log may be truncated to an offset that no record had; whole batches are removed.
-        self.log.truncate_to(offset, self.now_ms, self.now_ms)
-        self.end = min(self.end, self.log.log_end_offset)
-        self.start = min(self.start, self.end)
-        left = {record.offset for record in self.walk(0)}
-        # No batch here has more than three records, so nothing below the last three may be missing.
-        assert left <= self.records.keys() and {at for at in self.records if self.start <= at < offset - 3} <= left
-        self.records = {offset: record for offset, record in self.records.items() if offset in left}
-        self.last_sent.clear()
-        self.sequences = {state.producer_id: state.last_sequence + 1 for state in self.log.producers}
 
     @precondition(lambda self: len(self.log.segments) > 2)
     @rule(data=st.data())
@@ -236,7 +220,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(timestamp=TIMESTAMPS)
     def search_by_time(self, timestamp: int) -> None:
-        found = self.log.offset_for_timestamp(timestamp)
+        found = to_the_end(self.log.search_timestamp(timestamp))
         late = [at for at, record in sorted(self.records.items()) if at >= self.start and record[0] >= timestamp]
         if found is not None and found.offset in self.records:
             assert found.offset == late[0]

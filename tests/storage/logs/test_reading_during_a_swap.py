@@ -16,6 +16,7 @@ from ottla.storage.logs.log import Log
 from ottla.storage.logs.retention import deletable_segments
 from ottla.storage.segment.index import AbortedTxn, TransactionIndex
 from ottla.storage.segment.segment import LogSegment
+from ottla.storage.steps import to_the_end
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT
 from support.logs.make_log import append, append_marker, make_log, reopen
@@ -58,9 +59,9 @@ def answers(log: Log) -> list[object]:
     """Return the results of all queries to a log."""
     end = log.log_end_offset
     return [
-        log.offset_for_timestamp(2_000),
-        log.offset_for_timestamp(0),
-        log.max_timestamp_and_offset(),
+        to_the_end(log.search_timestamp(2_000)),
+        to_the_end(log.search_timestamp(0)),
+        to_the_end(log.search_max_timestamp()),
         [log.aborted_transactions(offset, end) for offset in range(0, end, 2)],
         [log.read(offset, max_bytes=1, up_to=end).read() for offset in range(end)],
         [segment.largest_timestamp_ms for segment in log.segments],

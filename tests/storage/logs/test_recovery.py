@@ -581,15 +581,6 @@ def test_a_log_that_was_cut_to_nothing_and_closed_stays_so_after_a_power_loss() 
     assert {load(after, clean=True).log_end_offset for after in files.after_crash(ordered=False)} == {0}
 
 
-def test_a_log_that_was_truncated_to_nothing_and_closed_stays_so_after_a_power_loss() -> None:
-    files = written(producer_id=1, count=4)
-    files.sync_all()
-    log = load(files, clean=True)
-    log.truncate_to(0, 0, 0)
-    log.close(0)
-    assert {load(after, clean=True).log_end_offset for after in files.after_crash(ordered=False)} == {0}
-
-
 def test_a_preallocated_log_gives_its_room_back_at_the_stop() -> None:
     files = CrashFiles()
     log = load_at_first(files, LogConfig(preallocate=True, segment_bytes=4_096))

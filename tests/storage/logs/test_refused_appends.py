@@ -19,7 +19,8 @@ from ottla.protocol.compression import Codec
 from ottla.protocol.errors import KafkaError
 from ottla.storage.disk import paths
 from ottla.storage.logs import log as log_module
-from ottla.storage.logs.log import LargeWriteError, Log
+from ottla.storage.logs.large_append import LargeWriteError
+from ottla.storage.logs.log import Log
 from ottla.storage.produce.validation import CheckedBatch
 from ottla.storage.segment.segment_indexes import SegmentIndexes
 from support.disk.crash_files import CrashFiles

@@ -9,7 +9,7 @@ from ottla.storage.logs import log as log_module
 from ottla.storage.logs.log import Log
 from ottla.storage.logs.retention import deletable_segments, may_have_deletable
 from support.logs.batches import batch
-from support.logs.make_log import append, make_log, remove_deleted, reopen
+from support.logs.make_log import append, delete_old_segments, make_log, remove_deleted, reopen
 
 DELETE = ("delete",)
 BOTH = ("compact", "delete")
@@ -67,7 +67,7 @@ def test_what_retention_takes(config: dict[str, Any], log_start_offset: int, now
     log.advance_log_start(log_start_offset)
     assert [segment.base_offset for segment in deletable_segments(log, now_ms)] == list(range(deleted))
     assert may_have_deletable(log, now_ms) == (deleted > 0)
-    assert log.delete_old_segments(now_ms, now_ms) == deleted
+    assert delete_old_segments(log, now_ms, now_ms) == deleted
     assert not may_have_deletable(log, now_ms)
     assert bases(log) == list(range(deleted, 10)) or bases(log) == [10]
 
@@ -100,7 +100,7 @@ def test_many_segments_go_in_several_steps(
     first.carry_out()
     log.end_deletion(first, 0)
     assert len(first.renamed) == min(at_once, 10)
-    assert log.delete_old_segments(OLD_MS + 51, 0) == max(0, 10 - at_once)
+    assert delete_old_segments(log, OLD_MS + 51, 0) == max(0, 10 - at_once)
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (10, 10, [10])
     remove_deleted(log, 10**9)
     assert not [name for name in log.files.list(log.directory) if name.endswith(".deleted")]
@@ -108,7 +108,7 @@ def test_many_segments_go_in_several_steps(
 
 def test_the_first_young_segment_ends_the_deletion() -> None:
     log = filled(timestamps=[10, 20, 500, 30, 40], retention_ms=100)
-    assert log.delete_old_segments(200, 200) == 2
+    assert delete_old_segments(log, 200, 200) == 2
     assert bases(log) == [2, 3, 4]
 
 
@@ -117,23 +117,23 @@ def test_a_segment_is_as_old_as_its_youngest_record() -> None:
     append(log, ("a", "v"), timestamp=500)
     append(log, ("b", "v"), timestamp=10, roll=True)
     append(log, ("c", "v"), timestamp=700)
-    assert log.delete_old_segments(600, 600) == 0
-    assert log.delete_old_segments(601, 601) == 1
+    assert delete_old_segments(log, 600, 600) == 0
+    assert delete_old_segments(log, 601, 601) == 1
 
 
 def test_without_timestamps_the_files_age_counts() -> None:
     log = filled(timestamps=[-1, -1], retention_ms=100)
     log.files.set_mtime_ms(f"{log.directory}/{0:020}.log", 1_000)
     log.files.set_mtime_ms(f"{log.directory}/{1:020}.log", 2_000)
-    assert log.delete_old_segments(1_101, 1_101) == 1
+    assert delete_old_segments(log, 1_101, 1_101) == 1
 
 
 @pytest.mark.scenario(161)
 def test_offsets_go_on_after_everything_was_deleted() -> None:
     log = filled(retention_ms=50)
-    assert log.delete_old_segments(10**6, 10**6) == 10
+    assert delete_old_segments(log, 10**6, 10**6) == 10
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (10, 10, [10])
-    assert log.delete_old_segments(10**6, 10**6) == 0
+    assert delete_old_segments(log, 10**6, 10**6) == 0
     assert append(log, ("k", "v")) == 10
     log = reopen(log)
     assert (log.log_start_offset, log.log_end_offset) == (10, 11)
@@ -144,13 +144,13 @@ def test_an_empty_active_segment_is_never_deleted() -> None:
     log = filled(retention_ms=50)
     log.roll(OLD_MS)
     assert [segment.base_offset for segment in deletable_segments(log, 10**6)] == list(range(10))
-    assert log.delete_old_segments(10**6, 10**6) == 10
+    assert delete_old_segments(log, 10**6, 10**6) == 10
     assert bases(log) == [10]
 
 
 def test_the_log_start_moves_to_the_first_segment_that_stays() -> None:
     log = filled(retention_bytes=4 * ONE_BYTES)
-    log.delete_old_segments(0, 0)
+    delete_old_segments(log, 0, 0)
     assert log.log_start_offset == 6
     assert log.leader_epochs.entries == ((0, 6),)
 
@@ -160,13 +160,13 @@ def test_a_log_start_within_a_segment_is_not_moved_back() -> None:
     for roll in (True, False):
         append(log, ("a", "v"), ("b", "v"), ("c", "v"), roll=roll)
     log.advance_log_start(4)
-    assert log.delete_old_segments(0, 0) == 1
+    assert delete_old_segments(log, 0, 0) == 1
     assert log.log_start_offset == 4
 
 
 def test_deleted_files_stay_for_their_delay() -> None:
     log = filled(count=3, retention_bytes=ONE_BYTES, file_delete_delay_ms=500)
-    log.delete_old_segments(1_000, 1_000)
+    delete_old_segments(log, 1_000, 1_000)
     deleted = [name for name in log.files.list(log.directory) if name.endswith(".deleted")]
     assert len(deleted) == 6
     remove_deleted(log, 1_499)
@@ -179,7 +179,7 @@ def test_deleted_files_stay_for_their_delay() -> None:
 def test_snapshots_go_with_their_segments() -> None:
     log = filled(retention_ms=50)
     assert len([name for name in log.files.list(log.directory) if "snapshot" in name]) == 9
-    log.delete_old_segments(10**6, 10**6)
+    delete_old_segments(log, 10**6, 10**6)
     assert [name for name in log.files.list(log.directory) if "snapshot" in name] == [f"{10:020}.snapshot"]
 
 
@@ -187,6 +187,6 @@ def test_snapshots_go_with_their_segments() -> None:
 def test_producers_are_remembered_although_their_records_are_gone() -> None:
     log = make_log(cleanup_policy=DELETE, retention_ms=10)
     append(log, ("k", "v"), producer_id=5, roll=True)
-    log.delete_old_segments(10**6, 10**6)
+    delete_old_segments(log, 10**6, 10**6)
     state = log.producers.get(5)
     assert state is not None and state.last_sequence == 0

@@ -10,7 +10,18 @@ from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.segment.index import AbortedTxn
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import ABORT, COMMIT, batch, marker
-from support.logs.make_log import TP, Producer, append, append_marker, clean, contents, log_with_holes, make_log, reopen
+from support.logs.make_log import (
+    TP,
+    Producer,
+    append,
+    append_marker,
+    clean,
+    contents,
+    delete_old_segments,
+    log_with_holes,
+    make_log,
+    reopen,
+)
 
 DIRECTORY = f"/data/{TP}"
 
@@ -84,7 +95,7 @@ def test_of_two_producers_the_one_whose_segment_was_deleted_is_gone_after_recove
     Producer(log, 2).write("k")
     log.roll(1_000)
     log.advance_log_start(1)
-    assert log.delete_old_segments(1_000, 1_000) == 1
+    assert delete_old_segments(log, 1_000, 1_000) == 1
     assert producer_ids(log) == [1, 2]
     assert producer_ids(reopen(log, clean=False)) == [2]
 
@@ -117,7 +128,7 @@ def test_damage_costs_the_snapshots_behind_it_and_no_others() -> None:
 def test_snapshots_go_when_the_log_start_has_passed_them() -> None:
     log = idempotent_log(5)
     log.advance_log_start(3)
-    log.delete_old_segments(1_000, 1_000)
+    delete_old_segments(log, 1_000, 1_000)
     assert (bases(log), snapshots(log)) == ([3, 4, 5], [3, 4, 5])
 
 
@@ -125,7 +136,7 @@ def test_snapshots_go_when_the_log_start_has_passed_them() -> None:
 def test_the_deletion_of_segments_forgets_no_producer_that_is_still_at_work() -> None:
     log = idempotent_log(5)
     log.advance_log_start(5)
-    log.delete_old_segments(1_000, 1_000)
+    delete_old_segments(log, 1_000, 1_000)
     again = batch(("k", "v"), producer_id=1, base_sequence=5)
     assert log.append(memoryview(again), now_ms=1_000).base_offset == 5
 
@@ -194,17 +205,6 @@ def test_offsets_that_do_not_fit_begin_a_segment_with_a_snapshot_and_good_indexe
         assert contents(log)[-1] == (far + 4 * count - 1, b"b", b"3")
 
 
-# Truncating
-
-
-@pytest.mark.scenario(122)
-def test_a_reopened_log_may_be_truncated_into_an_earlier_segment() -> None:
-    log = reopen(idempotent_log(10, every=5))
-    log.truncate_to(3, 1_000, 1_000)
-    assert (bases(log), log.log_end_offset) == ([0], 3)
-    assert reopen(log).log_end_offset == 3
-
-
 @pytest.mark.scenario(139)
 def test_damage_below_the_log_start_leaves_one_empty_segment_there() -> None:
     log = idempotent_log(9, every=3)
@@ -224,7 +224,7 @@ def test_segments_wholly_below_the_log_start_go(log_start: int, segments: int) -
         append(log, ("k", "v"), roll=number % 5 == 4 and number < 14)
     assert len(log.segments) == 3
     log.advance_log_start(log_start)
-    log.delete_old_segments(1_000, 1_000)
+    delete_old_segments(log, 1_000, 1_000)
     assert (len(log.segments), log.log_end_offset) == (segments, 15)
 
 
@@ -243,7 +243,7 @@ def test_the_last_stable_offset_follows_a_log_start_that_passes_an_open_transact
     append(log, ("g", "v"))
     assert log.last_stable_offset == 3
     log.advance_log_start(log_start)
-    log.delete_old_segments(1_000, 1_000)
+    delete_old_segments(log, 1_000, 1_000)
     assert log.last_stable_offset == stable
     append_marker(log, COMMIT, 1)
     assert log.last_stable_offset == log.log_end_offset

@@ -80,8 +80,8 @@ def test_a_batch_gets_its_offsets_and_leader_epoch_in_place(codec: int) -> None:
     assert valid.records.obj is data
     assert RecordBatch(data).partition_leader_epoch == 7
     assert data[8:12] + data[16:] == before[8:12] + before[16:]
-    assert (valid.base_offset, valid.last_offset) == (2**40, 2**40 + 1)
-    assert (valid.max_timestamp, valid.max_timestamp_offset) == (NOW_MS, 2**40 + 1)
+    assert (valid.batches[0].base_offset, valid.batches[0].last_offset) == (2**40, 2**40 + 1)
+    assert valid.batches[0].max_timestamp == NOW_MS
     assert valid.log_append_time_ms == -1
 
 
@@ -135,7 +135,10 @@ def test_records_come_out_as_they_went_in(fields: Any, codec: int, to: str, poli
     assert written.is_crc_valid()
     assert (written.producer_id, written.producer_epoch, written.base_sequence) == (4, 5, 6)
     assert written.codec == (codec if to == "producer" else CODEC_NAMES.index(to))
-    assert (written.last_offset, written.max_timestamp) == (valid.last_offset, valid.max_timestamp)
+    assert (written.last_offset, written.max_timestamp) == (
+        valid.batches[0].last_offset,
+        valid.batches[0].max_timestamp,
+    )
 
 
 # --- the number of batches, and their header --------------------------------------------------------------------
@@ -183,7 +186,7 @@ def test_a_wrong_crc_is_corrupt_wherever_the_damage_is() -> None:
 def test_a_batch_larger_than_max_message_bytes_is_too_large_even_if_corrupt() -> None:
     data = produced(("key", "value"))
 
-    assert validate(copy.copy(data), max_message_bytes=len(data)).last_offset == 0
+    assert validate(copy.copy(data), max_message_bytes=len(data)).batches[0].last_offset == 0
     assert refusal(data, max_message_bytes=len(data) - 1).code == ErrorCode.MESSAGE_TOO_LARGE
     assert refusal(broken(data, 30), max_message_bytes=len(data) - 1).code == ErrorCode.MESSAGE_TOO_LARGE
 
@@ -207,7 +210,7 @@ def test_headers_that_clients_must_not_send_are_invalid_records(data: bytearray)
 def test_the_coordinators_write_markers_and_batches_without_sequence() -> None:
     for data in (marker(COMMIT, producer_id=1), produced(("a", "1"), producer_id=1, base_sequence=-1)):
         valid = validate(data, origin=AppendOrigin.COORDINATOR, next_offset=3, **COMPACT)
-        assert valid.last_offset == 3
+        assert valid.batches[0].last_offset == 3
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
@@ -323,7 +326,7 @@ def test_the_number_of_timestamps_named_is_limited() -> None:
 
 
 def test_by_default_an_hour_ahead_and_any_time_back_is_in_bounds() -> None:
-    assert validate(produced(("a", "1"), ("b", "2"), timestamp=[0, NOW_MS + HOUR_MS])).last_offset == 1
+    assert validate(produced(("a", "1"), ("b", "2"), timestamp=[0, NOW_MS + HOUR_MS])).batches[0].last_offset == 1
     assert refusal(produced(("a", "1"), timestamp=NOW_MS + HOUR_MS + 1)).code == ErrorCode.INVALID_TIMESTAMP
 
 
@@ -342,7 +345,7 @@ def test_a_max_timestamp_that_is_larger_than_the_records_is_put_right_when_they_
     data = build_batch([(0, NOW_MS, b"k", b"v", ())], max_timestamp=NOW_MS + 2 * HOUR_MS)
     valid = validate(data)
 
-    assert valid.max_timestamp == NOW_MS
+    assert valid.batches[0].max_timestamp == NOW_MS
     assert RecordBatch(valid.records).is_crc_valid()
 
 
@@ -354,7 +357,7 @@ def test_a_stamping_topic_gives_every_record_the_brokers_time(codec: int) -> Non
 
     assert written.is_crc_valid()
     assert [record.timestamp for record in written.records()] == [NOW_MS, NOW_MS]
-    assert (valid.log_append_time_ms, valid.max_timestamp) == (NOW_MS, NOW_MS)
+    assert (valid.log_append_time_ms, valid.batches[0].max_timestamp) == (NOW_MS, NOW_MS)
 
 
 def test_producers_must_not_stamp_on_a_stamping_topic() -> None:
@@ -420,14 +423,14 @@ def test_damaged_records_are_found_where_they_are_looked_at(looked_at: str) -> N
     if looked_at == EVERY_RECORD:
         assert refusal(data).code == ErrorCode.INVALID_RECORD
     else:
-        assert validate(data).last_offset == 0
+        assert validate(data).batches[0].last_offset == 0
 
 
 def test_a_max_timestamp_that_is_not_the_records_is_put_right_where_they_are_looked_at(looked_at: str) -> None:
     for stated in (NOW_MS - 5, NOW_MS + 5):
         valid = validate(build_batch([(0, NOW_MS, b"k", b"v", ())], max_timestamp=stated))
 
-        assert valid.max_timestamp == (NOW_MS if looked_at == EVERY_RECORD else stated)
+        assert valid.batches[0].max_timestamp == (NOW_MS if looked_at == EVERY_RECORD else stated)
         assert RecordBatch(valid.records).is_crc_valid()
 
 

@@ -12,7 +12,7 @@ from ottla.storage.logs.log import Log
 from ottla.storage.segment.leader_epochs import LeaderEpochs
 from support.disk.crash_files import CrashFiles, disks_left
 from support.logs.batches import batch
-from support.logs.make_log import all_batches, clean, make_log
+from support.logs.make_log import all_batches, clean, delete_old_segments, make_log
 from support.noted import each_case
 from support.sizes import size
 
@@ -55,9 +55,9 @@ class Life:
         log.advance_log_start(3)
         self.log_start = 3
         self.roll()
-        log.delete_old_segments(1_000, 0)
+        delete_old_segments(log, 1_000, 0)
         self.append("f", 9)
-        log.delete_old_segments(10**6, 0)  # all
+        delete_old_segments(log, 10**6, 0)  # all
         self.append("g", 9)
         log.close(0)
 

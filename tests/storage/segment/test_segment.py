@@ -454,37 +454,6 @@ def test_under_log_append_time_the_first_record_of_the_batch_is_the_one() -> Non
 # Truncation
 
 
-@pytest.mark.scenario(189)
-@each_case("offset", range(BASE - 1, BASE + 30))
-@each_case("is_reopened", [False, True])
-def test_truncation_removes_every_batch_that_reaches_the_offset(offset: int, is_reopened: bool) -> None:
-    segment = create()
-    batches = fill(segment, 6, step=2)
-    if is_reopened:
-        segment.close()
-        segment = reopen(segment)
-    kept = [each for each in batches if each.last_offset < offset]
-    removed_bytes = segment.truncate_to(offset)
-    assert removed_bytes == sum(len(each.data) for each in batches) - sum(len(each.data) for each in kept)
-    assert [position for position, _ in segment.headers()] == [each.position for each in kept]
-    assert segment.next_offset() == (kept[-1].last_offset + 1 if kept else BASE)
-    assert segment.max_timestamp_ms == (kept[-1].max_timestamp if kept else -1)
-    assert segment.first_batch_timestamp_ms == (kept[0].max_timestamp if kept else -1)
-    kept += fill(segment, 2)
-    segment.close()
-    assert_as_rebuilt(reopen(segment))
-
-
-def test_truncation_drops_aborted_transactions_whose_marker_goes() -> None:
-    segment = create()
-    fill(segment, 6)
-    txns = [AbortedTxn(1, BASE, BASE + 3, BASE + 4), AbortedTxn(2, BASE, BASE + 7, BASE + 8)]
-    for txn in txns:
-        segment.txn_index.append(txn)
-    segment.truncate_to(BASE + 5)
-    assert segment.txn_index.entries() == txns[:1]
-
-
 # The files
 
 
@@ -796,13 +765,12 @@ def test_recovery_cuts_at_the_first_bad_batch(kept: int, damage: str) -> None:
     assert_as_rebuilt(reopen(again))
 
 
-def test_recovery_without_crc_checks_trusts_what_is_in_the_batches() -> None:
+def test_recovery_cuts_a_segment_at_a_batch_of_another_crc() -> None:
     segment = create()
     batches = fill(segment, 3)
     data = bytearray(b"".join(each.data for each in batches))
     data[batches[1].end - 1] ^= 1
     segment.files.open(paths.log_path("d", BASE), truncate=True).append(data)
-    assert reopen(segment).recover(check_crc=False) == 0
     assert reopen(segment).recover() == len(data) - batches[1].position
 
 
@@ -894,7 +862,6 @@ appends = st.tuples(
     ),
 )
 others = st.one_of(
-    st.tuples(st.just("truncate"), st.integers(0, 12)),
     st.tuples(st.just("read"), st.tuples(st.integers(-3, 40), st.integers(0, 900), st.integers(0, 20))),
     st.tuples(st.sampled_from(["flush", "restart", "crash and recover"]), st.none()),
 )
@@ -924,11 +891,6 @@ class Pair:
             offset = RecordBatch(datas[-1]).next_offset
         self.batches += append(self.segment, *datas)
 
-    def truncate(self, back: int) -> None:
-        offset = self.next_offset - back
-        self.segment.truncate_to(offset)
-        self.batches = [each for each in self.batches if each.last_offset < offset]
-
     def read(self, offset: int, max_bytes: int, bound_at: int) -> None:
         bound = self.batches[bound_at].position if bound_at < len(self.batches) else None
         piece = self.segment.read(BASE + offset, max_bytes=max_bytes, max_position=bound)
@@ -948,8 +910,6 @@ class Pair:
         match action:
             case "append":
                 self.append(argument)  # type: ignore[arg-type]
-            case "truncate":
-                self.truncate(argument)  # type: ignore[arg-type]
             case "read":
                 self.read(*argument)  # type: ignore[misc]
             case "flush":
@@ -1004,14 +964,6 @@ def test_restarts_in_mid_segment_leave_no_trace_in_the_indexes(interval_bytes: i
         segment.close()
         segment = reopen(segment)
     assert_as_rebuilt(segment)
-
-
-def test_a_truncated_segment_gets_its_final_time_index_entry_all_the_same() -> None:
-    segment = create(config=LogConfig(index_interval_bytes=5000))
-    batches = fill(segment, 5)
-    segment.truncate_to(batches[3].base_offset)
-    segment.close()
-    assert reopen(segment).time_index.entries() == [(batches[2].max_timestamp, batches[2].last_offset)]
 
 
 def test_what_lies_beyond_two_gibibytes_is_not_indexed() -> None:

@@ -7,7 +7,8 @@ import pytest
 from ottla.storage.cleaning.cleaner import CleaningAbortedError
 from ottla.storage.disk import paths
 from ottla.storage.logs.log import Log
-from ottla.storage.segment.index import RELATIVE_OFFSET_MAX, AbortedTxn
+from ottla.storage.segment.index import AbortedTxn
+from ottla.storage.segment.index_file import RELATIVE_OFFSET_MAX
 from ottla.storage.segment.split import overflows, split_segment
 from support.disk.crash_files import CrashFiles
 from support.lives.compacted_life import check_sound

@@ -24,7 +24,6 @@ from ottla.storage.topics.catalog_file import (
     Texts,
     TopicEntry,
     decode,
-    encode,
     encode_in_pieces,
 )
 from support.disk.crash_files import CrashFiles, power_losses
@@ -108,6 +107,10 @@ def test_the_layout_is_for_people_and_always_the_same() -> None:
         "}\n"
         "}\n"
     )
+
+
+def encode(state: CatalogState) -> bytes:
+    return b"".join(encode_in_pieces(state, {}))
 
 
 def made(state: CatalogState = EXAMPLE) -> tuple[CrashFiles, Catalog]:
@@ -397,7 +400,7 @@ def test_a_catalog_that_no_start_would_read_is_not_written(monkeypatch: pytest.M
 def test_a_large_catalog_is_put_together_in_pieces(monkeypatch: pytest.MonkeyPatch, piece_chars: int) -> None:
     whole = encode(EXAMPLE)
     monkeypatch.setattr("ottla.storage.topics.catalog_file.PIECE_CHARS", piece_chars)
-    pieces = list(encode_in_pieces(EXAMPLE))
+    pieces = list(encode_in_pieces(EXAMPLE, {}))
     assert b"".join(pieces) == whole
     longest_line = max(map(len, whole.splitlines(keepends=True)))
     assert max(map(len, pieces)) < piece_chars + 3 * longest_line

@@ -22,10 +22,12 @@ import trio
 import trio.testing
 
 from ottla.protocol.connection import encode_request, encode_response, parse_request
-from ottla.server.broker.broker import Broker
-from ottla.server.broker.life import run_broker
+from ottla.server.broker.broker import Broker, nodes_of
+from ottla.server.broker.life import alive
 from ottla.server.client.connection import api_of
+from ottla.server.cluster.nodes import close_all
 from ottla.server.config.static_config import static_config
+from ottla.server.faults.table import Faults
 from ottla.server.network.desk import RequestingClient, finished
 from ottla.server.runtime import time_slices
 from ottla.server.runtime.clock import Clock
@@ -121,8 +123,15 @@ async def running(
     rng = random.Random(files.digest())  # else a later run would use the ids of an earlier one
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=rng.getrandbits(128), version=4))  # member ids of groups
-        async with run_broker(static, files=files, clock=clock, rng=rng) as broker:
-            yield broker, InProcessClient(broker)
+        played = nodes_of(static)
+        broker = Broker(static, played, clock=clock, files=files, rng=rng, faults=Faults())
+        try:
+            for node in played:
+                node.bind(broker.config.current.listen_backlog)
+            async with alive(broker):  # one run, which does not end with its data directories
+                yield broker, InProcessClient(broker)
+        finally:
+            close_all(played)
 
 
 async def pass_time(broker: Broker, by_ms: int) -> None:

@@ -25,9 +25,10 @@ from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.paths import TopicPartition
-from ottla.storage.logs.log import AppendOrigin, Log
+from ottla.storage.logs.log import Log
 from ottla.storage.logs.replay import update_producers
 from ottla.storage.produce.txn_markers import ABORT_MARKER, read_marker
+from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.config import LogConfig
 from support.cleaner.choosing import filthiest
 from support.disk.crash_files import CrashFiles
@@ -201,7 +202,7 @@ def read_committed(log: Log, start: int) -> list[Row]:
         data = fetched.read()
         if not data:
             break
-        waiting = sorted(log.aborted_transactions(offset, end, fetched), key=lambda txn: txn.first_offset)
+        waiting = sorted(log.overlapping_aborted(offset, end, fetched), key=lambda txn: txn.first_offset)
         aborting: set[int] = set()
         for each in batches(data):
             while waiting and waiting[0].first_offset <= each.last_offset:

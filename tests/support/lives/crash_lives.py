@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ottla.storage.segment.index import RELATIVE_OFFSET_MAX
+from ottla.storage.segment.index_file import RELATIVE_OFFSET_MAX
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
 from support.disk.crash_search import CrashSearch
 from support.disk.crash_subsets import CHANGES_MAX
 from support.lives.compacted_life import DATA_DIR, TOPIC_ID, TP, Broker, CompactedLife, History, Owed, check
 from support.logs.batches import ABORT, COMMIT, batch, marker
+from support.logs.make_log import delete_old_segments, flush_sealed
 
 Steps = Callable[[CompactedLife], None]
 
@@ -169,7 +170,7 @@ def retain(life: CompactedLife) -> None:
     life.append(("b", "9"), timestamp=THIRD_MS)
     life.flush()
     life.reconfigure(cleanup_policy=("compact", "delete"), retention_ms=50_000)
-    life.log.delete_old_segments(THIRD_MS, THIRD_MS)
+    delete_old_segments(life.log, THIRD_MS, THIRD_MS)
     life.broker.manager.checkpoint_log_starts()
     life.broker.remove_deleted_files()
 
@@ -184,7 +185,7 @@ def abort_and_roll(life: CompactedLife) -> None:
     assert life.broker is not None
     life.append(("a", "aborted"), producer_id=4, transactional=True)
     life.end_transaction(ABORT, 4, roll=True)
-    life.log.flush_sealed(life.now_ms)
+    flush_sealed(life.log, life.now_ms)
     life.broker.manager.checkpoint_recovery_points()
     life.append(("j", "1"))
 

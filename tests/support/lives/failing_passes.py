@@ -23,6 +23,7 @@ from support.disk.crash_files import CrashFiles
 from support.disk.crash_search import Counts, CrashSearch
 from support.lives.compacted_life import TP, Broker, CompactedLife, History, Owed, check
 from support.lives.crash_lives import COMPACTED, FIRST_MS, SECOND_MS, Steps, Story, clean, create, fill, overflow_wholly
+from support.logs.make_log import delete_old_segments
 from support.pipeline.install_lives import Staged, bring_group_in, staged
 
 
@@ -210,7 +211,7 @@ def delete_what_is_damaged(life: CompactedLife) -> None:
     following = life.log.segments.higher(life.log.segments.first.base_offset)
     assert following is not None
     life.log.advance_log_start(following.base_offset)
-    life.log.delete_old_segments(life.now_ms, life.now_ms)
+    delete_old_segments(life.log, life.now_ms, life.now_ms)
     life.broker.manager.checkpoint_log_starts()
     life.broker.remove_deleted_files()
     life.log.files.sync_dir(life.log.directory)

@@ -477,7 +477,7 @@ async def look(broker: Broker, client: InProcessClient) -> Found:
                 offsets[group_id, row.name] = row.partitions[0].committed_offset
     fresh = await client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
     assert not fresh.error_code
-    cluster = broker.services.cluster.catalog.broker_configs("")
+    cluster = broker.services.cluster.catalog.state.broker_configs.get("", {})
     logs = {name: broker.services.topics.partition(name, 0).log for name in topics}
     return Found(
         topics=topics,

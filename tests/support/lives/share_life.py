@@ -14,6 +14,7 @@ import trio.testing
 from ottla.protocol.errors import KafkaError
 from ottla.server.coordination.shard import ShardState
 from ottla.server.partitions.internal_topics import SHARE_STATE_TOPIC
+from ottla.server.services.share_keeper import ShareKeeper
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_states import ShareState, WrittenState
 from ottla.server.sharing.state_batches import ShareStateBatch
@@ -47,9 +48,17 @@ class ShareLife(Life):
         there = self.broker.services.topics.get("t")
         return SharePartitionKey(group_id, bytes(16) if there is None else there.id, 0)
 
+    @property
+    def keeper(self) -> ShareKeeper:
+        return ShareKeeper(self.broker.services.coordinators.share_states)
+
     async def begin(self, group_id: str) -> bool:
-        states = self.broker.services.coordinators.share_states
-        return await self.done(lambda: states.initialize(self.key(group_id), 0, 0), {state(group_id): (0, ())})
+        async def request() -> None:
+            topic_id = self.key(group_id).topic_id
+            for error in (await self.keeper.initialize(group_id, 0, {topic_id: {0: 0}})).values():
+                raise error
+
+        return await self.done(request, {state(group_id): (0, ())})
 
     async def write(self, group_id: str, at: int) -> bool:
         """Write a state in which every record up to `at` is finished."""
@@ -63,8 +72,12 @@ class ShareLife(Life):
         return await self.done(request, {state(group_id): (at, batches)})
 
     async def forget(self, group_id: str) -> bool:
-        states = self.broker.services.coordinators.share_states
-        return await self.done(lambda: states.delete(self.key(group_id)), {state(group_id): None})
+        async def request() -> None:
+            topic_id = self.key(group_id).topic_id
+            for error in (await self.keeper.delete(group_id, {topic_id: frozenset({0})})).values():
+                raise error
+
+        return await self.done(request, {state(group_id): None})
 
     async def done(self, ask: Callable[[], Awaitable[object]], changes: Mapping[Key, Hashable]) -> bool:
         async def request() -> bool:

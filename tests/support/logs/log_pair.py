@@ -17,7 +17,7 @@ from support.cleaner.cleaner_compare import assert_same, batches_of, readable_sn
 from support.cleaner.cleaner_model import CleanedLog
 from support.disk.crash_files import CrashFiles
 from support.logs import batches as made
-from support.logs.make_log import log_with_holes, make_log, reopen
+from support.logs.make_log import delete_old_segments, log_with_holes, make_log, reopen
 from support.logs.model_log import ABORT, COMMIT, ModelBatch, ModelRecord, ModelSegment
 
 START_MS = 10_000
@@ -215,7 +215,7 @@ class LogPair:
 
     def retain(self) -> None:
         """Run a round of retention; what it deleted does not come back after a loss of power."""
-        self.log.delete_old_segments(self.now_ms, self.now_ms)
+        delete_old_segments(self.log, self.now_ms, self.now_ms)
         self.files.sync_dir(self.log.directory)
         self.model.delete_old_segments(self.now_ms)
 

@@ -10,6 +10,7 @@ from typing import Any
 from ottla.protocol.records import Record, RecordBatch, batches
 from ottla.storage.cleaning.cleaner import Cleaner, CleanStats
 from ottla.storage.cleaning.dirtiness import measure
+from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.disk import paths
 from ottla.storage.disk.files import Files
 from ottla.storage.disk.paths import TopicPartition
@@ -88,6 +89,50 @@ def remove_deleted(log: Log, elapsed_ms: int) -> None:
     """Remove the files whose `file.delete.delay.ms` has passed, as the broker's job does."""
     for path in log.deleted_files.take_due(elapsed_ms):
         log.files.remove(path)
+
+
+def delete_old_segments(log: Log, now_ms: int, elapsed_ms: int) -> int:
+    """Run retention of a log in one thread; return the number of deleted segments."""
+    deleted = 0
+    while (deletion := log.begin_deletion(now_ms)) is not None:
+        try:
+            deletion.carry_out()
+        except OSError as error:
+            raise log.fail(error) from error
+        finally:
+            log.end_deletion(deletion, elapsed_ms)
+        deleted += len(deletion.renamed)
+        if not deletion.has_more:
+            break
+    return deleted
+
+
+def flush_sealed(log: Log, elapsed_ms: int) -> None:
+    """Make the sealed segments durable, in one thread."""
+    if (flush := log.begin_flush_of_sealed()) is not None:
+        try:
+            flush.sync()
+        except OSError as error:
+            raise log.fail(error) from error
+        log.end_flush(flush, elapsed_ms)
+
+
+def delete_all(manager: LogManager, topic_partitions: Iterable[TopicPartition], elapsed_ms: int) -> None:
+    """Delete these partitions, in one thread."""
+    departure = manager.begin_delete(topic_partitions)
+    try:
+        departure.carry_out()
+    finally:
+        manager.end_delete(departure, elapsed_ms)
+
+
+def cut_off(log: Log, offset: int) -> None:
+    """Remove from the files what reaches `offset`, from the end on, as Apache Kafka's followers do. `log` does not follow."""
+    for segment in reversed(list(log.segments)):
+        if segment.base_offset > offset:
+            segment.rename_deleted(log_first=True)
+        elif (position := segment.position_of(offset)) is not None:
+            segment.log_file.truncate(position)
 
 
 def append(log: Log, *pairs: Pair, now_ms: int | None = None, roll: bool = False, **batch_fields: Any) -> int:

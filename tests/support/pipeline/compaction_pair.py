@@ -23,7 +23,7 @@ from ottla.storage.cleaning.dirtiness import first_dirty_offset, measure
 from ottla.storage.data_dirs import clean_stop
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
-from ottla.storage.filter.clean_rules import RemovedRecords
+from ottla.storage.filter.removed import RemovedRecords
 from ottla.storage.topics.catalog import Catalog
 from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry, TopicEntry
 from ottla.storage.topics.config import TOPIC_OPTIONS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ottla.server.commands.admin import stopped
 from ottla.server.commands.admin.stopped import compact_stopped
 from ottla.server.runtime.errors import ControlError, Kind
 from ottla.storage.disk.os_files import OsFile, OsFiles
+from support.commands.command_runs import run_command
 from support.sizes import size
 
 AT_REST = {"log.cleaner.backoff.ms": str(10**12)}
@@ -42,6 +44,14 @@ def test_by_force_all_is_clean_and_a_broker_starts_on_it(tmp_path: Path) -> None
     (again,) = compact_stopped(str(tmp_path), "orders", force=True).partitions
     assert (again.passes, again.has_rolled, again.waits_for) == (0, False, "all_clean")
     assert offsets(tmp_path) == list(range(90, 100))
+
+
+def test_the_command_does_so_and_says_why_not(tmp_path: Path) -> None:
+    fill(tmp_path)
+    done = run_command("compact", "orders", "--data", str(tmp_path), "--force", "--json")
+    assert (done.code, json.loads(done.out)["partitions"][0]["records_removed"]["superseded"]) == (0, 90)
+    done = run_command("compact", "missing", "--data", str(tmp_path))
+    assert (done.code, done.out) == (1, "") and "missing" in done.err
 
 
 def test_as_kafka_would_the_active_segment_stays_unless_it_is_rolled(tmp_path: Path) -> None:
