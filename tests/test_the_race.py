@@ -172,7 +172,7 @@ def test_the_chart_has_a_bar_for_each_ratio_to_the_right_where_ours_is_better() 
     worse = Figure("start", "s", values={KAFKA: [1.0], OTTLA: [2.0]})
     drawing = ET.fromstring(chart.drawn([section(cpu(), rate(), worse, Figure("none", "s"))]))
     svg = "{http://www.w3.org/2000/svg}"
-    _ground, *bars = drawing.findall(f"{svg}rect")
+    _deps, *bars = drawing.findall(f"{svg}rect")
     middle = chart.place(1)
     begins = [float(bar.attrib["x"]) for bar in bars]
     ends = [begin + float(bar.attrib["width"]) for begin, bar in zip(begins, bars, strict=True)]

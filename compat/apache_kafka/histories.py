@@ -14,7 +14,7 @@ from ottla.storage.cleaning.dirtiness import measure
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
-from ottla.storage.logs.log_parts import LastStop, LogPlace
+from ottla.storage.logs.log_parts import LogPlace, ShutdownState
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.config import LogConfig
@@ -74,7 +74,7 @@ class Writer:
         return load_log(
             LogPlace(OsFiles(), self.directory, TopicPartition(self.partition.topic, 0)),
             LogConfig.from_texts(self.partition.configs),
-            LastStop(is_clean=True),
+            ShutdownState(is_clean=True),
             now_ms=self.now_ms,
             rng=self.rng,
         )

@@ -19,7 +19,7 @@ from ..support.brokers.ottla_process import OttlaProcess
 from ..support.brokers.process import BrokerProcess, free_port
 from ..support.clients.steps import create_topic, read_partitions
 from ..support.suite import NotRunError, Options, Suite, run_suite
-from .administering import Lives, Looking, Topics, Watching
+from .administering import Looking, Supervisor, Topics, Watching
 from .consuming import Group, Member, groups
 from .copying import Copying, PassingIds
 from .load import Load, Scene
@@ -119,8 +119,8 @@ class Hour:
         found, consuming = groups(scene)
         self.queue = Queue(scene)
         reading = readers(scene)
-        lives = Lives(scene)
-        lives.every_s = min(lives.every_s, max(self.seconds / 3, QUICK_LIVES_S))
+        supervisor = Supervisor(scene)
+        supervisor.every_s = min(supervisor.every_s, max(self.seconds / 3, QUICK_LIVES_S))
         loads: list[Load] = [
             Numbers(scene, self.ledger, KEPT, 20),
             Numbers(scene, self.ledger, SHARED, 3),
@@ -139,7 +139,7 @@ class Hour:
             Looking(scene),
             Watching(scene),
             Strangers(scene),
-            lives,
+            supervisor,
         ]
         cpu_s, own_s = self.broker.cpu_seconds(), time.process_time()
         self.watch.start()

@@ -119,7 +119,7 @@ class Watching(Load):
         return urllib.request.urlopen(f"http://{self.scene.admin}{path}", timeout=self.patience_s)
 
 
-class Lives(Load):
+class Supervisor(Load):
     """One life of the broker after another in the same process: stopped cleanly, and as by kill -9."""
 
     every_s = 180.0

@@ -98,7 +98,7 @@ class LogUnderTest:
         from ottla.storage.cleaning.cleaner import Cleaner
         from ottla.storage.cleaning.dirtiness import measure
         from ottla.storage.disk.os_files import OsFiles
-        from ottla.storage.logs.log_parts import LastStop, LogPlace
+        from ottla.storage.logs.log_parts import LogPlace, ShutdownState
         from ottla.storage.logs.recovery import load_log
 
         plan = load_plan(OsFiles(), str(self.staging))
@@ -106,7 +106,7 @@ class LogUnderTest:
         store = Store(str(work))
         directory, now_ms = store.directory_of(TP), plan.now_ms
         log = load_log(
-            LogPlace(OsFiles(), directory, TP), store.config_of(TOPIC), LastStop(is_clean=True), now_ms=now_ms
+            LogPlace(OsFiles(), directory, TP), store.config_of(TOPIC), ShutdownState(is_clean=True), now_ms=now_ms
         )
         end, _ = Cleaner(dedupe_buffer_bytes=MAP_BYTES, load_factor=0.9, io_buffer_bytes=4 << 20).clean(
             measure(log, 0, now_ms).for_worker(),

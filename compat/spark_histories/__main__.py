@@ -208,7 +208,7 @@ def clean_in_place(store: Any, secret: bytes) -> float:
     from ottla.storage.disk import paths
     from ottla.storage.disk.checkpoints import OffsetCheckpoint
     from ottla.storage.disk.os_files import OsFiles
-    from ottla.storage.logs.log_parts import LastStop, LogPlace
+    from ottla.storage.logs.log_parts import LogPlace, ShutdownState
     from ottla.storage.logs.recovery import load_log
 
     from .big_log import TP
@@ -216,7 +216,7 @@ def clean_in_place(store: Any, secret: bytes) -> float:
     log = load_log(
         LogPlace(OsFiles(), store.directory_of(TP), TP),
         store.config_of(TP.topic),
-        LastStop(is_clean=True),
+        ShutdownState(is_clean=True),
         now_ms=NOW_MS,
     )
     cleaner = Cleaner(dedupe_buffer_bytes=MAP_BYTES, load_factor=0.9, io_buffer_bytes=4 << 20)

@@ -136,7 +136,7 @@ def judge_server(suite: Suite, what: str, data_dir: Path, copy: Path, keys: int,
     from ottla.storage.cleaning.cleaner import Cleaner
     from ottla.storage.cleaning.dirtiness import measure
     from ottla.storage.disk.os_files import OsFiles
-    from ottla.storage.logs.log_parts import LastStop, LogPlace
+    from ottla.storage.logs.log_parts import LogPlace, ShutdownState
     from ottla.storage.logs.recovery import load_log
     from ottla.storage.topics.config import LogConfig
 
@@ -146,7 +146,7 @@ def judge_server(suite: Suite, what: str, data_dir: Path, copy: Path, keys: int,
     linked_copy(data_dir, copy)
     config = LogConfig(cleanup_policy=("compact",), segment_bytes=segment_bytes)
 
-    log = load_log(LogPlace(OsFiles(), str(copy / str(TP)), TP), config, LastStop(is_clean=True), now_ms=10**12)
+    log = load_log(LogPlace(OsFiles(), str(copy / str(TP)), TP), config, ShutdownState(is_clean=True), now_ms=10**12)
     cleaner = Cleaner(dedupe_buffer_bytes=SERVER_MAP_BYTES, load_factor=0.9, io_buffer_bytes=1 << 20)
     end, _ = cleaner.clean(
         measure(log, 0, 10**12).for_worker(),

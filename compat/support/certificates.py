@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from ottla.server.security.tls.throw_away import Authority, Identity
+from ottla.server.security.tls.dev_certificates import Authority, Identity
 
 DAY_MS = 86_400_000
 HOSTS = ("localhost", "127.0.0.1")

@@ -54,7 +54,7 @@ class StoredLog:
     log_start_offset: int
     log_end_offset: int
     """Offset after the last whole batch."""
-    vouched_end: int
+    durable_end: int
     """End of the data that a server guarantees and decides; see the module."""
     cleaner_checkpoint: int | None
     """Offset up to which the log is clean; None if unknown."""
@@ -65,7 +65,7 @@ class StoredLog:
 
         Transactions that are open, or may be after the server's start, are above it.
         """
-        end = min(self.vouched_end, self.log_end_offset)
+        end = min(self.durable_end, self.log_end_offset)
         if (unstable := self.producers.first_unstable_offset) is not None:
             end = min(end, unstable)
         return max(end, self.log_start_offset)
@@ -159,10 +159,10 @@ def _opened(
     producers = ProducerStates(expiration_ms=expiration_ms)
     log_start_offset = max(store.checkpoint(paths.LOG_START_CHECKPOINT).get(tp, 0), segments[0].base_offset)
     log_end_offset = max(_end_of_active(segments[-1]), log_start_offset)
-    vouched_end = _vouched_end(store, tp)
+    durable_end = _durable_end(store, tp)
     with source_errors(segments):
         for segment, following in pairwise(segments):
-            if following.base_offset <= vouched_end and is_settled(segment):
+            if following.base_offset <= durable_end and is_settled(segment):
                 segment.sanity_check()
         # A running server has the newest index entries only in memory, and those above the recovery point may not have
         # survived a crash: aborted transactions there are found in the log.
@@ -171,17 +171,17 @@ def _opened(
             directory,
             producers,
             log_start_offset=log_start_offset,
-            log_end_offset=min(log_end_offset, vouched_end),
+            log_end_offset=min(log_end_offset, durable_end),
             now_ms=now_ms,
             tidies=False,
         )
         first_undecided = None
         try:
-            complete_txn_indexes(producers, segments, vouched_end)
+            complete_txn_indexes(producers, segments, durable_end)
             first_undecided = producers.first_unstable_offset
             complete_txn_indexes(producers, segments)
         except CorruptRecordError:
-            if store.is_clean or producers.end_offset < min(vouched_end, log_end_offset):
+            if store.is_clean or producers.end_offset < min(durable_end, log_end_offset):
                 raise
             # The torn bytes are at the end of the active segment; what its last batches contain about producers is lost.
             if first_undecided is None:
@@ -201,12 +201,12 @@ def _opened(
         producers=producers,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
-        vouched_end=vouched_end if first_undecided is None else min(vouched_end, first_undecided),
+        durable_end=durable_end if first_undecided is None else min(durable_end, first_undecided),
         cleaner_checkpoint=store.checkpoint(paths.CLEANER_CHECKPOINT).get(tp),
     )
 
 
-def _vouched_end(store: Store, tp: TopicPartition) -> int:
+def _durable_end(store: Store, tp: TopicPartition) -> int:
     end = paths.OFFSET_MAX
     if not store.is_clean:
         end = store.checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(tp, 0)

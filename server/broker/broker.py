@@ -1,4 +1,4 @@
-"""The broker of one life: what it owns, opens and closes. `life` starts and stops it, `lives` runs several."""
+"""One run of the broker: what it owns, opens and closes. `run` starts and stops it, `supervisor` has the runs one after the other."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from ..config.broker_config import BrokerConfig
 from ..config.listeners import ListenerConfig
 from ..config.live_config import LiveConfig
 from ..config.static_config import StaticConfig
-from ..coordination.ground import Ground
+from ..coordination.deps import CoordinatorDeps
 from ..faults.disk import with_faults
 from ..faults.table import Faults
 from ..handlers import Handlers
-from ..handlers.dispatch import ListenerDesk
+from ..handlers.dispatch import ListenerDispatcher
 from ..network.connection_limits import ConnectionLimits, Hosts
 from ..network.connections import Connections
-from ..network.desk import Desk
+from ..network.dispatcher import RequestDispatcher
 from ..network.listener import Listener
-from ..network.shares import Shares
+from ..network.shares import ConnectionResources
 from ..partitions.appends import Appends
 from ..partitions.fetch_sessions import FetchSessions
 from ..partitions.searches import Searches
@@ -59,9 +59,9 @@ from ..services.context import KeptAnswers, Services
 from ..services.coordinators import Coordinators
 from ..services.listener_keys import ListenerKeys
 from ..services.telemetry import Telemetry
+from .background_jobs import BackgroundJobs
 from .failed_dirs import FailedDirs
-from .housekeeping import Housekeeping
-from .node_life import NodeLife
+from .node_run import NodeRun
 
 if TYPE_CHECKING:
     from ..cleaning.advice import CleanerStatus
@@ -85,7 +85,7 @@ class Broker:
 
     services: Services
     """Set by `open`, before anything is served; so are the following attributes."""
-    housekeeping: Housekeeping
+    background_jobs: BackgroundJobs
     reassignments: Reassignments
     failed_dirs: FailedDirs
 
@@ -112,7 +112,7 @@ class Broker:
         self.waits = FetchWaits()
         self.collector = Collector()
         self.handlers = Handlers(self.config.release, unstable=self.config.current.unstable_api_versions_enable)
-        self.shares = Shares(self.config.current, self.collector)
+        self.shares = ConnectionResources(self.config.current, self.collector)
         self.quotas = QuotaTable(clock.elapsed_ms, *_windows(self.config.current))
         self._hosts = Hosts()
         limits = ConnectionLimits(self.config, self._hosts)
@@ -122,7 +122,7 @@ class Broker:
         """Time when it began to serve, by Trio's clock, which cannot be moved."""
         self._loggers = Loggers()
         self._next_producer_id = next_producer_id
-        self._node_life: NodeLife
+        self._node_run: NodeRun
         self._store: OpenStore | None = None
         """The store, while it is open."""
 
@@ -168,7 +168,7 @@ class Broker:
         partition_logs = PartitionLogs(logs, moves, cleaning, appends.flusher, clock, catalog.data_dir)
         topic_admin = TopicAdmin(cluster, config, partition_logs, self.collector, rng)
         producer_ids = ProducerIds(catalog)
-        ground = Ground(clock, config, self.nodes, topics, logs, appends, topic_admin.ensure_internal)
+        deps = CoordinatorDeps(clock, config, self.nodes, topics, logs, appends, topic_admin.ensure_internal)
         authorizer = _authorizer(config, catalog)
         tokens = _tokens(config, catalog)
         logins = _logins(config, clock, catalog, rng)
@@ -193,7 +193,7 @@ class Broker:
             quotas=self.quotas,
             quota_changes=QuotaChanges(cluster, self.quotas, self._hosts),
             producer_ids=producer_ids,
-            coordinators=Coordinators(ground, producer_ids, self.tasks),
+            coordinators=Coordinators(deps, producer_ids, self.tasks),
             authorizer=authorizer,
             acl_changes=_acl_changes(cluster, authorizer),
             listener_keys=listener_keys,
@@ -206,8 +206,8 @@ class Broker:
         cluster.watchers += [waits, self.services.coordinators, self.reassignments]
         self.services.telemetry.open()
         self.services.config_changes.on_client_metrics.append(self.services.telemetry.subscriptions_changed)
-        self._node_life = NodeLife(cluster, config, self.connections, self.services.fetch_sessions, self.accept_on)
-        self.housekeeping = Housekeeping(
+        self._node_run = NodeRun(cluster, config, self.connections, self.services.fetch_sessions, self.accept_on)
+        self.background_jobs = BackgroundJobs(
             logs, cleaning, appends.flusher, self.connections, config, clock, self.services.token_changes
         )
         self.failed_dirs = FailedDirs(logs, catalog.data_dir, config, clock, self.faults)
@@ -250,7 +250,7 @@ class Broker:
             ControlError: NOT_FOUND: unknown node id.
             KafkaError: KAFKA_STORAGE_ERROR: the catalog cannot be written, the node continues to serve.
         """
-        await self._node_life.stop(node_id)
+        await self._node_run.stop(node_id)
 
     async def start_node(self, node_id: int) -> None:
         """Start a stopped node again, on the same ports: it is in the ISR of its partitions again when this returns.
@@ -260,14 +260,14 @@ class Broker:
             OSError: Another program has taken the port.
             KafkaError: KAFKA_STORAGE_ERROR: the catalog cannot be written, the node stays stopped.
         """
-        await self._node_life.start(node_id)
+        await self._node_run.start(node_id)
 
     def accept_on(self, node: Node, listeners: Iterable[Listener]) -> None:
         """Accept connections on each of these listeners of `node` until it is closed."""
         for listener in listeners:
-            desk: Desk = ListenerDesk(self.handlers, self.services, node, listener)
+            dispatcher: RequestDispatcher = ListenerDispatcher(self.handlers, self.services, node, listener)
             for sock in listener.sockets:
-                self.tasks.start_soon(self.connections.accept_on, sock, listener, desk, self.tasks.nursery)
+                self.tasks.start_soon(self.connections.accept_on, sock, listener, dispatcher, self.tasks.nursery)
 
     @cached_property
     def leases(self) -> CleaningLeases:

@@ -18,7 +18,7 @@ from ...storage.cleaning.dirtiness import LogToClean, is_any_reached
 from ...storage.segment.segment import LogSegment
 from ..runtime.clock import Clock
 from ..runtime.meters import Meter
-from .watched import WatchedPass
+from .watched import ActivePass
 
 # The cleaner itself is imported when the first log needs it: most short-lived brokers never clean.
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def clean(
     now_s: Callable[[], float],
     throttler: Throttler,
     must_stop: Callable[[], bool],
-    watched: WatchedPass,
+    watched: ActivePass,
 ) -> tuple[int, CleanStats]:
     """Run a pass; for a worker thread of Trio.
 

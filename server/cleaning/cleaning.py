@@ -1,6 +1,6 @@
 """Runs clean passes: picks the filthiest log, cleans it in a worker thread, swaps on the Trio thread.
 
-One task per cleaner thread (`log.cleaner.threads`). Each round cleans one log, requested ones (`demands`) first. Then
+One task per cleaner thread (`log.cleaner.threads`). Each round cleans one log, requested ones (`clean_requests`) first. Then
 it runs retention on all compacted logs that are free (the retention job leaves them to the cleaner), and waits
 `log.cleaner.backoff.ms` if it cleaned nothing.
 
@@ -34,15 +34,15 @@ from ..runtime.clock import Clock
 from ..runtime.threads import Work, bring, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .clean_pass import Throttler, clean, is_worth_it, report
-from .demands import Demand, DemandResult, Demands
+from .clean_requests import CleanOutcome, CleanRequest, CleanRequests
 from .threads import CleanerSettings, CleanerThread
-from .watched import WatchedPasses
+from .watched import ActivePasses
 
 if TYPE_CHECKING:
     from ...storage.cleaning.cleaner import Cleaner
     from ...storage.cleaning.eligibility import Eligibility
     from .advice import CleanerStatus, LastPass
-    from .watched import WatchedPass
+    from .watched import ActivePass
 
 log = logging.getLogger("ottla.cleaner")
 
@@ -62,10 +62,10 @@ class Cleaning:
         self._waits = waits
         self._is_stopping = False
         self.manager = CleanerManager(files, logs, log.warning)
-        self.demands = Demands()
+        self.clean_requests = CleanRequests()
         self.dry_running = trio.Lock()
         """Held during a dry run: at most one runs at a time."""
-        self.manager.on_freed = lambda _: self.demands.note_change()
+        self.manager.on_freed = lambda _: self.clean_requests.note_change()
         self.leased_until_ms: dict[TopicPartition, int] = {}
         """Partitions that another process compacts (`leases`), with the lease's expiry in elapsed time."""
         self.throttler = Throttler(live_config.current.log_cleaner_io_max_bytes_per_second)
@@ -75,7 +75,7 @@ class Cleaning:
         """When a thread last selected a log, in elapsed time."""
         self._passes: dict[TopicPartition, tuple[int, LastPass]] = {}
         """Number of completed passes since the start, and the last of them, by partition."""
-        self.watched = WatchedPasses()
+        self.watched = ActivePasses()
         self._waiting: dict[TopicPartition, list[Callable[[], None]]] = {}
         """Callbacks of callers that wait until a pass stops."""
         self._calls = 0
@@ -120,8 +120,8 @@ class Cleaning:
         """Prepare for the broker's stop: passes notice at once that they must end."""
         self._is_stopping = True
         self.throttler.wake()
-        self.demands.give_back_all()
-        self.demands.note_change()
+        self.clean_requests.give_back_all()
+        self.clean_requests.note_change()
 
     def look_again(self) -> None:
         """Start a round at once, regardless of the back-off."""
@@ -159,8 +159,8 @@ class Cleaning:
         """Clean one log, and delete from all. Return whether to look for the next one at once."""
         is_busy = False
         try:
-            if (demand := self.demands.take()) is not None:
-                is_busy = await self._serve(thread, settings, demand)
+            if (clean_request := self.clean_requests.take()) is not None:
+                is_busy = await self._serve(thread, settings, clean_request)
             elif (chosen := await self._choose()) is not None:
                 is_busy = (await self._clean_one(thread, settings, chosen)).is_busy
         except Exception:
@@ -173,27 +173,28 @@ class Cleaning:
             log.exception("retention of compacted logs failed; the next round continues")
         return is_busy
 
-    async def _serve(self, thread: CleanerThread, settings: CleanerSettings, demand: Demand) -> bool:
+    async def _serve(self, thread: CleanerThread, settings: CleanerSettings, clean_request: CleanRequest) -> bool:
         """Run one requested pass. Return whether to look for the next log at once."""
-        served, failure = DemandResult.GIVEN_UP, None
+        served, failure = CleanOutcome.GIVEN_UP, None
         try:
-            if not demand.log.is_surveyed:
-                await in_thread(Work.READ, data_dir_of(demand.log), demand.log.survey)
+            if not clean_request.log.is_surveyed:
+                await in_thread(Work.READ, data_dir_of(clean_request.log), clean_request.log.survey)
             chosen = await run_cooperatively(
-                self.manager.take(demand.log, self.clock.now_ms(), is_forced=demand.is_forced), TimeSlice()
+                self.manager.take(clean_request.log, self.clock.now_ms(), is_forced=clean_request.is_forced),
+                TimeSlice(),
             )
             if chosen is None:
                 # If another operation has the log, the caller waits until it ends.
-                served = DemandResult.NOT_DUE if self.manager.is_available(demand.log) else DemandResult.GIVEN_UP
+                served = CleanOutcome.NOT_DUE if self.manager.is_available(clean_request.log) else CleanOutcome.GIVEN_UP
             else:
-                demand.up_to = chosen.upper_offset
-                ended = await self._clean_one(thread, settings, chosen, is_forced=demand.is_forced)
+                clean_request.up_to = chosen.upper_offset
+                ended = await self._clean_one(thread, settings, chosen, is_forced=clean_request.is_forced)
                 served, failure = ended.served, ended.failure
         except Exception as error:
-            failure = f"{demand.log.topic_partition} cannot be cleaned: {str(error) or type(error).__name__}"
+            failure = f"{clean_request.log.topic_partition} cannot be cleaned: {str(error) or type(error).__name__}"
             raise
         finally:
-            demand.end(served, failure)
+            clean_request.end(served, failure)
             self._give_back_if_off()
         return True
 
@@ -217,8 +218,8 @@ class Cleaning:
                 Work.CLEAN, data_dir_of(chosen.log), thread.make_ready, settings
             )
             if cleaner is None:
-                return _EndedPass(DemandResult.GIVEN_UP, is_busy=False)
-            ended = _EndedPass(DemandResult.GIVEN_UP)
+                return _EndedPass(CleanOutcome.GIVEN_UP, is_busy=False)
+            ended = _EndedPass(CleanOutcome.GIVEN_UP)
             # A pass stops at its own checkpoints, never in the middle of a swap.
             watching = self.watched.watching(chosen, self.clock.now_ms(), is_forced=is_forced)
             with trio.CancelScope(shield=True), watching as watched:
@@ -229,7 +230,7 @@ class Cleaning:
             self._waits.replaced(chosen.log)
 
     async def _pass(
-        self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean, watched: WatchedPass
+        self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean, watched: ActivePass
     ) -> _EndedPass:
         """Run the pass, and record its result."""
         from ...storage.cleaning.cleaner import CleaningAbortedError
@@ -251,36 +252,36 @@ class Cleaning:
             if watched.is_forced and not chosen.cleanable_bytes:
                 look = partial(is_worth_it, chosen, self.clock.now_ms(), must_stop)
                 if not await in_thread(Work.CLEAN, data_dir_of(chosen.log), look):
-                    return _EndedPass(DemandResult.NOT_DUE)
+                    return _EndedPass(CleanOutcome.NOT_DUE)
             end_offset, stats = await in_thread(Work.CLEAN, data_dir_of(chosen.log), work)
         except CleaningAbortedError:
             await self._save(chosen, chosen.first_dirty_offset)
-            return _EndedPass(DemandResult.GIVEN_UP)
+            return _EndedPass(CleanOutcome.GIVEN_UP)
         except OSError as error:
             message = chosen.log.fail(error).message
             log.error("clean pass failed: %s", message)
             manager.put_off(partition)
-            return _EndedPass(DemandResult.GIVEN_UP, message)
+            return _EndedPass(CleanOutcome.GIVEN_UP, message)
         except MemoryError:
             message = f"{partition} cannot be cleaned now: out of memory"
             log.error("%s", message)
             manager.put_off(partition)
-            return _EndedPass(DemandResult.GIVEN_UP, message)
+            return _EndedPass(CleanOutcome.GIVEN_UP, message)
         except Exception as error:
             # A fault of this log must not stop the cleaning of the others (KAFKA-7215).
             log.exception("%s cannot be cleaned and is marked uncleanable", partition)
             manager.mark_uncleanable(partition, str(error) or type(error).__name__)
-            return _EndedPass(DemandResult.GIVEN_UP, is_busy=False)
+            return _EndedPass(CleanOutcome.GIVEN_UP, is_busy=False)
         if (refused := await self._save(chosen, end_offset)) is not None:
-            return _EndedPass(DemandResult.GIVEN_UP, refused)
+            return _EndedPass(CleanOutcome.GIVEN_UP, refused)
         thread.last_stats = stats
         passes, _ = self._passes.get(partition, (0, None))
         last_pass = LastPass(end_offset, self.clock.now_ms(), stats)
         self._passes[partition] = passes + 1, last_pass
         self.watched.passed(partition, watched)
-        self.demands.passed(partition, last_pass)
+        self.clean_requests.passed(partition, last_pass)
         report(chosen, end_offset, stats)
-        return _EndedPass(DemandResult.PASSED)
+        return _EndedPass(CleanOutcome.PASSED)
 
     def _must_stop(self, partition: TopicPartition) -> bool:
         return self._is_stopping or self._restarting or self.manager.is_aborting(partition)
@@ -356,7 +357,7 @@ class Cleaning:
         if deletion is None:
             return False
         try:
-            await in_thread(Work.HOUSEKEEPING, data_dir_of(candidate), deletion.carry_out)
+            await in_thread(Work.BACKGROUND, data_dir_of(candidate), deletion.carry_out)
         finally:
             done.segments += len(deletion.renamed)
             done.size_bytes += sum(segment.size_bytes for segment in deletion.renamed)
@@ -373,7 +374,7 @@ class Cleaning:
         if config != changed.config:
             self.manager.retry(partition)
         changed.config = config
-        self.demands.note_change()
+        self.clean_requests.note_change()
         if was_compact and not config.is_compact and self.manager.is_busy(partition):
             self._pause_then(partition, partial(self.resume, partition))
 
@@ -483,8 +484,8 @@ class Cleaning:
 
     def _give_back_if_off(self) -> None:
         if self.why_off() is not None:
-            self.demands.give_back_all()
-            self.demands.note_change()
+            self.clean_requests.give_back_all()
+            self.clean_requests.note_change()
 
 
 @dataclass(slots=True)
@@ -500,7 +501,7 @@ class Deleted:
 class _EndedPass(NamedTuple):
     """Result of a pass."""
 
-    served: DemandResult
+    served: CleanOutcome
     failure: str | None = None
     """The error of the system, if one ended it."""
     is_busy: bool = True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...storage.logs.log import Log
 from ..runtime.errors import ControlError, Kind
+from .clean_requests import CleanOutcome, CleanRequest
 from .cleaning import Cleaning
-from .demands import Demand, DemandResult
 
 
 def check(cleaning: Cleaning, wanted: Log) -> None:
@@ -57,17 +57,17 @@ async def clean_now(cleaning: Cleaning, wanted: Log, *, is_forced: bool) -> None
                 " by the broker's clock",
             )
         if cleaning.manager.is_held(tp):
-            await cleaning.demands.change(cleaning.demands.changes)
+            await cleaning.clean_requests.change(cleaning.clean_requests.changes)
             continue
-        demand = Demand(wanted, is_forced=is_forced)
-        cleaning.demands.add(demand)
+        clean_request = CleanRequest(wanted, is_forced=is_forced)
+        cleaning.clean_requests.add(clean_request)
         cleaning.look_again()
-        served = await demand.over()
-        if demand.failure is not None:
-            raise ControlError(Kind.UNAVAILABLE, demand.failure)
-        up_to = demand.up_to if up_to is None else up_to
-        if served is DemandResult.NOT_DUE:
+        served = await clean_request.over()
+        if clean_request.failure is not None:
+            raise ControlError(Kind.UNAVAILABLE, clean_request.failure)
+        up_to = clean_request.up_to if up_to is None else up_to
+        if served is CleanOutcome.NOT_DUE:
             check(cleaning, wanted)  # the log may have left the cleaner since
             return
-        if served is DemandResult.PASSED and up_to is not None and cleaning.manager.first_dirty_offset(wanted) >= up_to:
+        if served is CleanOutcome.PASSED and up_to is not None and cleaning.manager.first_dirty_offset(wanted) >= up_to:
             return

@@ -20,7 +20,7 @@ log = logging.getLogger("ottla.cleaner")
 
 
 @dataclass(slots=True, eq=False)
-class WatchedPass:
+class ActivePass:
     """A pass in progress."""
 
     begun_at_ms: int
@@ -51,20 +51,20 @@ class WatchedPass:
             log.exception("a pass completed, but its picture cannot be drawn")
 
 
-class WatchedPasses:
+class ActivePasses:
     """Passes of one broker; see the module. On Trio's thread."""
 
     def __init__(self) -> None:
-        self._running: dict[TopicPartition, WatchedPass] = {}
+        self._running: dict[TopicPartition, ActivePass] = {}
         self._last: dict[TopicPartition, PassPicture] = {}
         self._horizons: dict[TopicPartition, Horizon] = {}
 
     @contextmanager
-    def watching(self, chosen: LogToClean, now_ms: int, *, is_forced: bool) -> Iterator[WatchedPass]:
+    def watching(self, chosen: LogToClean, now_ms: int, *, is_forced: bool) -> Iterator[ActivePass]:
         """Register a pass over this log while the block runs."""
         from ...storage.cleaning.progress import PassProgress
 
-        watched = WatchedPass(now_ms, is_forced, chosen.first_dirty_offset, chosen.upper_offset, PassProgress())
+        watched = ActivePass(now_ms, is_forced, chosen.first_dirty_offset, chosen.upper_offset, PassProgress())
         partition = chosen.log.topic_partition
         self._running[partition] = watched
         try:
@@ -72,7 +72,7 @@ class WatchedPasses:
         finally:
             del self._running[partition]
 
-    def passed(self, partition: TopicPartition, watched: WatchedPass) -> None:
+    def passed(self, partition: TopicPartition, watched: ActivePass) -> None:
         """Keep a pass as the last completed one."""
         if watched.picture is not None:
             self._last[partition] = watched.picture

@@ -1,7 +1,7 @@
 """The nodes of the cluster that this process emulates: broker ids, listeners, advertised addresses.
 
 All nodes use one store. Routing decides which node leads a partition or coordinates a group: a request to the wrong node is
-refused as in a real cluster, and no data is copied between nodes. `broker.node_life` stops and starts them.
+refused as in a real cluster, and no data is copied between nodes. `broker.node_run` stops and starts them.
 """
 
 from __future__ import annotations

@@ -97,23 +97,23 @@ class PartitionLogs:
             await self._cleaning.pause(partition)
         while any(partition in self._moves.under_way for partition in partitions):  # requested during the pauses
             await self._moves.give_up(partitions)
-        departure = self._logs.begin_delete(partitions)
+        pending_deletion = self._logs.begin_delete(partitions)
         try:
             # A running sync writes files by their names, which other files may get next.
-            await self._flusher.wait_for(departure.logs)
-            await in_thread(Work.CATALOG, self._home, departure.carry_out)
+            await self._flusher.wait_for(pending_deletion.logs)
+            await in_thread(Work.CATALOG, self._home, pending_deletion.carry_out)
         except Exception as error:  # noqa: BLE001 - no thread, for example; the cleaner must still release the names
             log.error("cannot rename the directories of deleted partitions: %s", error)
         finally:
-            self._logs.end_delete(departure, self._clock.elapsed_ms())
-        for data_dir in {data_dir_of(each) for each in departure.logs}:
-            those = [each.topic_partition for each in departure.logs if data_dir_of(each) == data_dir]
+            self._logs.end_delete(pending_deletion, self._clock.elapsed_ms())
+        for data_dir in {data_dir_of(each) for each in pending_deletion.logs}:
+            those = [each.topic_partition for each in pending_deletion.logs if data_dir_of(each) == data_dir]
             await self._cleaning.forget(data_dir, those)
-        gone: list[object] = [*departure.let_go()]
+        gone: list[object] = [*pending_deletion.let_go()]
         for topic in of:
             gone += topic.partitions
             topic.partitions.clear()
-        await in_thread(Work.HOUSEKEEPING, self._home, _let_go, gone)
+        await in_thread(Work.BACKGROUND, self._home, _let_go, gone)
 
 
 def promised(logs: LogManager, wanted: Sequence[NewLogs], now_ms: int, elapsed_ms: int) -> list[Log]:

@@ -16,8 +16,8 @@ from .frame.parser import Command, Parser
 from .serve_command import beginning_options, loading, log_to_standard_error, users_given
 
 if TYPE_CHECKING:
-    from ..broker.lives import Lives
-    from .throw_away_tls import Secured
+    from ..broker.supervisor import Supervisor
+    from .dev_tls import Secured
 
 LISTENER = "localhost:9092"
 CLIENT_FILE = "client.properties"
@@ -131,16 +131,16 @@ def run(options: argparse.Namespace) -> int:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def hello(data: str, temporary: str | None, lives: Lives, secured: Secured | None) -> str:
+def hello(data: str, temporary: str | None, supervisor: Supervisor, secured: Secured | None) -> str:
     """Return the text to paste. It contains no passwords: they are in a file that is deleted at exit."""
-    address, admin = lives.nodes[0].listeners[0].client_address, str(lives.admin_address)
+    address, admin = supervisor.nodes[0].listeners[0].client_address, str(supervisor.admin_address)
     exports = ""
     if address != LISTENER:
         exports += f"    export {BOOTSTRAP}={address}\n"
     if admin != DEFAULT_ADMIN:
         exports += f"    export {ADMIN}={admin}\n"
     login, more, tls = "", "", ""
-    if temporary is not None and (lives.static.users or secured is not None):
+    if temporary is not None and (supervisor.static.users or secured is not None):
         from ...storage.disk.own_files import make_file
         from ...storage.topics.properties import properties_text
         from ..embedded.sasl import sasl_for  # Most starts have neither users nor TLS.
@@ -151,14 +151,14 @@ def hello(data: str, temporary: str | None, lives: Lives, secured: Secured | Non
             whose = "" if secured.sasl is None else WHOSE_PASSWORD.format(name=secured.sasl.user.name)
             login, more = OVER_TLS.format(whose=whose, options=secured.kafka_python()), ", **tls"
         else:
-            sasl = sasl_for(lives.static.users, None, None, None)
+            sasl = sasl_for(supervisor.static.users, None, None, None)
             properties = sasl.java()
             login, more = LOGIN.format(name=sasl.user.name, mechanism=sasl.mechanism), ", **login"
         with open(make_file(path), "w", encoding="utf-8") as file:
             file.writelines(f"{name}={properties_text(value)}\n" for name, value in properties.items())
         exports += f"    export {COMMAND_CONFIG}={path}\n"
     return HELLO.format(
-        bootstrap=",".join(node.listeners[0].client_address for node in lives.nodes),
+        bootstrap=",".join(node.listeners[0].client_address for node in supervisor.nodes),
         address=address,
         admin=admin,
         data=data,

@@ -17,7 +17,7 @@ import trio
 
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
-from ..broker.lives import Lives
+from ..broker.supervisor import Supervisor
 from ..runtime.errors import ControlError
 
 log = logging.getLogger("ottla.nodes")
@@ -30,7 +30,7 @@ _DONE = {"stop": "stopped", "start": "started"}
 _ORDER = re.compile(r"(stop|start) ([0-9]{1,10})")
 
 
-async def obey(lives: Lives) -> None:
+async def obey(supervisor: Supervisor) -> None:
     """Run the commands in the lines, one after the other, until standard input ends."""
     async for line in _lines():
         order = _ORDER.fullmatch(line)
@@ -39,7 +39,7 @@ async def obey(lives: Lives) -> None:
             continue
         verb, node_id = order[1], int(order[2])
         try:
-            await lives.call(Broker.stop_node if verb == "stop" else Broker.start_node, node_id)
+            await supervisor.call(Broker.stop_node if verb == "stop" else Broker.start_node, node_id)
         except (ControlError, OSError, KafkaError) as error:
             log.warning("standard input: cannot %s node %d: %s", verb, node_id, error)
             continue

@@ -28,15 +28,15 @@ from ...storage.disk.own_files import read_secrets
 from ...storage.kernel import COMPILED
 from ...storage.topics.config import ConfigError
 from ..broker.broker import Broker
-from ..broker.lives import AdminListener, Lives, run_lives
+from ..broker.supervisor import AdminListener, Supervisor, run_supervisor
 from ..cluster.opening import static_config_with_stored_id
 from ..config.properties import Properties, parse_server_properties, refuse_comma
 from ..config.static_config import StaticConfig, default_listener
 from ..handlers import Handlers, load
 from ..runtime.clock import Clock
 from ..runtime.collector import Collector
+from ..runtime.deferred_free import give_back, share_arenas
 from ..runtime.errors import ControlError
-from ..runtime.freeing import give_back, share_arenas
 from ..runtime.nursery import open_plain_nursery
 from ..runtime.threads import Arguments
 from .frame.environment import read_environment
@@ -46,7 +46,7 @@ from .node_lines import obey
 
 if TYPE_CHECKING:
     from ..config.sasl.users import User
-    from .throw_away_tls import Secured
+    from .dev_tls import Secured
 
 log = logging.getLogger("ottla")
 
@@ -94,9 +94,9 @@ listener without a name, and the number of nodes, to the properties of the start
 """
 
 
-def snippet(lives: Lives, secured: Secured | None) -> str:
+def snippet(supervisor: Supervisor, secured: Secured | None) -> str:
     """Return an example to try."""
-    address = lives.nodes[0].listeners[0].address
+    address = supervisor.nodes[0].listeners[0].address
     if secured is None:
         bootstrap = "" if address == DEFAULT_BOOTSTRAP else f" --bootstrap {address}"
         return HELLO.format(address=address, ottla=_own_name(), bootstrap=bootstrap)
@@ -116,7 +116,7 @@ def _own_name() -> str:
 
 def serve(
     options: argparse.Namespace,
-    hello: Callable[[Lives, Secured | None], str] | None = None,
+    hello: Callable[[Supervisor, Secured | None], str] | None = None,
     *,
     environment: Mapping[str, str] = NOTHING,
     defaults: Defaults | None = None,
@@ -241,7 +241,7 @@ def configuration(
 
     if not options.tls:
         return build(), None
-    from .throw_away_tls import secured  # Most starts need no TLS.
+    from .dev_tls import secured  # Most starts need no TLS.
 
     found = secured(build, [overrides, flags], file, options.profile, users, Clock().now_ms())
     return found.static, found
@@ -390,7 +390,7 @@ def _prepare_process() -> None:
 
 async def _run(
     static: StaticConfig,
-    hello: Callable[[Lives, Secured | None], str] | None,
+    hello: Callable[[Supervisor, Secured | None], str] | None,
     admin: AdminListener | None,
     prepare: Callable[[Broker], Awaitable[object]] | None,
     stop: StopSignals,
@@ -398,7 +398,10 @@ async def _run(
     secured: Secured | None = None,
 ) -> int:
     """Run the broker; return the exit code. `files` are the system's by default."""
-    async with run_lives(static, files=files, admin=admin, prepare=prepare) as lives, open_plain_nursery() as nursery:
+    async with (
+        run_supervisor(static, files=files, admin=admin, prepare=prepare) as supervisor,
+        open_plain_nursery() as nursery,
+    ):
         if not COMPILED:
             log.warning(
                 "the cleaner uses its interpreted kernel, which is slow; install ottla on a machine with a C compiler"
@@ -408,20 +411,20 @@ async def _run(
             if hello is None:
                 log.info("TLS: clients must trust %s; --hello prints the settings for each client", secured.tls.ca_path)
         stop.may_end = True
-        print(f"ready {lives.bootstrap}", flush=True)
+        print(f"ready {supervisor.bootstrap}", flush=True)
         if hello is not None:
-            print(hello(lives, secured), flush=True)
-        lives.in_each_life(_collect)
+            print(hello(supervisor, secured), flush=True)
+        supervisor.in_each_run(_collect)
         # Once: garbage of an earlier run would otherwise stay for good.
-        nursery.start_soon(warm_up, lives.broker.collector)
-        nursery.start_soon(obey, lives)
+        nursery.start_soon(warm_up, supervisor.broker.collector)
+        nursery.start_soon(obey, supervisor)
         ended = trio.Event()
-        for end in (stop.wait, lives.disks_lost.wait):
+        for end in (stop.wait, supervisor.disks_lost.wait):
             nursery.start_soon(_when, end, ended)
         await ended.wait()
         nursery.cancel_scope.cancel()
-    if lives.disks_lost.is_set():
-        log.error("%s: the broker has stopped", lives.failure)
+    if supervisor.disks_lost.is_set():
+        log.error("%s: the broker has stopped", supervisor.failure)
         return 1
     return 0
 

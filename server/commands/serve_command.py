@@ -176,7 +176,7 @@ def loading() -> Iterator[None]:
 
 def log_to_standard_error(level: int) -> None:
     """Log messages of at least this level to standard error."""
-    from ..runtime.floods import LogLines  # imported here to keep it out of help texts
+    from ..runtime.log_rate_limit import LogLines  # imported here to keep it out of help texts
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))

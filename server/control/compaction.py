@@ -215,7 +215,7 @@ async def _explained(broker: Broker, log: Log, time_slice: TimeSlice | None = No
 
 async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) -> PartitionCompaction:
     cleaning, tp = broker.services.cleaning, log.topic_partition
-    with cleaning.demands.listening(tp) as passes:
+    with cleaning.clean_requests.listening(tp) as passes:
         dirty_from, segments = _first_dirty(broker, log), len(log.segments)
         check(cleaning, log)
         has_rolled = rolls and roll_one(log, broker.clock.now_ms()).has_rolled
@@ -274,13 +274,13 @@ def _closed_up_to(log: Log) -> int:
 
 
 async def _covered(broker: Broker, log: Log, up_to: int) -> None:
-    demands = broker.services.cleaning.demands
+    clean_requests = broker.services.cleaning.clean_requests
     while True:
-        changes = demands.changes
+        changes = clean_requests.changes
         check(broker.services.cleaning, log)
         if _first_dirty(broker, log) >= up_to:
             return
-        await demands.change(changes)
+        await clean_requests.change(changes)
 
 
 async def _timed_out(broker: Broker, log: Log, up_to: int, timeout_s: float) -> ControlError:

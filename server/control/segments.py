@@ -168,11 +168,11 @@ async def _when_free(broker: Broker, log: Log) -> tuple[Deleted, str | None]:
             return Deleted(), f"{tp} was deleted"
         if log.failure is not None:
             return Deleted(), f"{tp} is offline: {log.failure}"
-        changes, state = cleaning.demands.changes, cleaning.manager.state_name(tp)
+        changes, state = cleaning.clean_requests.changes, cleaning.manager.state_name(tp)
         if (done := await cleaning.retain_one(log)) is not None:
             return done, done.failure
         if tp in cleaning.leased_until_ms:
             return Deleted(), f"{tp} is {state}: another process compacts it"
         if (mark := cleaning.manager.uncleanable.get(tp)) is not None:
             return Deleted(), f"{tp} is marked uncleanable because a clean pass failed ({mark.reason})"
-        await cleaning.demands.change(changes)
+        await cleaning.clean_requests.change(changes)

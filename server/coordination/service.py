@@ -19,9 +19,9 @@ from ..cluster.nodes import Node
 from ..network.connection import PEER_CHECK_MS
 from ..partitions.topics import NO_LEADER
 from ..runtime.threads import Work, in_thread
-from ..runtime.time_slices import TimeSlice, Waking, passes
+from ..runtime.time_slices import TimeSlice, WakeupThrottle, passes
 from .coordinator import Coordinator
-from .ground import Ground
+from .deps import CoordinatorDeps
 from .log_store import LogStore
 from .shard import Shard, ShardState
 from .store import Chunk, RecordStore
@@ -54,20 +54,20 @@ class ParkedAnswer(Generic[Answer]):
     """Answer of a request that the coordinator may park: it calls the object once, with the answer, and the handler awaits
     `wait`."""
 
-    __slots__ = ("_answer", "_event", "_waking")
+    __slots__ = ("_answer", "_event", "_wakeup_throttle")
 
-    def __init__(self, waking: Waking) -> None:
-        self._waking = waking
+    def __init__(self, wakeup_throttle: WakeupThrottle) -> None:
+        self._wakeup_throttle = wakeup_throttle
         self._answer: Answer | None = None
         self._event: trio.Event | None = None
 
     def __call__(self, answer: Answer) -> None:
         self._answer = answer
         if self._event is not None:  # otherwise no handler waits yet, or any more
-            self._waking.wake(self)
+            self._wakeup_throttle.wake(self)
 
     def wake_now(self) -> None:
-        """Wake the handler. Only `Waking` calls it."""
+        """Wake the handler. Only `WakeupThrottle` calls it."""
         if self._event is not None:
             self._event.set()
 
@@ -86,7 +86,7 @@ class ParkedAnswer(Generic[Answer]):
                         client.check_peer()
             finally:
                 self._event = None  # The answer may come when no handler is left to release its place.
-                self._waking.left(self)
+                self._wakeup_throttle.left(self)
         assert self._answer is not None
         return self._answer
 
@@ -113,16 +113,16 @@ class CoordinatorService(Generic[C, S]):
 
     def __init__(
         self,
-        ground: Ground,
+        deps: CoordinatorDeps,
         make: Callable[[RecordStore, Callable[[], None]], C],
         *,
         topic: str,
         base_sequence: int,
     ) -> None:
-        self.ground = ground
+        self.deps = deps
         self._topic = topic
-        self._store = LogStore(ground.topics, ground.appends, topic, base_sequence=base_sequence)
-        self.waking = Waking()
+        self._store = LogStore(deps.topics, deps.appends, topic, base_sequence=base_sequence)
+        self.wakeup_throttle = WakeupThrottle()
         """Wakes the parked requests, a few at a time."""
         self._sleep = trio.CancelScope()
         self._is_closed = False
@@ -163,7 +163,7 @@ class CoordinatorService(Generic[C, S]):
         """Return the shard of `key`, ACTIVE or not, to be used for a whole request. Raises NOT_COORDINATOR if `node` does not
         lead it."""
         shard: S = self.coordinator.shard_for(key)
-        if self.ground.topics.partition(self._topic, shard.partition).present_leader != node.node_id:
+        if self.deps.topics.partition(self._topic, shard.partition).present_leader != node.node_id:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"node {node.node_id} is not the coordinator of {key}")
         return shard
 
@@ -200,7 +200,7 @@ class CoordinatorService(Generic[C, S]):
 
     def leader_of(self, partition: int) -> int:
         """Return the node that coordinates the keys of this partition; NO_LEADER if none does."""
-        return self.ground.topics.partition(self._topic, partition).present_leader
+        return self.deps.topics.partition(self._topic, partition).present_leader
 
     def partitions_led_by(self, node: Node) -> list[int]:
         """Return the partitions whose keys `node` coordinates; none while the topic does not exist."""
@@ -214,15 +214,15 @@ class CoordinatorService(Generic[C, S]):
         """
         if self._is_closed:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
-        if self._refused is not None and self.ground.clock.elapsed_ms() < self._retry_at_ms:
+        if self._refused is not None and self.deps.clock.elapsed_ms() < self._retry_at_ms:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._refused)
         try:
-            await self.ground.ensure_topic(self._topic)
+            await self.deps.ensure_topic(self._topic)
             self._refused = None
         except KafkaError as error:
             log.warning("cannot create %s: %s", self._topic, error)
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                self._refused, self._retry_at_ms = error.message, self.ground.clock.elapsed_ms() + RELOAD_MS
+                self._refused, self._retry_at_ms = error.message, self.deps.clock.elapsed_ms() + RELOAD_MS
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
         if not self.coordinator.shards and not self._is_closed:
             self._open_existing()
@@ -234,7 +234,7 @@ class CoordinatorService(Generic[C, S]):
         """
         if self._is_closed or not self.coordinator.shards:
             return
-        now_ms = self.ground.clock.now_ms()
+        now_ms = self.deps.clock.now_ms()
         if self.leader_of(partition) == NO_LEADER:
             self.coordinator.unload(partition, ErrorCode.NOT_COORDINATOR, now_ms)
         else:
@@ -244,24 +244,24 @@ class CoordinatorService(Generic[C, S]):
         """Forget everything after the deletion of the topic; the next request that needs it creates it again, empty."""
         self._to_reload.clear()
         if not self._is_closed:
-            self.coordinator.forget(ErrorCode.NOT_COORDINATOR, self.ground.clock.now_ms())
+            self.coordinator.forget(ErrorCode.NOT_COORDINATOR, self.deps.clock.now_ms())
 
     def close(self) -> None:
         """Answer all parked requests, so that their connections can end, and accept no more. Writes nothing."""
         self._is_closed = True
-        self.coordinator.close(ErrorCode.NOT_COORDINATOR, self.ground.clock.now_ms())
+        self.coordinator.close(ErrorCode.NOT_COORDINATOR, self.deps.clock.now_ms())
 
     # Loading
 
     def _open_existing(self) -> None:
         """Open the topic if it exists; load its small partitions, and leave the others to `run`."""
-        topic = self.ground.topics.get(self._topic)
+        topic = self.deps.topics.get(self._topic)
         if topic is None:
             return
         self.coordinator.open(len(topic.partitions))
         for shard in tuple(self.coordinator.shards):
             if self.leader_of(shard.partition) == NO_LEADER:
-                self.coordinator.unload(shard.partition, ErrorCode.NOT_COORDINATOR, self.ground.clock.now_ms())
+                self.coordinator.unload(shard.partition, ErrorCode.NOT_COORDINATOR, self.deps.clock.now_ms())
             else:
                 self._load(shard)
 
@@ -278,7 +278,7 @@ class CoordinatorService(Generic[C, S]):
                     return
                 self._inline_left_bytes -= cost_bytes
                 shard.replay(chunk.read())
-            self.coordinator.activate(shard, self.ground.clock.now_ms())
+            self.coordinator.activate(shard, self.deps.clock.now_ms())
         except Exception as error:  # noqa: BLE001 - a failure concerns one partition only
             self._failed(shard, error)
 
@@ -295,7 +295,7 @@ class CoordinatorService(Generic[C, S]):
 
     def _size_bytes(self, shard: Shard) -> int:
         """Return the size of the shard's log; 0 if the topic was deleted."""
-        log_of = self.ground.logs.logs.get(TopicPartition(self._topic, shard.partition))
+        log_of = self.deps.logs.logs.get(TopicPartition(self._topic, shard.partition))
         return 0 if log_of is None else log_of.size_bytes
 
     async def _load_large(self, shard: Shard, chunk: Chunk) -> None:
@@ -305,12 +305,12 @@ class CoordinatorService(Generic[C, S]):
             while len(chunk) and self.coordinator.is_open(shard):
                 await in_thread(Work.READ, self._data_dir_of(shard), _replay, shard, chunk)
                 chunk = self._store.read(shard.partition, shard.next_offset)
-            self.coordinator.activate(shard, self.ground.clock.now_ms())
+            self.coordinator.activate(shard, self.deps.clock.now_ms())
         except Exception as error:  # noqa: BLE001 - as above
             self._failed(shard, error)
 
     def _data_dir_of(self, shard: Shard) -> str:
-        return self.ground.logs.data_dir_of(TopicPartition(self._topic, shard.partition))
+        return self.deps.logs.data_dir_of(TopicPartition(self._topic, shard.partition))
 
     def _failed(self, shard: Shard, error: Exception) -> None:
         self.coordinator.fail(shard, error)
@@ -322,21 +322,19 @@ class CoordinatorService(Generic[C, S]):
     async def _reload(self) -> None:
         """Load the partitions again that failed for a reason that may pass."""
         while True:
-            await self.ground.clock.sleep(RELOAD_MS)
+            await self.deps.clock.sleep(RELOAD_MS)
             for partition in tuple(self._to_reload):
                 self._to_reload.discard(partition)
                 shards = self.coordinator.shards[partition : partition + 1]  # none: the topic was deleted
                 has_failed = not self._is_closed and any(shard.state is ShardState.FAILED for shard in shards)
-                log_of = self.ground.logs.logs.get(TopicPartition(self._topic, partition))
+                log_of = self.deps.logs.logs.get(TopicPartition(self._topic, partition))
                 if has_failed and log_of is not None and log_of.failure is None:
-                    self._load(
-                        self.coordinator.reload(partition, ErrorCode.NOT_COORDINATOR, self.ground.clock.now_ms())
-                    )
+                    self._load(self.coordinator.reload(partition, ErrorCode.NOT_COORDINATOR, self.deps.clock.now_ms()))
 
     # Time
 
     async def _keep_time(self) -> None:
-        clock, time_slice = self.ground.clock, TimeSlice()
+        clock, time_slice = self.deps.clock, TimeSlice()
         while True:
             due_ms = self.coordinator.next_deadline_ms()
             with trio.CancelScope() as self._sleep:

@@ -16,7 +16,7 @@ import trio
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles, UnsyncedFiles
 from ..broker.broker import Broker
-from ..broker.lives import AdminListener, Lives, run_lives
+from ..broker.supervisor import AdminListener, Supervisor, run_supervisor
 from ..config.properties import refuse_comma
 from .options import BrokerArguments, Options, checked, takes_arguments
 
@@ -133,7 +133,7 @@ async def open_broker(
     Raises:
         RuntimeError: The caller does not run in Trio.
         TypeError, ConfigError: An option is invalid.
-        OSError, DataDirectoryError and others: see `broker.lives.run_lives`.
+        OSError, DataDirectoryError and others: see `broker.supervisor.run_lives`.
     """
     if (library := event_loop()) != "trio":
         raise RuntimeError(
@@ -141,20 +141,20 @@ async def open_broker(
             " `async with ottla.Broker() as broker:`, which runs in its own thread"
         )
     options = checked("ottla.open_broker", data_dir, arguments)
-    async with embedded_lives(options) as lives:
-        yield lives.broker
+    async with embedded_supervisor(options) as supervisor:
+        yield supervisor.broker
 
 
 @asynccontextmanager
-async def embedded_lives(options: Options) -> AsyncIterator[Lives]:
+async def embedded_supervisor(options: Options) -> AsyncIterator[Supervisor]:
     """Run the lives of a broker with these options, in its directory or a temporary one."""
     with data_directory(options.data_dir) as (data_dir, files):
         static = options.static_config(files, data_dir)
         admin = None if options.admin is None else _admin_http(options.admin, options.admin_token)
-        async with run_lives(
+        async with run_supervisor(
             static, clock=options.clock, files=files, rng=options.rng, admin=admin, prepare=_prepare(options)
-        ) as lives:
-            yield lives
+        ) as supervisor:
+            yield supervisor
 
 
 def _prepare(options: Options) -> Callable[[Broker], Awaitable[object]] | None:

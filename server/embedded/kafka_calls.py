@@ -116,10 +116,12 @@ class KafkaCalls(Running):
     def _client(self) -> Kafka:
         from ..client.kafka import Kafka
 
-        bootstrap = self._lives.bootstrap  # raises in a forked process: both would read responses of one connection
+        bootstrap = (
+            self._supervisor.bootstrap
+        )  # raises in a forked process: both would read responses of one connection
         with self._making:
             if self._kafka is None or self._kafka.bootstrap != bootstrap:
                 if self._kafka is not None:
                     self._kafka.close()
-                self._kafka = Kafka(bootstrap, security=self.security, now_ms=self._lives.clock.now_ms)
+                self._kafka = Kafka(bootstrap, security=self.security, now_ms=self._supervisor.clock.now_ms)
             return self._kafka

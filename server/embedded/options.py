@@ -26,7 +26,7 @@ from ..runtime.clock import Clock
 if TYPE_CHECKING:
     from ..config.sasl.users import User
     from ..control.seed.seed import Seed
-    from .sasl import Vouching
+    from .sasl import TestTokenIssuer
     from .tls import Tls
 
 Quotas = Mapping[str, Mapping[str, float]]
@@ -117,7 +117,7 @@ class Options:
     """Client settings for TLS; None without TLS."""
     secured: Mapping[str, str] = field(repr=False)
     """Broker options of TLS for its listeners."""
-    vouching: Vouching | None
+    token_issuer: TestTokenIssuer | None
     """Token issuer for OAUTHBEARER; None without OAUTHBEARER."""
     users: tuple[User, ...]
     """Users that may log in; empty: no SASL, unless OAUTHBEARER is enabled."""
@@ -130,7 +130,7 @@ class Options:
     def security_protocol(self) -> str:
         """Security protocol of the listeners."""
         plain = "PLAINTEXT" if self.tls is None else "SSL"
-        return f"SASL_{plain}" if self.users or self.vouching is not None else plain
+        return f"SASL_{plain}" if self.users or self.token_issuer is not None else plain
 
     def static_config(self, files: Files, data_dir: str) -> StaticConfig:
         """Return the static configuration of a start in `data_dir`. ConfigError: an option is refused."""
@@ -142,7 +142,7 @@ class Options:
             flags={"listeners": f"{self.security_protocol}://{host}:{port}", "log.dirs": data_dir}
             | dict(self.secured)
             | self._options_of_users()
-            | ({} if self.vouching is None else self.vouching.options),
+            | ({} if self.token_issuer is None else self.token_issuer.options),
             overrides={CLASS_NAME: STANDARD, **self.overrides} if self.acls is not None else self.overrides,
             nodes=self.nodes,
             emulate=self.emulate,
@@ -210,7 +210,7 @@ def checked(callee: str, data_dir: str | os.PathLike[str] | None, arguments: Bro
         _expect(f"features: {name}", level, int)
         if name not in SUPPORTED:
             raise ConfigError(f"features: feature {name} not found{_nearest(name, SUPPORTED)}")
-    secured, own_tls = _throw_away() if given["tls"] else ({}, None)
+    secured, own_tls = _dev_certificates() if given["tls"] else ({}, None)
     return Options(
         _directory(data_dir),
         given["nodes"],
@@ -227,7 +227,7 @@ def checked(callee: str, data_dir: str | os.PathLike[str] | None, arguments: Bro
         None if seed is None else _seed(seed),
         own_tls,
         secured,
-        _vouching() if mechanism == OAUTHBEARER else None,
+        _token_issuer() if mechanism == OAUTHBEARER else None,
         tuple(_user(name, password, mechanism) for name, password in users.items()),
         None if acls is None else _acls(acls),
         {} if quotas is None else _quotas(quotas),
@@ -272,16 +272,16 @@ def _user(name: object, password: object, mechanism: str | None) -> User:
     return user_of("users", str(name), password, mechanism)
 
 
-def _vouching() -> Vouching:
-    from .sasl import Vouching  # imported here, since only OAUTHBEARER needs it
+def _token_issuer() -> TestTokenIssuer:
+    from .sasl import TestTokenIssuer  # imported here, since only OAUTHBEARER needs it
 
-    return Vouching()
+    return TestTokenIssuer()
 
 
-def _throw_away() -> tuple[Mapping[str, str], Tls]:
-    from .tls import throw_away  # imported here, since only TLS needs it
+def _dev_certificates() -> tuple[Mapping[str, str], Tls]:
+    from .tls import dev_certificates  # imported here, since only TLS needs it
 
-    return throw_away(Clock().now_ms())
+    return dev_certificates(Clock().now_ms())
 
 
 def _seed(source: SeedSource) -> Seed:

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import trio
 
-from ..broker.lives import Lives
-from .in_trio import embedded_lives
+from ..broker.supervisor import Supervisor
+from .in_trio import embedded_supervisor
 from .options import Options
 
 THREAD_NAME = "ottla-broker"
@@ -32,7 +32,7 @@ class Run:
         self.is_stopping = False
         self.failure: BaseException | None = None
         self.token: trio.lowlevel.TrioToken | None = None
-        self.lives: Lives
+        self.supervisor: Supervisor
         self._options = options
         self._process_id = os.getpid()
         self._runner = threading.Thread(target=self._live, name=THREAD_NAME, daemon=True)
@@ -40,7 +40,7 @@ class Run:
         self._beginning = threading.Lock()
         self._has_begun = False
         self.is_serving = False
-        """Whether it has started; `lives` exists from then on."""
+        """Whether it has started; `supervisor` exists from then on."""
         self.has_ended = False
         self._decided = Latch()
         """Opened when the broker serves, or never will."""
@@ -113,7 +113,7 @@ class Run:
         if self.is_stopping:  # The stopping thread sets this before it reads the token.
             return
         with self._scope:
-            async with embedded_lives(self._options) as self.lives:
+            async with embedded_supervisor(self._options) as self.supervisor:
                 self.is_serving = True
                 self._decided.open()
                 await self._stop.wait()

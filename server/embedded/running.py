@@ -12,8 +12,8 @@ import trio
 import trio.from_thread
 
 from ..broker.broker import Broker as Inner
-from ..broker.lives import Lives
-from ..control.lives import SnapshotCopied
+from ..broker.supervisor import Supervisor
+from ..control.supervisor import SnapshotCopied
 from ..runtime.errors import ControlError
 from .in_trio import beside
 from .options import BrokerArguments, checked, takes_arguments
@@ -134,14 +134,14 @@ class Running:
             RuntimeError: The broker is not running.
             The error that prevented the start; the broker is down then. Call `restart` again, or `stop` and `start`.
         """
-        self.run(self._lives.restart)
+        self.run(self._supervisor.restart)
 
     def crash(self) -> None:
         """Kill the broker as with `kill -9`, and start it again as `restart` does, with log recovery.
 
         Acknowledged records are kept: a killed process is simulated, not a power loss.
         """
-        self.run(self._lives.crash)
+        self.run(self._supervisor.crash)
 
     def reset(self) -> None:
         """Delete all topics, groups and configs within milliseconds, remove all faults, and reset the clock.
@@ -153,7 +153,7 @@ class Running:
             RuntimeError: The broker is not running.
             OSError: The disk failed; the broker continues to serve its old data.
         """
-        self.run(self._lives.reset)
+        self.run(self._supervisor.reset)
 
     def snapshot(self, path: str | os.PathLike[str]) -> SnapshotCopied:
         """Stop cleanly, copy all data to the new directory `path`, and start again as `restart` does.
@@ -163,7 +163,7 @@ class Running:
             SnapshotError: `path` exists, or is inside the data directory; nothing was done.
             OSError: A disk failed; nothing is left in `path`, and the broker is serving.
         """
-        return SnapshotCopied.of(self.run(self._lives.snapshot, os.path.expanduser(os.fspath(path))))
+        return SnapshotCopied.of(self.run(self._supervisor.snapshot, os.path.expanduser(os.fspath(path))))
 
     def restore(self, path: str | os.PathLike[str]) -> SnapshotCopied:
         """Restore all data and the clock from the snapshot in `path`, and remove all faults.
@@ -173,14 +173,14 @@ class Running:
             SnapshotError: `path` contains no snapshot, an incomplete one, or that of another broker; nothing was done.
             OSError: A disk failed; the broker continues to serve its old data.
         """
-        return SnapshotCopied.of(self.run(self._lives.restore, os.path.expanduser(os.fspath(path))))
+        return SnapshotCopied.of(self.run(self._supervisor.restore, os.path.expanduser(os.fspath(path))))
 
     # What it is, from outside
 
     @property
     def bootstrap(self) -> str:
         """`HOST:PORT[,HOST:PORT…]` for clients, also in a forked process. RuntimeError: the broker is not running."""
-        return self._known.lives.bootstrap
+        return self._known.supervisor.bootstrap
 
     @property
     def admin(self) -> str | None:
@@ -188,7 +188,7 @@ class Running:
 
         RuntimeError: The broker is not running.
         """
-        return self._known.lives.admin_address
+        return self._known.supervisor.admin_address
 
     @property
     def tls(self) -> Tls:
@@ -208,9 +208,9 @@ class Running:
             RuntimeError: OAUTHBEARER is not enabled, or the broker is not serving.
             ValueError: The user name or lifetime is invalid.
         """
-        if self._options.vouching is None:
+        if self._options.token_issuer is None:
             raise RuntimeError('tokens are not enabled; use ottla.Broker(mechanism="OAUTHBEARER")')
-        return self._options.vouching.token(user, self._now_ms(), lifetime_s, scope)
+        return self._options.token_issuer.token(user, self._now_ms(), lifetime_s, scope)
 
     def _now_ms(self) -> int:
         return self.inner.clock.now_ms()
@@ -228,10 +228,10 @@ class Running:
         """
         from .sasl import sasl_for
 
-        if (vouching := self._options.vouching) is not None:
+        if (token_issuer := self._options.token_issuer) is not None:
             if mechanism not in (None, "OAUTHBEARER"):
                 raise ValueError(f"mechanism {mechanism} is not enabled (enabled: OAUTHBEARER)")
-            return vouching.sasl("client" if user is None else user, self._options.tls, self._now_ms)
+            return token_issuer.sasl("client" if user is None else user, self._options.tls, self._now_ms)
         return sasl_for(self._options.users, self._options.tls, user, mechanism)
 
     @property
@@ -239,7 +239,7 @@ class Running:
         """Settings by which Ottla's own client connects: as the first of `users`, if there are any."""
         from ..client.security import PLAIN
 
-        if self._options.users or self._options.vouching is not None:
+        if self._options.users or self._options.token_issuer is not None:
             return self.sasl().security
         return PLAIN if self._options.tls is None else self._options.tls.security
 
@@ -256,13 +256,13 @@ class Running:
             return "stopped" if self._was_started else "new"
         if run.has_ended:
             return "stopped"
-        return run.lives.state if run.is_serving else "starting"
+        return run.supervisor.state if run.is_serving else "starting"
 
     def __repr__(self) -> str:
         run = self._run
         if run is None or not run.is_serving:
             return f"<ottla.Broker {self.state}>"
-        return f"<ottla.Broker {run.lives.bootstrap} {self.state}>"
+        return f"<ottla.Broker {run.supervisor.bootstrap} {self.state}>"
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.startswith("_") or name.startswith("__")]
@@ -272,7 +272,7 @@ class Running:
     @property
     def inner(self) -> Inner:
         """The broker of the present run, which belongs to its own thread: use it only in functions that `run` runs."""
-        return self._lives.broker
+        return self._supervisor.broker
 
     def run(self, function: Callable[[*Arguments], Awaitable[Result]], *args: *Arguments) -> Result:
         """Run an async function on the broker's thread and return its result.
@@ -292,10 +292,10 @@ class Running:
         *args: Parameters.args,
         **options: Parameters.kwargs,
     ) -> Result:
-        """Return the result of `operation(broker, …)` in the present run. LifeOverError if the run ends first."""
+        """Return the result of `operation(broker, …)` in the present run. RunEndedError if the run ends first."""
 
         async def ask() -> Result:
-            return await self._lives.call(operation, *args, **options)
+            return await self._supervisor.call(operation, *args, **options)
 
         try:
             return self.run(ask)
@@ -310,8 +310,8 @@ class Running:
         return self.run(call)
 
     @property
-    def _lives(self) -> Lives:
-        return self._present.lives
+    def _supervisor(self) -> Supervisor:
+        return self._present.supervisor
 
     @property
     def _known(self) -> Run:

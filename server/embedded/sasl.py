@@ -228,7 +228,7 @@ def sasl_for(users: Sequence[User], tls: Tls | None, name: str | None, mechanism
     return Sasl(user, chosen, tls)
 
 
-class Vouching:
+class TestTokenIssuer:
     """Token issuer of one broker, and the files that its clients and the broker read.
 
     Raises:

@@ -6,7 +6,7 @@
 
 A certificate authority that is made for this one broker has signed all certificates. Private keys of users are written
 to files, since clients need files; these are deleted when the program ends, or when nothing refers to `broker.tls` any
-more. The keys of the authority and of the broker are never written. `commands.throw_away_tls`, for `ottla dev --tls`,
+more. The keys of the authority and of the broker are never written. `commands.dev_tls`, for `ottla dev --tls`,
 keeps the authority.
 """
 
@@ -23,8 +23,8 @@ from typing import Any
 from ...storage.disk.own_files import make_file
 from ..client.security import Security
 from ..security.principal import USER, Principal
+from ..security.tls.dev_certificates import Authority, Identity
 from ..security.tls.names import subject
-from ..security.tls.throw_away import Authority, Identity
 
 HOSTS = ("localhost", "127.0.0.1", "::1")
 USER_NAME = "client"
@@ -175,7 +175,7 @@ class Tls:
         return Security(self.ssl_context())
 
 
-def throw_away(now_ms: int) -> tuple[Mapping[str, str], Tls]:
+def dev_certificates(now_ms: int) -> tuple[Mapping[str, str], Tls]:
     """Make a new authority; return the broker options of a listener, and the client settings.
 
     Raises:

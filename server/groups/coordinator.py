@@ -50,6 +50,7 @@ from .consumer.protocol import ConsumerProtocol
 from .consumer.records import group_epoch, target_metadata
 from .descriptions import describe_classic, describe_consumer, describe_share, describe_streams, list_groups
 from .kinds import GroupKind
+from .maintenance import GroupMaintenance
 from .offset_commits import Commits, Fetched, Positions, PreparedCommit, TopicCommit, chunks, is_current
 from .offset_table import Place
 from .records import group_key
@@ -59,12 +60,11 @@ from .share.group import ShareGroup
 from .share.member import check_request as check_share_request
 from .share.protocol import ShareProtocol, StatesToBegin
 from .share.states import Topics, TopicStates
-from .streams.answering import Heard
+from .streams.answering import HeartbeatResult
 from .streams.group import StreamsGroup
 from .streams.member import check_request as check_streams_request
 from .streams.protocol import StreamsProtocol
 from .txn_commits import TxnCommits
-from .upkeep import Upkeep
 
 
 class GroupCoordinator(Coordinator[GroupShard]):
@@ -112,7 +112,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         self._streams = StreamsProtocol(settings, store, self._deadlines, topics, self._start_job, self._close_classic)
         self._commits = Commits(settings, store, topics, self._classic)
         self._txn_commits = TxnCommits(settings, store, topics, self._classic)
-        self._upkeep = Upkeep(
+        self._maintenance = GroupMaintenance(
             settings, self._deadlines, topics, self._commits, self._share, self._start_job, self._drop
         )
         self._kinds: dict[type[Any], GroupKind] = {
@@ -135,14 +135,14 @@ class GroupCoordinator(Coordinator[GroupShard]):
         }
 
     def _new_shard(self, partition: int) -> GroupShard:
-        return GroupShard(partition, self._classic, self._upkeep.expire)
+        return GroupShard(partition, self._classic, self._maintenance.expire)
 
     def _activated(self, shard: GroupShard, now_ms: int) -> None:
         self._consumer.activated(now_ms)
         self._start_job(shard, self._take_up(shard, now_ms))
-        self._upkeep.settle(shard)
-        self._upkeep.repeat_expiry(shard)
-        self._upkeep.forget_gone(shard, now_ms)
+        self._maintenance.settle(shard)
+        self._maintenance.repeat_expiry(shard)
+        self._maintenance.forget_gone(shard, now_ms)
 
     def _take_up(self, shard: GroupShard, now_ms: int) -> Job:
         """Start the session times of all loaded groups; clients may have used some of the groups before."""
@@ -200,7 +200,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def streams_heartbeat(
         self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, caller: Caller, now_ms: Callable[[], int]
-    ) -> Steps[Heard]:
+    ) -> Steps[HeartbeatResult]:
         """Let a member of a streams group join, stay or leave (`StreamsProtocol.heartbeat`). The partitions served at each
         endpoint are added by the caller, a member a piece."""
         check_streams_request(request)
@@ -402,7 +402,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """
         if partition < len(self.shards) and (shard := self.shards[partition]).state is ShardState.ACTIVE:
             shard.offsets.end_transaction(producer_id, commit=commit)
-            self._upkeep.settle(shard)
+            self._maintenance.settle(shard)
 
     def delete_offsets(
         self, shard: GroupShard, group_id: str, places: Sequence[Place], now_ms: int
@@ -524,7 +524,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
-                self._upkeep.forget(shard, {(name, topic_id), (name, ZERO_UUID)}, now_ms)
+                self._maintenance.forget(shard, {(name, topic_id), (name, ZERO_UUID)}, now_ms)
 
     def _drop(self, shard: GroupShard, group: AnyGroup, now_ms: int) -> None:
         """Forget a group without members."""

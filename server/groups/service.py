@@ -13,7 +13,7 @@ import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..cluster.nodes import Node
-from ..coordination.ground import Ground
+from ..coordination.deps import CoordinatorDeps
 from ..coordination.service import CoordinatorService
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..partitions.topics import Topics
@@ -32,17 +32,17 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
         keeper: Function that returns the keeper of share states.
     """
 
-    def __init__(self, ground: Ground, keeper: Callable[[], StateKeeper]) -> None:
-        self._settings = settings = GroupSettings.of(ground.config.current)
-        settings.groups = ground.config.groups
+    def __init__(self, deps: CoordinatorDeps, keeper: Callable[[], StateKeeper]) -> None:
+        self._settings = settings = GroupSettings.of(deps.config.current)
+        settings.groups = deps.config.groups
         self._wishes, self._wishes_todo = trio.open_memory_channel[StatesToBegin](inf)
         super().__init__(
-            ground,
+            deps,
             lambda store, on_earlier: GroupCoordinator(
                 settings,
                 store,
-                topics=BrokerTopics(ground.topics, ground.nodes),
-                elapsed_ms=ground.clock.elapsed_ms,
+                topics=BrokerTopics(deps.topics, deps.nodes),
+                elapsed_ms=deps.clock.elapsed_ms,
                 on_earlier=on_earlier,
                 wish=self._wishes.send_nowait,
             ),
@@ -50,8 +50,8 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
             # Apache Kafka's group coordinator numbers each batch from 0, although it is not an idempotent producer.
             base_sequence=0,
         )
-        self.shares = ShareFlows(self.coordinator, keeper, ground.clock.now_ms)
-        ground.config.watchers.append(self.reconfigure)
+        self.shares = ShareFlows(self.coordinator, keeper, deps.clock.now_ms)
+        deps.config.watchers.append(self.reconfigure)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the service, see `CoordinatorService.run`, and initialize the states that share groups request, each request in
@@ -67,37 +67,37 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
 
     def reconfigure(self) -> None:
         """Apply the broker options that may change while the broker runs."""
-        current = self.ground.config.current
+        current = self.deps.config.current
         self._settings.group_consumer_assignment_interval_ms = current.group_consumer_assignment_interval_ms
         self._settings.group_share_assignment_interval_ms = current.group_share_assignment_interval_ms
         self._settings.group_streams_assignment_interval_ms = current.group_streams_assignment_interval_ms
 
     def check_consumer_protocol(self) -> None:
         """Raise KafkaError UNSUPPORTED_VERSION if consumer groups are not served."""
-        if self.ground.config.feature_level("group.version") < 1:
+        if self.deps.config.feature_level("group.version") < 1:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature group.version is 0")
-        if "consumer" not in self.ground.config.current.group_coordinator_rebalance_protocols:
+        if "consumer" not in self.deps.config.current.group_coordinator_rebalance_protocols:
             message = 'group.coordinator.rebalance.protocols does not contain "consumer"'
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
     def check_streams_protocol(self) -> None:
         """Raise KafkaError UNSUPPORTED_VERSION if streams groups are not served."""
-        if self.ground.config.feature_level("streams.version") < 1:
+        if self.deps.config.feature_level("streams.version") < 1:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature streams.version is 0")
-        if "streams" not in self.ground.config.current.group_coordinator_rebalance_protocols:
+        if "streams" not in self.deps.config.current.group_coordinator_rebalance_protocols:
             message = 'group.coordinator.rebalance.protocols does not contain "streams"'
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
     def topic_created(self, name: str) -> None:
-        self.coordinator.topics_changed([name], self.ground.clock.now_ms(), has_new=True)
+        self.coordinator.topics_changed([name], self.deps.clock.now_ms(), has_new=True)
 
     def topic_grew(self, name: str) -> None:
         """Notify the groups of a topic that got more partitions."""
-        self.coordinator.topics_changed([name], self.ground.clock.now_ms(), has_new=False)
+        self.coordinator.topics_changed([name], self.deps.clock.now_ms(), has_new=False)
 
     def topic_deleted(self, name: str, topic_id: bytes) -> None:
         """Forget the offsets in a deleted topic, and notify the groups."""
-        now_ms = self.ground.clock.now_ms()
+        now_ms = self.deps.clock.now_ms()
         self.coordinator.topics_changed([name], now_ms, has_new=False)
         self.coordinator.topic_deleted(name, topic_id, now_ms)
 

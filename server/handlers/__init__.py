@@ -1,7 +1,7 @@
 """The served APIs: API key -> handler.
 
 Each API has a module here, named like its messages module, with one function that answers it, `handle(ctx: Context, request:
-Request)`. It returns the response, or a coroutine that makes it if that may have to wait (`network.desk.Handler`). An `async
+Request)`. It returns the response, or a coroutine that makes it if that may have to wait (`network.dispatcher.Handler`). An `async
 def` always returns a coroutine, so only APIs with many small requests are plain functions (heartbeats: see `coordinating`). A
 handler and its messages are loaded with the first request of the API, in a thread, so that a start does not make thirty APIs'
 classes; `serve` loads most of them soon after.

@@ -36,7 +36,7 @@ from ..config.resources import ConfigResourceType
 from ..config.static_config import shared_warnings, warnings_of
 from ..network.connection_limits import OVERRIDES
 from ..partitions.topics import Topic, unknown_topic
-from ..runtime.floods import Floods
+from ..runtime.log_rate_limit import LogRateLimiter
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
 from ..services.context import Context
@@ -48,7 +48,7 @@ from .permissions import check_without_words
 if TYPE_CHECKING:
     from ...protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterableResource
 
-_WITHOUT_EFFECT = Floods(logging.getLogger("ottla.configs"))
+_WITHOUT_EFFECT = LogRateLimiter(logging.getLogger("ottla.configs"))
 
 
 class ResourceWish(NamedTuple):

@@ -18,7 +18,7 @@ from ...protocol.messages.alter_partition_reassignments import (
 )
 from ...storage.disk.paths import TopicPartition
 from ..cluster.reassignment import NONE_TO_ASSIGN, Plan, cancelled, change, onto
-from ..partitions.reasons import Reasons
+from ..partitions.reasons import ErrorMessageBudget
 from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 
@@ -35,7 +35,7 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
                 else onto(row.replicas, may_change_factor=body.allow_replication_factor_change)
             )
     refused = await change(ctx.services.cluster, wanted, time_slice, NONE_TO_ASSIGN)
-    responses, reasons = [], Reasons()
+    responses, reasons = [], ErrorMessageBudget()
     async for topic in time_slice.each(body.topics):
         rows = []
         async for row in time_slice.each(topic.partitions):
@@ -55,7 +55,7 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
 async def refused(_: Context, request: Request, error: KafkaError) -> AlterPartitionReassignmentsResponse:
     """Return the error for the whole request and in each row."""
     body: AlterPartitionReassignmentsRequest = request.body
-    time_slice, reasons, responses = TimeSlice(), Reasons(), []
+    time_slice, reasons, responses = TimeSlice(), ErrorMessageBudget(), []
     async for topic in time_slice.each(body.topics):
         rows = await time_slice.map(lambda row: _row(row.partition_index, error, reasons), topic.partitions)
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(rows)))
@@ -64,7 +64,7 @@ async def refused(_: Context, request: Request, error: KafkaError) -> AlterParti
     )
 
 
-def _row(index: int, error: KafkaError | None, reasons: Reasons) -> ReassignablePartitionResponse:
+def _row(index: int, error: KafkaError | None, reasons: ErrorMessageBudget) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(
         partition_index=index,
         error_code=error.code if error else ErrorCode.NONE,

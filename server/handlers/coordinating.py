@@ -10,7 +10,7 @@ from ...protocol.errors import KafkaError
 from ..coordination.jobs import Job, Steps
 from ..coordination.service import CoordinatorService
 from ..coordination.shard import Shard
-from ..network.desk import finished
+from ..network.dispatcher import finished
 from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context

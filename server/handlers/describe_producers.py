@@ -20,7 +20,7 @@ from ...protocol.messages.describe_producers import (
 )
 from ...storage.produce.producer_state import ProducerState as RememberedProducer
 from ..cluster.topic_plans import check_name
-from ..partitions.reasons import Reasons
+from ..partitions.reasons import ErrorMessageBudget
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
@@ -36,7 +36,7 @@ async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
         indexes = wanted.setdefault(topic.name, {})
         async for index in time_slice.each(topic.partition_indexes):
             indexes[index] = None
-    reasons, topics = Reasons(), []
+    reasons, topics = ErrorMessageBudget(), []
     async for name, indexes in time_slice.each(wanted.items()):
         partitions = []
         async for index in time_slice.each(indexes):
@@ -45,7 +45,9 @@ async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
     return DescribeProducersResponse(topics=tuple(topics))
 
 
-async def _describe(ctx: Context, topic: str, index: int, reasons: Reasons, time_slice: TimeSlice) -> PartitionResponse:
+async def _describe(
+    ctx: Context, topic: str, index: int, reasons: ErrorMessageBudget, time_slice: TimeSlice
+) -> PartitionResponse:
     try:
         check_name(topic)
         check(ctx, AclOperation.READ, ResourceType.TOPIC, topic)

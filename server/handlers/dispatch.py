@@ -8,15 +8,15 @@ from functools import partial
 from ..cluster.nodes import Node
 from ..faults.table import Faults
 from ..network.connection import Connection
-from ..network.desk import Handler
+from ..network.dispatcher import Handler
 from ..network.listener import Listener
 from ..quotas.table import QuotaTable
 from ..services.context import Context, Services
 from . import CONTROLLER_KEYS, Handlers
 
 
-class ListenerDesk:
-    """The `network.desk.Desk` of one listener."""
+class ListenerDispatcher:
+    """The `network.dispatcher.RequestDispatcher` of one listener."""
 
     def __init__(self, handlers: Handlers, services: Services, node: Node, listener: Listener) -> None:
         self.handlers: Mapping[int, Handler] = handlers if listener.controller_id is None else OfController(handlers)

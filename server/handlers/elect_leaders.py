@@ -22,7 +22,7 @@ from ...protocol.messages.elect_leaders import (
 )
 from ...storage.disk.paths import TopicPartition
 from ..cluster.reassignment import Plan, change, preferred, unclean
-from ..partitions.reasons import Reasons
+from ..partitions.reasons import ErrorMessageBudget
 from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
 
@@ -45,7 +45,7 @@ async def handle(ctx: Context, request: Request) -> ElectLeadersResponse:
         async for index in time_slice.each(indexes):
             wanted[TopicPartition(name, index)] = plan
     refused = await change(ctx.services.cluster, wanted, time_slice)
-    results, reasons = [], Reasons()
+    results, reasons = [], ErrorMessageBudget()
     async for name, indexes in time_slice.each(topics.items()):
         rows = []
         async for index in time_slice.each(indexes):
@@ -62,14 +62,14 @@ async def handle(ctx: Context, request: Request) -> ElectLeadersResponse:
 async def refused(_: Context, request: Request, error: KafkaError) -> ElectLeadersResponse:
     """Return the error for the whole request and in each row."""
     body: ElectLeadersRequest = request.body
-    time_slice, reasons, results = TimeSlice(), Reasons(), []
+    time_slice, reasons, results = TimeSlice(), ErrorMessageBudget(), []
     async for topic in time_slice.each(body.topic_partitions or ()):
         rows = await time_slice.map(partial(_row, error=error, reasons=reasons), topic.partitions)
         results.append(ReplicaElectionResult(topic=topic.topic, partition_result=tuple(rows)))
     return ElectLeadersResponse(error_code=error.code, replica_election_results=tuple(results))
 
 
-def _row(index: int, error: KafkaError | None, reasons: Reasons) -> PartitionResult:
+def _row(index: int, error: KafkaError | None, reasons: ErrorMessageBudget) -> PartitionResult:
     return PartitionResult(
         partition_id=index,
         error_code=error.code if error else ErrorCode.NONE,

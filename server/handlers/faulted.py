@@ -26,7 +26,7 @@ from ..faults.answers import RequestView
 from ..faults.declaration import Declaration
 from ..faults.places import ERROR_PLACES, NameKind, names
 from ..faults.table import DeclaredFault, Faults
-from ..network.desk import Handler, HangUpError, finished
+from ..network.dispatcher import Handler, HangUpError, finished
 from ..network.large_requests import READ_ELEMENTS_AT_ONCE
 from ..partitions.fetch_sessions import FetchSessions, TopicKey
 from ..partitions.topics import Topics

@@ -29,7 +29,7 @@ async def handle(ctx: Context, request: Request) -> JoinGroupResponse:
         body = replace(body, rebalance_timeout_ms=body.session_timeout_ms)
     caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, seeing(ctx))
     groups = ctx.services.coordinators.groups
-    answer: ParkedAnswer[JoinGroupResponse] = ParkedAnswer(groups.waking)
+    answer: ParkedAnswer[JoinGroupResponse] = ParkedAnswer(groups.wakeup_throttle)
     try:
         check(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
         shard = await groups.route(ctx.node, body.group_id)

@@ -15,7 +15,7 @@ from ...protocol.apis import Api
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import fields_of
-from ..network.desk import Handler
+from ..network.dispatcher import Handler
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
 from ..services.context import Context

@@ -44,7 +44,7 @@ from ...storage.logs.large_append import LargeWriteError
 from ...storage.logs.log import AppendInfo, Log
 from ...storage.produce.record_checks import NO_KEY, EarlyRefusalError, HeavyBatchError, InvalidRecordError
 from ..partitions.large_appends import append_later
-from ..partitions.reasons import Reasons
+from ..partitions.reasons import ErrorMessageBudget
 from ..partitions.topics import Partition
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
@@ -200,7 +200,7 @@ async def _refused(body: ProduceRequest, error: KafkaError, time_slice: TimeSlic
     """Make a response with the same error for every partition."""
     if body.acks == 0:
         raise ProtocolError(f"acks=0 produce failed with {error}")
-    reasons, responses = Reasons(), []
+    reasons, responses = ErrorMessageBudget(), []
     async for topic in time_slice.each(body.topic_data):
         partitions = await time_slice.map(
             lambda data: PartitionProduceResponse(
@@ -218,7 +218,7 @@ async def _flushed(
     ctx: Context,
     responses: list[TopicProduceResponse],
     unflushed: Sequence[tuple[PartitionProduceResponse, Log]],
-    reasons: Reasons,
+    reasons: ErrorMessageBudget,
     time_slice: TimeSlice,
 ) -> list[TopicProduceResponse]:
     """Wait for the needed syncs; returns the responses, with an error where a sync has failed."""
@@ -249,15 +249,15 @@ class Appending:
         self._writes = writes
         self.leaders: set[int] = set()
         """Leaders of the partitions that other nodes lead."""
-        self._reasons: Reasons | None = None
+        self._reasons: ErrorMessageBudget | None = None
         self.unflushed: list[tuple[PartitionProduceResponse, Log]] = []
         """Responses that must not be sent before the appended records are on disk."""
 
     @property
-    def reasons(self) -> Reasons:
+    def reasons(self) -> ErrorMessageBudget:
         """Messages of the refusals, made for the first one."""
         if self._reasons is None:
-            self._reasons = Reasons()
+            self._reasons = ErrorMessageBudget()
         return self._reasons
 
     def append_now(self, topic: str | bytes, data: PartitionProduceData) -> PartitionProduceResponse | None:
@@ -364,7 +364,7 @@ def _check_codec(records: memoryview, version: int) -> None:
         )
 
 
-def refusal(index: int, log: Log | None, error: KafkaError, reasons: Reasons) -> PartitionProduceResponse:
+def refusal(index: int, log: Log | None, error: KafkaError, reasons: ErrorMessageBudget) -> PartitionProduceResponse:
     is_early = isinstance(error, EarlyRefusalError)
     return PartitionProduceResponse(
         index=index,

@@ -30,7 +30,7 @@ from ..coordination.jobs import Job, Steps
 from ..groups.classic.protocol import Caller
 from ..groups.coordinator import GroupCoordinator
 from ..groups.shard import GroupShard
-from ..groups.streams.answering import Heard
+from ..groups.streams.answering import HeartbeatResult
 from ..groups.streams.configured import InternalTopic, StatusCode
 from ..groups.streams.member import check_size
 from ..partitions.internal_topics import INTERNAL_TOPICS
@@ -64,7 +64,7 @@ def _heartbeat(
     caller: Caller,
     now_ms: Callable[[], int],
     shard: GroupShard,
-) -> Steps[Heard]:
+) -> Steps[HeartbeatResult]:
     heard = yield from coordinator.streams_heartbeat(shard, body, caller, now_ms)
     if not heard.wants_endpoints:
         return heard
@@ -78,7 +78,7 @@ def _refused(error: KafkaError) -> StreamsGroupHeartbeatResponse:
     return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=message)
 
 
-def _told(ctx: Context, heard: Heard) -> Any:
+def _told(ctx: Context, heard: HeartbeatResult) -> Any:
     return _with_topics(ctx, heard, heard.response) if heard.missing else heard.response
 
 
@@ -110,7 +110,7 @@ def _check_topics(ctx: Context, topology: Topology) -> Job:
 
 
 async def _with_topics(
-    ctx: Context, heard: Heard, response: StreamsGroupHeartbeatResponse
+    ctx: Context, heard: HeartbeatResult, response: StreamsGroupHeartbeatResponse
 ) -> StreamsGroupHeartbeatResponse:
     """Create the missing internal topics, and add the reason to the response if that fails."""
     time_slice, refused, failed = TimeSlice(), list[str](), list[str]()

@@ -29,7 +29,7 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
     if request.version >= _FIRST_VERSION_WITH_PROTOCOL and (body.protocol_type is None or body.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     groups = ctx.services.coordinators.groups
-    answer: ParkedAnswer[SyncGroupResponse] = ParkedAnswer(groups.waking)
+    answer: ParkedAnswer[SyncGroupResponse] = ParkedAnswer(groups.wakeup_throttle)
     try:
         check(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
         shard = await groups.route(ctx.node, body.group_id)

@@ -27,7 +27,7 @@ from ...protocol.apis import APIS
 from ...protocol.connection import Request
 from ...protocol.messages.fetch import FetchRequest, FetchResponse
 from ...protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
-from ..network.desk import Handler, finished
+from ..network.dispatcher import Handler, finished
 from ..network.large_requests import write_now
 from ..partitions.fetch_sessions import INITIAL_EPOCH, NO_SESSION
 from ..quotas.clients import NS_OF_A_PERCENT, ClientQuotas, QuotaClient

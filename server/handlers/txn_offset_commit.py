@@ -27,7 +27,7 @@ from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from ..transactions.verification import Verification, ability_of
+from ..transactions.verification import Verification, transaction_support_of
 from .committing import found_of, prepared_in_turns
 
 # First versions whose clients handle COORDINATOR_LOAD_IN_PROGRESS, understand TRANSACTION_ABORTABLE, and that add the partition
@@ -97,9 +97,15 @@ async def _commit(
         shard = await groups.route(ctx.node, body.group_id)
         partition = TopicPartition(OFFSETS_TOPIC, shard.partition)
         producer = Producer(body.producer_id, body.producer_epoch)
-        ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
+        transaction_support = transaction_support_of(
+            version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE
+        )
         verification = Verification(
-            services.coordinators.transactions, body.transactional_id, producer, ability, {partition: _NO_SEQUENCE}
+            services.coordinators.transactions,
+            body.transactional_id,
+            producer,
+            transaction_support,
+            {partition: _NO_SEQUENCE},
         )
         while True:
             prepared = await prepared_in_turns(ctx, shard, body, commits)

@@ -12,12 +12,12 @@ import trio
 
 from ...protocol.errors import KafkaError
 from ..broker.broker import Broker
-from ..broker.lives import LifeOverError
+from ..broker.supervisor import RunEndedError
 from ..runtime.errors import ControlError, Kind
 from ..runtime.errors import refusal as kafka_refusal
 from ..runtime.threads import in_worker
 from .access import HttpRefusal
-from .call import JSON_TYPE, Lives, Text
+from .call import JSON_TYPE, Supervisor, Text
 from .json_values import decoded, encoded, from_texts
 from .table import AnyCall, CallTable, Route
 
@@ -45,9 +45,9 @@ def refusal(status: int, sentence: str, *headers: tuple[str, str]) -> Reply:
 class Answering:
     """Answers requests for one broker, across its restarts."""
 
-    def __init__(self, lives: Lives, table: CallTable) -> None:
+    def __init__(self, supervisor: Supervisor, table: CallTable) -> None:
         self.table = table
-        self._lives = lives
+        self._supervisor = supervisor
 
     async def answer(self, route: Route, body: bytes) -> Reply:
         """Run a call and return its response: 200, or an error."""
@@ -88,20 +88,20 @@ class Answering:
 
     async def _called(self, call: AnyCall, request: Any) -> object:
         """Run the call and return its result. ControlError if the broker's run ends before."""
-        lives = self._lives
+        supervisor = self._supervisor
         if call.any_time:
-            return await call.function(lives, request)
+            return await call.function(supervisor, request)
         ended: trio.Event | None = None
 
         async def in_a_life(_: Broker) -> object:
             nonlocal ended
-            ended = lives.ended
-            answer: object = await call.function(lives, request)
+            ended = supervisor.ended
+            answer: object = await call.function(supervisor, request)
             return answer
 
         try:
-            return await lives.call(in_a_life)
-        except LifeOverError:
+            return await supervisor.call(in_a_life)
+        except RunEndedError:
             raise
         except Exception as error:
             if ended is None or not ended.is_set():

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, is_dataclass, make_dataclass
 from typing import Any, Generic, TypeVar, get_type_hints
 
-from ..broker.lives import Lives
+from ..broker.supervisor import Supervisor
 from ..control.operation import Method, Nothing, Operation
 
-__all__ = ["JSON_TYPE", "Call", "Lives", "Nothing", "Text", "call_of"]
+__all__ = ["JSON_TYPE", "Call", "Nothing", "Supervisor", "Text", "call_of"]
 
 JSON_TYPE = "application/json"
 
@@ -39,7 +39,7 @@ class Call(Generic[Request, Answer]):
     """A dataclass. Its fields come from the path, from the query of GET and DELETE, from the JSON object of POST and PUT."""
     answer: type[Answer]
     """A dataclass, which becomes a JSON object; or `Text`."""
-    function: Callable[[Lives, Request], Awaitable[Answer]]
+    function: Callable[[Supervisor, Request], Awaitable[Answer]]
     """Runs the call, on Trio's thread, yielding at the end of each time slice. Raises `ControlError` if it refuses."""
     statuses: tuple[int, ...] = ()
     """HTTP statuses of its errors, in addition to those of every call."""
@@ -69,7 +69,7 @@ def call_of(operation: Operation) -> Call[Any, Any]:
     function, said = operation.function, operation.descriptions
     hints = get_type_hints(function, include_extras=True)
     subject, *parameters = inspect.signature(function).parameters.values()
-    is_of_lives = hints[subject.name] is Lives
+    is_of_supervisor = hints[subject.name] is Supervisor
     is_whole = len(parameters) == 1 and is_dataclass(hints[parameters[0].name])
     request = (
         hints[parameters[0].name]
@@ -82,9 +82,9 @@ def call_of(operation: Operation) -> Call[Any, Any]:
         )
     )
 
-    async def carry_out(lives: Lives, fields: Any) -> Any:
+    async def carry_out(supervisor: Supervisor, fields: Any) -> Any:
         given = {each.name: fields if is_whole else getattr(fields, each.name) for each in parameters}
-        done = function(lives if is_of_lives else lives.broker, **given)
+        done = function(supervisor if is_of_supervisor else supervisor.broker, **given)
         return await done if inspect.isawaitable(done) else done
 
     return Call(
@@ -96,7 +96,7 @@ def call_of(operation: Operation) -> Call[Any, Any]:
         carry_out,
         operation.statuses,
         operation.only_waits,
-        any_time=is_of_lives,
+        any_time=is_of_supervisor,
     )
 
 

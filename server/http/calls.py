@@ -12,37 +12,37 @@ from ..control.seed.seed import export
 from ..runtime.errors import ControlError, Kind
 from ..runtime.threads import in_worker
 from ..runtime.time_slices import TimeSlice
-from .call import Call, Lives, Nothing, Text
+from .call import Call, Nothing, Supervisor, Text
 
 PLAIN = "text/plain; charset=utf-8"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-async def healthy(lives: Lives, request: Nothing) -> Text:
+async def healthy(supervisor: Supervisor, request: Nothing) -> Text:
     return Text("ok\n")
 
 
-async def ready(lives: Lives, request: Nothing) -> Text:
-    if not lives.is_serving:
+async def ready(supervisor: Supervisor, request: Nothing) -> Text:
+    if not supervisor.is_serving:
         raise ControlError(Kind.UNAVAILABLE, "the broker is starting, stopping or restarting")
-    logs = lives.broker.services.logs
+    logs = supervisor.broker.services.logs
     offline = [data_dir for data_dir in logs.data_dirs if logs.is_offline(data_dir)]
     if offline:
         raise ControlError(Kind.UNAVAILABLE, f"offline after a disk error: {', '.join(offline)}")
     return Text("ready\n")
 
 
-async def metrics(lives: Lives, request: Nothing) -> Text:
-    services = lives.broker.services
-    broker = lives.broker
+async def metrics(supervisor: Supervisor, request: Nothing) -> Text:
+    services = supervisor.broker.services
+    broker = supervisor.broker
     found = samples(
         services.logs, services.cleaning, services.appends, services.quotas, broker.connections, broker.clock
     )
     return Text(await in_worker(exposition, await TimeSlice().map(lambda sample: sample, found)))
 
 
-async def exported_seed(lives: Lives, request: Nothing) -> Text:
-    found = await export(lives.broker)
+async def exported_seed(supervisor: Supervisor, request: Nothing) -> Text:
+    found = await export(supervisor.broker)
     return Text(await in_worker(lambda seed: json.dumps(seed, indent=2) + "\n", found))
 
 

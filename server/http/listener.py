@@ -26,7 +26,7 @@ from ..page.pages import Pages
 from ..runtime.addresses import plain_address
 from .access import Access, checked_token, parse_address
 from .answering import Answering
-from .call import Lives
+from .call import Supervisor
 from .conversation import HttpConversation, StandingConnection
 from .table import CallTable
 
@@ -77,11 +77,11 @@ class AdminHttp:
         """Stop listening."""
         self._listener.close()
 
-    async def run(self, lives: Lives) -> None:
+    async def run(self, supervisor: Supervisor) -> None:
         """Answer requests until cancelled, across the broker's restarts."""
         log.info("admin HTTP listener on %s", self.address)
         listening = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in self._listener.sockets]
-        answering, pages = Answering(lives, CallTable()), Pages(lives, self._access.page_token)
+        answering, pages = Answering(supervisor, CallTable()), Pages(supervisor, self._access.page_token)
         with log_tail.kept():
             await trio.serve_listeners(partial(self._serve, answering, pages), listening)
 

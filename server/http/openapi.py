@@ -28,16 +28,16 @@ EVERY_CALL = {
 """Statuses of errors that any call may return, with their reasons."""
 WITH_BODY = {413: "The body is too large.", 415: "The content type of the body is not JSON."}
 WITH_TOKEN = {401: "The listener requires a token, and the request has none or another one."}
-OF_A_LIFE = {503: "The broker is starting, stopping, or was stopped during the call."}
+WHILE_IT_RUNS = {503: "The broker is starting, stopping, or was stopped during the call."}
 OF_ROWS = {
     404: "Not found.",
     409: "Not possible in the current state.",
     500: "The disk failed.",
-    503: OF_A_LIFE[503],
+    503: WHILE_IT_RUNS[503],
     504: "Timed out.",
 }
 
-ENDS_OF_LIVES = ("restart", "crash", "reset", "snapshot", "restore")
+ENDS_OF_RUNS = ("restart", "crash", "reset", "snapshot", "restore")
 
 ERROR: Schema = {
     "type": "object",
@@ -185,7 +185,7 @@ def refusals(call: AnyCall) -> dict[int, str]:
     found = dict(EVERY_CALL)
     found |= WITH_BODY if call.has_body else {}
     found |= {} if call.without_token else WITH_TOKEN
-    found |= {} if call.any_time else OF_A_LIFE
+    found |= {} if call.any_time else WHILE_IT_RUNS
     found |= {status: OF_ROWS[status] for status in call.statuses if status not in found}
     return dict(sorted(found.items()))
 
@@ -220,7 +220,7 @@ def _operation(call: AnyCall, requests: Schemas, answers: Schemas) -> dict[str, 
 def subject(call: AnyCall) -> str:
     """Return the subject of the call, in one word."""
     found = call.path.split("/")[2].removesuffix(".json") if call.path.startswith("/v1/") else "probes"
-    return "lives" if found in ENDS_OF_LIVES else found
+    return "lives" if found in ENDS_OF_RUNS else found
 
 
 def operation_id(call: AnyCall) -> str:

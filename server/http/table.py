@@ -21,13 +21,13 @@ from ..control import (
     faults,
     groups,
     leases,
-    lives,
     nodes,
     pictures,
     quotas,
     records,
     segments,
     status,
+    supervisor,
     topic_configs,
     topics,
     transactions,
@@ -37,14 +37,14 @@ from ..control.operation import OPERATIONS, Nothing
 from ..control.seed import planting
 from ..runtime.threads import in_worker
 from .access import HttpRefusal
-from .call import Call, Lives, Text, call_of
+from .call import Call, Supervisor, Text, call_of
 from .calls import CALLS as TEXTS
 from .openapi import document
 
 AnyCall = Call[Any, Any]
 
 
-async def _openapi(lives: Lives, request: Nothing) -> Text:
+async def _openapi(supervisor: Supervisor, request: Nothing) -> Text:
     return Text(await in_worker(_document, CALLS))
 
 
@@ -73,7 +73,7 @@ _DECLARING = (
     records,
     topics,
     topic_configs,
-    lives,
+    supervisor,
     leases,
     planting,
 )

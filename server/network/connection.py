@@ -28,8 +28,7 @@ from ...protocol.errors import LargeMessageError, ProtocolError
 from ...protocol.last_produce import LastProduce
 from ..runtime.addresses import java_host
 from ..security.principal import ANONYMOUS, Principal
-from .answer_places import AnswerPlace
-from .desk import Desk, HangUpError, LoggingIn, one_line
+from .dispatcher import HangUpError, LoggingIn, RequestDispatcher, one_line
 from .frames import FrameReader
 from .large_requests import (
     READ_ELEMENTS_AT_ONCE,
@@ -40,7 +39,8 @@ from .large_requests import (
     write_now,
 )
 from .listener import Listener
-from .shares import Shares
+from .response_slots import AnswerPlace
+from .shares import ConnectionResources
 from .transport import Part, PeerGoneError, PlainTransport
 from .unsent_answers import COUNTED_BYTES_MIN, memory_bytes
 
@@ -106,12 +106,19 @@ class Connection:
     """Called once, when the connection has ended, to release state that others keep for it. It must not refer to this
     object."""
 
-    def __init__(self, shares: Shares, listener: Listener, desk: Desk, transport: PlainTransport, peer: str) -> None:
+    def __init__(
+        self,
+        shares: ConnectionResources,
+        listener: Listener,
+        dispatcher: RequestDispatcher,
+        transport: PlainTransport,
+        peer: str,
+    ) -> None:
         self.peer = peer
         self.client_host = java_host(peer.rpartition(":")[0])
         """The client's address as Apache Kafka writes it: in ACLs, groups and telemetry."""
         self.listener = listener
-        self.node_id = desk.node_id
+        self.node_id = dispatcher.node_id
         self.time_slice = transport.time_slice
         """Time slice of the task that serves the connection: for handlers that mostly have little to do."""
         self.busy = False
@@ -119,8 +126,8 @@ class Connection:
         """Time when movement of bytes was last seen. Trio's time, not the broker's: moving the broker's clock must not cost
         clients their connections."""
         self._shares = shares
-        self._desk = desk
-        self._session: Desk = desk
+        self._dispatcher = dispatcher
+        self._session: RequestDispatcher = dispatcher
         """The desk, or the session in front of it for a client whose session ends."""
         self._transport = transport
         self._frames = FrameReader(
@@ -194,7 +201,7 @@ class Connection:
         from .tls_transport import TlsTransport
 
         assert isinstance(self._transport, TlsTransport)
-        logs_in = self._desk.login is not None
+        logs_in = self._dispatcher.login is not None
         self.principal = await shake_hands(
             self._transport, tls, self, self._allowance(), self._counts(), logs_in=logs_in
         )
@@ -215,8 +222,8 @@ class Connection:
     async def _serve(self) -> None:
         # It refers to this connection, which must not refer to it for longer: a closed connection is freed at once, not by the
         # garbage collector.
-        self._context = self._desk.context_for(self)
-        if self._desk.login is not None:
+        self._context = self._dispatcher.context_for(self)
+        if self._dispatcher.login is not None:
             await self._log_in()
         time_slice, transport = self.time_slice, self._transport
         while self._session.is_open or self.busy:  # a response is sent to its end
@@ -237,11 +244,11 @@ class Connection:
     async def _log_in(self) -> None:
         from .authentication.login import log_in  # A broker without SASL must not load it.
 
-        desk, send = self._desk, self._transport.send
-        assert desk.login is not None
+        dispatcher, send = self._dispatcher, self._transport.send
+        assert dispatcher.login is not None
         session = await log_in(
-            desk.login,
-            desk,
+            dispatcher.login,
+            dispatcher,
             self._context,
             self,
             self._frames,
@@ -251,7 +258,7 @@ class Connection:
             self._counts(),
         )
         self._allowed = None
-        self.principal, self.mechanism, self._session = session.principal, session.mechanism, session.desk
+        self.principal, self.mechanism, self._session = session.principal, session.mechanism, session.dispatcher
 
     async def _readable(self) -> None:
         """Leave the next requests to `take`; returns when the task is needed. Raises errors that occurred during the wait."""
@@ -458,7 +465,7 @@ class Connection:
         Args:
             answer: The handler's result.
         """
-        frames, places = self._frames, self._shares.answer_places.get(request.api.key)
+        frames, places = self._frames, self._shares.response_slots.get(request.api.key)
         if places is not None:
             if self._place is None:
                 self._place = AnswerPlace(self.client_host)
@@ -551,7 +558,7 @@ class Connection:
 
     async def _stay_mute(self, until: Callable[[], Awaitable[None]]) -> None:
         self._muted = None
-        if not self._desk.is_open:
+        if not self._dispatcher.is_open:
             return
         with trio.CancelScope() as holding:
             self._holding = holding
@@ -564,7 +571,7 @@ class Connection:
         self.time_slice.begin()
 
     async def _hold(self, until: trio.Event, for_s: float, is_client_needed: bool) -> None:
-        if not self._desk.is_open:
+        if not self._dispatcher.is_open:
             raise PeerGoneError("node is shutting down")
         due_s = trio.current_time() + for_s
         with trio.CancelScope() as holding:

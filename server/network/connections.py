@@ -20,9 +20,9 @@ from ..runtime.time_slices import TimeSlice
 from .authentication.counts import Authentications
 from .connection import Connection
 from .connection_limits import ConnectionLimits
-from .desk import Desk
+from .dispatcher import RequestDispatcher
 from .listener import Listener
-from .shares import Shares
+from .shares import ConnectionResources
 from .transport import PlainTransport
 
 log = logging.getLogger("ottla.acceptor")
@@ -69,7 +69,9 @@ class Connections:
     closed at once, with one log line.
     """
 
-    def __init__(self, limits: ConnectionLimits, shares: Shares, clock: Clock, rates: ConnectionRates) -> None:
+    def __init__(
+        self, limits: ConnectionLimits, shares: ConnectionResources, clock: Clock, rates: ConnectionRates
+    ) -> None:
         self.limits = limits
         self._shares = shares
         self._clock = clock
@@ -101,7 +103,9 @@ class Connections:
     def __iter__(self) -> Iterator[Connection]:
         return iter(tuple(self._open))
 
-    async def accept_on(self, listening: socket.socket, listener: Listener, desk: Desk, nursery: trio.Nursery) -> None:
+    async def accept_on(
+        self, listening: socket.socket, listener: Listener, dispatcher: RequestDispatcher, nursery: trio.Nursery
+    ) -> None:
         """Accept on one socket of `listener` until the listener or the desk is closed, despite any errors.
 
         Connections run in `nursery`.
@@ -109,14 +113,14 @@ class Connections:
         tell_at_s = -math.inf
 
         def is_listening() -> bool:
-            return listening in listener.sockets and desk.is_open
+            return listening in listener.sockets and dispatcher.is_open
 
         left = 0
         while is_listening():
             try:
                 if not left:
                     await trio.lowlevel.wait_readable(listening)
-                    if not desk.is_open:
+                    if not dispatcher.is_open:
                         return  # the next task that accepts here must have it
                     left = ACCEPTED_AT_ONCE
                 left -= 1
@@ -138,18 +142,20 @@ class Connections:
                 continue
             is_taken = False
             try:
-                reason = self._why_it_waits(listener, desk.node_id)
-                bounds = self._rate_bounds(listener, desk.node_id)
+                reason = self._why_it_waits(listener, dispatcher.node_id)
+                bounds = self._rate_bounds(listener, dispatcher.node_id)
                 wait_ms = self._rates.arrived(bounds)
                 if (reason or wait_ms) and not await self._waited(
-                    listener, desk.node_id, wait_ms, reason, is_listening
+                    listener, dispatcher.node_id, wait_ms, reason, is_listening
                 ):
                     continue
-                close_ms = self._rates.refused((desk.node_id, listener.name), host, bounds) if self._rates.bounds else 0
+                close_ms = (
+                    self._rates.refused((dispatcher.node_id, listener.name), host, bounds) if self._rates.bounds else 0
+                )
                 if close_ms:
                     is_taken = self._refuse_later(sock, host, close_ms, nursery)
                     continue
-                is_taken = self._admit(sock, host, port, listener, desk, nursery)
+                is_taken = self._admit(sock, host, port, listener, dispatcher, nursery)
             except Exception:
                 # Some systems refuse socket options if the peer has disconnected.
                 log.exception("cannot serve a connection from %s", host)
@@ -215,9 +221,15 @@ class Connections:
             sock.close()
 
     def _admit(
-        self, sock: socket.socket, host: str, port: int, listener: Listener, desk: Desk, nursery: trio.Nursery
+        self,
+        sock: socket.socket,
+        host: str,
+        port: int,
+        listener: Listener,
+        dispatcher: RequestDispatcher,
+        nursery: trio.Nursery,
     ) -> bool:
-        node_id = desk.node_id
+        node_id = dispatcher.node_id
         limits = self.limits.of(node_id)
         limit = limits.of_address(host)
         reason = None
@@ -228,7 +240,7 @@ class Connections:
         if reason:
             self._shares.closings.tell(logging.WARNING, "refusing a connection from %s: %s", host, reason)
             return False
-        connection = Connection(self._shares, listener, desk, _transport(sock, listener), with_port(host, port))
+        connection = Connection(self._shares, listener, dispatcher, _transport(sock, listener), with_port(host, port))
         self._open.add(connection)
         self._per_host[node_id, host] += 1
         self._per_listener[id(listener)] += 1

@@ -19,7 +19,7 @@ import trio
 from ...protocol.connection import REQUEST_ELEMENTS_MAX, Request, encode_response, learn, parse_request
 from ...protocol.errors import LargeMessageError, ProtocolError
 from ..runtime.collector import Collector
-from ..runtime.freeing import free, free_frames, give_back
+from ..runtime.deferred_free import free, free_frames, give_back
 from .request_memory import RequestMemory
 from .transport import Part, PeerGoneError
 

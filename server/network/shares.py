@@ -6,13 +6,13 @@ import logging
 
 from ..config.broker_config import BrokerConfig
 from ..runtime.collector import Collector
-from ..runtime.floods import Floods
+from ..runtime.log_rate_limit import LogRateLimiter
 from ..runtime.nursery import open_plain_nursery
-from .answer_places import AnswerPlaces
 from .authentication.counts import Authentications
 from .large_requests import LargeRequests, Learning
 from .ready import ReadyConnections
 from .request_memory import RequestMemory
+from .response_slots import ResponseSlots
 from .unsent_answers import UnsentAnswers
 
 log = logging.getLogger("ottla.connection")
@@ -21,7 +21,7 @@ log = logging.getLogger("ottla.connection")
 DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
 
 
-class Shares:
+class ConnectionResources:
     """Resources of all connections. Each address, and each connection, has its share of each."""
 
     def __init__(self, config: BrokerConfig, collector: Collector) -> None:
@@ -33,10 +33,10 @@ class Shares:
         self.unsent_answers = UnsentAnswers(limit_bytes)
         self.large_requests = LargeRequests(collector)
         self.learning = Learning()
-        self.answer_places = AnswerPlaces()
+        self.response_slots = ResponseSlots()
         self.ready = ReadyConnections()
         self.authentications = Authentications()
-        self.closings = Floods(log)
+        self.closings = LogRateLimiter(log)
         """Rate limiter for log lines on connections that are closed for a client's mistake."""
 
     async def run(self) -> None:
@@ -46,7 +46,7 @@ class Shares:
                 self.request_memory,
                 self.unsent_answers,
                 self.large_requests.living,
-                self.answer_places,
+                self.response_slots,
                 self.ready,
             ):
                 nursery.start_soon(each.run)

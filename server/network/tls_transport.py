@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from ...storage.disk.files import FileSlice, WouldWaitError
 from ..runtime.threads import read_ahead
-from .desk import HangUpError
+from .dispatcher import HangUpError
 from .transport import Part, PeerGoneError, PlainTransport, joined
 
 RECORD_BYTES = 16 << 10

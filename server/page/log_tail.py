@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ..runtime.floods import LogLines
+from ..runtime.log_rate_limit import LogLines
 
 LINES_MAX = 500
 LINE_CHARACTERS_MAX = 2_000

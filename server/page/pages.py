@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import trio
 
 from ..broker.broker import Broker
-from ..broker.lives import Lives
+from ..broker.supervisor import Supervisor
 from ..control.broker_state import version
 from ..runtime.errors import ControlError
 from ..runtime.threads import in_worker
@@ -117,8 +117,8 @@ class Pages:
         token: The token of the page's calls.
     """
 
-    def __init__(self, lives: Lives, token: str) -> None:
-        self._lives = lives
+    def __init__(self, supervisor: Supervisor, token: str) -> None:
+        self._supervisor = supervisor
         self._look = Viewer(token, version(), NAVIGATION)
         self._streams = 0
 
@@ -167,7 +167,7 @@ class Pages:
         return PageReply(401, (await in_worker(rendering.plain, "login.html")).encode())
 
     async def _taken(self, view: View, fields: Mapping[str, str]) -> Page:
-        return await self._lives.call(view, fields)
+        return await self._supervisor.call(view, fields)
 
     async def _events(self, view: View, fields: Mapping[str, str]) -> AsyncGenerator[bytes]:
         self._streams += 1

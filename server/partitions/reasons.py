@@ -13,7 +13,7 @@ REASONS_CHARS_MAX = 256 << 10
 """Limit of one response."""
 
 
-class Reasons:
+class ErrorMessageBudget:
     """Budget for the error messages of one response."""
 
     __slots__ = ("_left_chars", "_left_records")

@@ -15,7 +15,7 @@ import trio
 
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log_reader import LogOffsetMetadata, LogReader
-from ..runtime.time_slices import TimeSlice, Waking
+from ..runtime.time_slices import TimeSlice, WakeupThrottle
 from .topics import Partition, Topic, Watcher
 
 NEVER = 1 << 62
@@ -69,11 +69,22 @@ class FetchWatch:
 class Waiter:
     """One parked fetch. It is used as a context manager, so that it always leaves the table."""
 
-    __slots__ = ("_committed", "_event", "_is_alone", "_missing_bytes", "_table", "_waking", "_watches", "is_complete")
+    __slots__ = (
+        "_committed",
+        "_event",
+        "_is_alone",
+        "_missing_bytes",
+        "_table",
+        "_wakeup_throttle",
+        "_watches",
+        "is_complete",
+    )
 
-    def __init__(self, table: Table, waking: Waking, min_bytes: int, *, committed: bool, is_alone: bool) -> None:
+    def __init__(
+        self, table: Table, wakeup_throttle: WakeupThrottle, min_bytes: int, *, committed: bool, is_alone: bool
+    ) -> None:
         self._table = table
-        self._waking = waking
+        self._wakeup_throttle = wakeup_throttle
         self._event = trio.Event()
         self._missing_bytes = min_bytes
         self._committed = committed
@@ -123,7 +134,7 @@ class Waiter:
     def __exit__(self, *_: object) -> None:
         while self._watches:
             self._forget(*self._watches.pop())
-        self._waking.left(self)
+        self._wakeup_throttle.left(self)
 
     def _forget(self, topic_partition: TopicPartition, watch: FetchWatch) -> None:
         watches = self._table[topic_partition].watches
@@ -143,7 +154,7 @@ class Waiter:
 
     def wake(self) -> None:
         """Wake the fetch soon, whatever it has counted, so that it reads again."""
-        self._waking.wake(self)
+        self._wakeup_throttle.wake(self)
 
     def wake_now(self) -> None:
         self._event.set()
@@ -179,7 +190,7 @@ class FetchWaits(Watcher):
     def __init__(self) -> None:
         self._uncommitted: Table = defaultdict(ParkedFetches)
         self._committed: Table = defaultdict(ParkedFetches)
-        self._waking = Waking()
+        self._wakeup_throttle = WakeupThrottle()
         self.changes = 0
         """Number of changes other than appends. A fetch that reads in several steps may miss such a change."""
 
@@ -191,7 +202,7 @@ class FetchWaits(Watcher):
         """Return a waiter that needs `min_bytes`. The caller must enter it, and let it watch all partitions, or (`is_alone`)
         the only one."""
         table = self._committed if committed else self._uncommitted
-        return Waiter(table, self._waking, min_bytes, committed=committed, is_alone=is_alone)
+        return Waiter(table, self._wakeup_throttle, min_bytes, committed=committed, is_alone=is_alone)
 
     def moved(self, log: LogReader) -> None:
         """Note that the log's end or its last stable offset has moved, by an append of records or of a marker."""

@@ -39,7 +39,7 @@ class Work(Enum):
     CHECKPOINT = "checkpoints for somebody who waits", 2
     WRITE = "batches of megabytes on their way to their logs", 2
     SYNC = "appends made durable; several at a time share one commit of the file system", 8
-    HOUSEKEEPING = "deleted files, retention and checkpoints that nobody waits for", 4
+    BACKGROUND = "deleted files, retention and checkpoints that nobody waits for", 4
     READ = "loads of coordinators, the room that is left", 4
     COLD = "what is not in the page cache; more at a time make few disks faster", 4
     SEARCH = "searches by timestamp; each may unpack a batch", 2

@@ -250,7 +250,7 @@ class Sleeper(Protocol):
         """Wake the task."""
 
 
-class Waking:
+class WakeupThrottle:
     """Throttle for tasks that one event wakes: only a few are woken at a time.
 
     When one append or one rebalance ends the waits of a thousand tasks, each wakes another one as it runs. A woken task takes a

@@ -17,7 +17,7 @@ from ..cluster.producer_ids import ProducerIds
 from ..cluster.topic_admin import TopicAdmin
 from ..config.live_config import LiveConfig
 from ..network.connection_limits import ConnectionLimits
-from ..network.desk import RequestingClient
+from ..network.dispatcher import RequestingClient
 from ..network.listener import Listener
 from ..partitions.appends import Appends
 from ..partitions.fetch_sessions import FetchSessions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..cluster.producer_ids import ProducerIds
-from ..coordination.ground import Ground
+from ..coordination.deps import CoordinatorDeps
 from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ..partitions.topics import Partition, Topic, Watcher
 from ..runtime.nursery import Tasks
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class Coordinators(Watcher):
     """One coordinator of each kind for all nodes."""
 
-    def __init__(self, ground: Ground, producer_ids: ProducerIds, tasks: Tasks) -> None:
-        self.markers = Markers(ground.topics, ground.appends, self)
-        self._ground = ground
+    def __init__(self, deps: CoordinatorDeps, producer_ids: ProducerIds, tasks: Tasks) -> None:
+        self.markers = Markers(deps.topics, deps.appends, self)
+        self._deps = deps
         self._producer_ids = producer_ids
         self._tasks = tasks
         self._is_closed = False
@@ -66,7 +66,7 @@ class Coordinators(Watcher):
         if self._share_leaders is None:
             from ..sharing.leaders import ShareLeaders
 
-            self._share_leaders = ShareLeaders(self._ground, lambda: self.share_states, self._tasks)
+            self._share_leaders = ShareLeaders(self._deps, lambda: self.share_states, self._tasks)
             self._tasks.start_soon(self._share_leaders.run)
         return self._share_leaders
 
@@ -91,11 +91,11 @@ class Coordinators(Watcher):
 
         Small groups are loaded then, so that no client must wait, and transactions decided before the last stop are completed.
         """
-        if self._ground.topics.get(OFFSETS_TOPIC) is not None:
+        if self._deps.topics.get(OFFSETS_TOPIC) is not None:
             await self._tasks.nursery.start(self._make_groups().run)
-        if self._ground.topics.get(TRANSACTIONS_TOPIC) is not None:
+        if self._deps.topics.get(TRANSACTIONS_TOPIC) is not None:
             await self._tasks.nursery.start(self._make_transactions().run)
-        if self._ground.topics.get(SHARE_STATE_TOPIC) is not None:
+        if self._deps.topics.get(SHARE_STATE_TOPIC) is not None:
             await self._tasks.nursery.start(self._make_share_states().run)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Coordinators(Watcher):
     # As a watcher
 
     def leader_moved(self, partition: Partition) -> None:
-        topic = None if self._share_leaders is None else self._ground.topics.get(partition.topic_partition.topic)
+        topic = None if self._share_leaders is None else self._deps.topics.get(partition.topic_partition.topic)
         if self._share_leaders is not None and topic is not None:
             self._share_leaders.partitions_gone(topic.id, [partition])
         if (keeper := self._keeper(partition)) is not None:
@@ -156,7 +156,7 @@ class Coordinators(Watcher):
     def _make_groups(self) -> GroupService:
         from ..groups.service import GroupService
 
-        self._groups = GroupService(self._ground, self._share_keeper)
+        self._groups = GroupService(self._deps, self._share_keeper)
         return self._groups
 
     def _share_keeper(self) -> ShareKeeper:
@@ -167,7 +167,7 @@ class Coordinators(Watcher):
     def _make_share_states(self) -> ShareStateService:
         from ..sharing.state_service import ShareStateService
 
-        self._share_states = ShareStateService(self._ground, self._share_state_begun)
+        self._share_states = ShareStateService(self._deps, self._share_state_begun)
         return self._share_states
 
     def _share_state_begun(self, key: SharePartitionKey) -> None:
@@ -177,5 +177,5 @@ class Coordinators(Watcher):
     def _make_transactions(self) -> TransactionService:
         from ..transactions.service import TransactionService
 
-        self._transactions = TransactionService(self._ground, self._producer_ids, self.markers)
+        self._transactions = TransactionService(self._deps, self._producer_ids, self.markers)
         return self._transactions

@@ -113,7 +113,7 @@ class ListenerKeys:
                 changed.
         """
         try:
-            return await in_thread(Work.HOUSEKEEPING, _FILES, self._prepared, configs, anew)
+            return await in_thread(Work.BACKGROUND, _FILES, self._prepared, configs, anew)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
@@ -153,7 +153,7 @@ class ListenerKeys:
     async def look(self) -> None:
         """Load files that have changed."""
         present = {listener.tls.present for _, listener in self._secured if listener.tls is not None}
-        for old, new in (await in_thread(Work.HOUSEKEEPING, _FILES, self._changed, present)).items():
+        for old, new in (await in_thread(Work.BACKGROUND, _FILES, self._changed, present)).items():
             # A change of options during the check has read the files as well.
             self.take(
                 [

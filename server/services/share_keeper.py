@@ -25,7 +25,7 @@ class ShareKeeper:
 
         def begin(key: SharePartitionKey) -> None:
             start_offset = offsets[key.topic_id][key.partition]
-            self._states.coordinator.initialize(key, state_epoch, start_offset, self._states.ground.clock.now_ms())
+            self._states.coordinator.initialize(key, state_epoch, start_offset, self._states.deps.clock.now_ms())
 
         return await self._each(group_id, offsets, begin)
 
@@ -33,7 +33,7 @@ class ShareKeeper:
         """See `StateKeeper.delete`."""
 
         def forget(key: SharePartitionKey) -> None:
-            self._states.coordinator.delete(key, self._states.ground.clock.now_ms())
+            self._states.coordinator.delete(key, self._states.deps.clock.now_ms())
 
         return await self._each(group_id, partitions, forget)
 

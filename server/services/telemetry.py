@@ -12,7 +12,7 @@ import trio
 
 from ...protocol.errors import ErrorCode
 from ..config.live_config import LiveConfig
-from ..runtime.floods import Floods
+from ..runtime.log_rate_limit import LogRateLimiter
 
 if TYPE_CHECKING:
     from ..telemetry.instances import Instances
@@ -27,7 +27,7 @@ class Telemetry:
         self._config = config
         self._rng = rng
         self._one_at_a_time = trio.CapacityLimiter(1)
-        self._failures = Floods(log)
+        self._failures = LogRateLimiter(log)
         self._instances: Instances | None = None
         self._reading = trio.Lock()
         self._changes = 1

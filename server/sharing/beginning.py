@@ -13,7 +13,7 @@ from ..config.broker_config import BrokerConfig
 from ..config.group_configs import GROUP_OPTIONS, GroupConfig
 from ..config.options.group_options import EARLIEST, LATEST, ShareReset, read_reset
 from ..coordination.deadlines import Deadline
-from ..coordination.ground import Ground
+from ..coordination.deps import CoordinatorDeps
 from ..partitions.searches import Search, Searches
 from ..partitions.topics import Partition
 from ..partitions.waits import Waiter
@@ -130,11 +130,11 @@ class Beginning:
 
     def __init__(
         self,
-        ground: Ground,
+        deps: CoordinatorDeps,
         states: Callable[[], ShareStateService],
         config_of: Callable[[str], ShareGroupConfig],
     ) -> None:
-        self._ground = ground
+        self._deps = deps
         self._states = states
         self._config_of = config_of
         self._searches = Searches()
@@ -160,7 +160,7 @@ class Beginning:
             except KafkaError as error:
                 if error.code not in _LATER or led.error is not None:
                     raise
-            await self._ground.clock.sleep(STATE_RETRY_MS)
+            await self._deps.clock.sleep(STATE_RETRY_MS)
         return await self._states().read(led.key, led.leader_epoch)
 
     async def _first_offset(self, led: Led) -> int:
@@ -170,7 +170,7 @@ class Beginning:
             return log.log_start_offset
         if reset.kind == LATEST:
             return log.high_watermark
-        search = Search(log, log.search_timestamp(self._ground.clock.now_ms() - reset.duration_ms))
+        search = Search(log, log.search_timestamp(self._deps.clock.now_ms() - reset.duration_ms))
         await self._searches.run([search], _SEARCHER, _go_on)
         if isinstance(search.found, KafkaError):
             raise search.found

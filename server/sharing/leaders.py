@@ -18,7 +18,7 @@ import trio
 from ...protocol.errors import ErrorCode, KafkaError
 from ..config.features import SHARE_GROUPS
 from ..coordination.deadlines import Deadline, Deadlines
-from ..coordination.ground import Ground
+from ..coordination.deps import CoordinatorDeps
 from ..partitions.topics import Partition
 from ..runtime.nursery import Tasks
 from ..runtime.time_slices import TimeSlice
@@ -65,8 +65,8 @@ class ShareLeaders:
         states: The share coordinator.
     """
 
-    def __init__(self, ground: Ground, states: Callable[[], ShareStateService], tasks: Tasks) -> None:
-        self._ground = ground
+    def __init__(self, deps: CoordinatorDeps, states: Callable[[], ShareStateService], tasks: Tasks) -> None:
+        self._deps = deps
         self._states = states
         self._tasks = tasks
         self._led: dict[SharePartitionKey, Led] = {}
@@ -76,21 +76,21 @@ class ShareLeaders:
         self._leaving: dict[tuple[int, SessionKey], trio.Event] = {}
         """Node id and session -> event that is set when the member's records there are released. For two sessions that end in
         succession, it is that of the later one."""
-        self._beginning = Beginning(ground, states, self.config_of)
+        self._beginning = Beginning(deps, states, self.config_of)
         self._is_closed = False
         self._sleep = trio.CancelScope()
-        self._deadlines = Deadlines(ground.clock.elapsed_ms, self._wake)
-        most = ground.config.current.group_share_max_share_sessions
-        self.sessions = {node.node_id: ShareSessions(most) for node in ground.nodes}
+        self._deadlines = Deadlines(deps.clock.elapsed_ms, self._wake)
+        most = deps.config.current.group_share_max_share_sessions
+        self.sessions = {node.node_id: ShareSessions(most) for node in deps.nodes}
         """Share sessions by node id."""
-        ground.config.feature_watchers.append(self._take_features)
+        deps.config.feature_watchers.append(self._take_features)
 
     def __len__(self) -> int:
         return len(self._led)
 
     async def run(self) -> None:
         """Expire acquisition locks at their deadlines, until cancelled."""
-        clock, time_slice = self._ground.clock, TimeSlice()
+        clock, time_slice = self._deps.clock, TimeSlice()
         while True:
             due_ms = self._deadlines.next_due_ms()
             with trio.CancelScope() as self._sleep:
@@ -106,7 +106,7 @@ class ShareLeaders:
 
     def config_of(self, group_id: str) -> ShareGroupConfig:
         """Return the group's present configs."""
-        config = self._ground.config
+        config = self._deps.config
         return share_group_config(config.current, config.groups, group_id)
 
     # Share partitions
@@ -190,7 +190,7 @@ class ShareLeaders:
         """Update the deadline after records were acquired, or their locks renewed."""
         due_ms = None if led.share is None else led.share.next_expiry_ms()
         if due_ms is not None and led.error is None:
-            self._deadlines.start(led.deadline, max(due_ms - self._ground.clock.elapsed_ms(), 0))
+            self._deadlines.start(led.deadline, max(due_ms - self._deps.clock.elapsed_ms(), 0))
 
     def partitions_gone(self, topic_id: bytes, partitions: Iterable[Partition]) -> None:
         """Drop all share partitions of these partitions, which other nodes lead now, which have no leader, or whose topic was
@@ -243,7 +243,7 @@ class ShareLeaders:
     def _take_features(self) -> None:
         """End all sessions when share groups are no longer served, as in Apache Kafka. Everything is loaded again once they
         are."""
-        if not self._ground.config.feature_level(SHARE_GROUPS):
+        if not self._deps.config.feature_level(SHARE_GROUPS):
             for sessions in self.sessions.values():
                 sessions.clear()
             self._tasks.start_soon(self._forget_all)
@@ -289,7 +289,7 @@ class ShareLeaders:
                             return
                         else:
                             tries_left -= 1
-                            await self._ground.clock.sleep(STATE_RETRY_MS)
+                            await self._deps.clock.sleep(STATE_RETRY_MS)
         except Exception:
             log.exception("cannot release records of %s", session.key.member_id)
         finally:
@@ -357,7 +357,7 @@ class ShareLeaders:
         if share is None:
             return
         with suppress(KafkaError):  # It was dropped.
-            self.carry_out_anyway(led, share.expire(self._ground.clock.elapsed_ms(), RUNS_AT_ONCE))
+            self.carry_out_anyway(led, share.expire(self._deps.clock.elapsed_ms(), RUNS_AT_ONCE))
 
     def _wake(self) -> None:
         self._sleep.cancel()

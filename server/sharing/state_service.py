@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from ...protocol.errors import KafkaError
-from ..coordination.ground import Ground
+from ..coordination.deps import CoordinatorDeps
 from ..coordination.service import CoordinatorService
 from ..partitions.internal_topics import SHARE_STATE_TOPIC
 from .share_records import SharePartitionKey
@@ -26,18 +26,18 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
         on_replaced: See `ShareStateCoordinator`.
     """
 
-    def __init__(self, ground: Ground, on_replaced: Callable[[SharePartitionKey], None]) -> None:
-        settings = ShareStateSettings.of(ground.config.current)
+    def __init__(self, deps: CoordinatorDeps, on_replaced: Callable[[SharePartitionKey], None]) -> None:
+        settings = ShareStateSettings.of(deps.config.current)
         super().__init__(
-            ground,
+            deps,
             lambda store, on_earlier: ShareStateCoordinator(
                 settings,
                 store,
                 exists=self._exists,
                 prune=self._prune,
-                when_flushed=ground.appends.when_flushed,
+                when_flushed=deps.appends.when_flushed,
                 on_replaced=on_replaced,
-                elapsed_ms=ground.clock.elapsed_ms,
+                elapsed_ms=deps.clock.elapsed_ms,
                 on_earlier=on_earlier,
             ),
             topic=SHARE_STATE_TOPIC,
@@ -48,13 +48,13 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
         """Read a state as `ShareStateCoordinator.read`; the returned state is on disk."""
         if not self.coordinator.shards:
             await self.ensure_topic()
-        found = self.coordinator.read(key, leader_epoch, self.ground.clock.now_ms())
+        found = self.coordinator.read(key, leader_epoch, self.deps.clock.now_ms())
         await self.settle(self.coordinator.shard_for(key.text))
         return found
 
     def write(self, key: SharePartitionKey, written: WrittenState) -> None:
         """Write as `ShareStateCoordinator.write`, in this same step; `settled` waits for the disk."""
-        self.coordinator.write(key, written, self.ground.clock.now_ms())
+        self.coordinator.write(key, written, self.deps.clock.now_ms())
 
     async def settled(self, key: SharePartitionKey) -> None:
         """Return once the written state of `key` is on disk. Raises KafkaError as `settle`."""
@@ -62,16 +62,16 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
 
     def topic_deleted(self, topic_id: bytes) -> None:
         """Forget the share partitions of a deleted topic."""
-        self.coordinator.topic_deleted(topic_id, self.ground.clock.now_ms())
+        self.coordinator.topic_deleted(topic_id, self.deps.clock.now_ms())
 
     def _exists(self, topic_id: bytes, partition: int) -> bool:
-        topic = self.ground.topics.by_id(topic_id)
+        topic = self.deps.topics.by_id(topic_id)
         return topic is not None and partition < len(topic.partitions)
 
     def _prune(self, partition: int, offset: int) -> None:
         """Advance the log start. Retention deletes the segments before it, and the next checkpoint writes it: before that a
         start reads some more records."""
         try:
-            self.ground.topics.partition(SHARE_STATE_TOPIC, partition).log.advance_log_start(offset)
+            self.deps.topics.partition(SHARE_STATE_TOPIC, partition).log.advance_log_start(offset)
         except KafkaError as error:
             log.warning("cannot prune %s-%d yet: %s", SHARE_STATE_TOPIC, partition, error)

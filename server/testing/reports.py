@@ -15,7 +15,7 @@ from ...protocol.errors import KafkaError, ProtocolError
 from ..client.kafka import Kafka
 from ..client.security import PLAIN, Security
 from ..client.values import Record
-from ..runtime.floods import LogLines
+from ..runtime.log_rate_limit import LogLines
 
 LINES_KEPT = 1000
 _LEVEL = logging.INFO - 1

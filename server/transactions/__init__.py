@@ -2,7 +2,7 @@
 
 Read in this order: `metadata` (one transactional id: states and how it moves between them), `decisions` (what EndTxn
 does in each), `records` (how that is written), `shard` (all transactional ids of one partition of
-`__transaction_state`), `endings` (markers, time-outs), `expiry`, `listing`, `coordinator` (the entry point), `service`
+`__transaction_state`), `completer` (markers, time-outs), `expiry`, `listing`, `coordinator` (the entry point), `service`
 (Trio). On the side of the partitions: `verification` and `writes` (whether a batch may be appended), `markers`.
 
 A transaction ends in two steps. PrepareCommit or PrepareAbort in the log is the decision, which nothing undoes. Then

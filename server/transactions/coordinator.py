@@ -22,8 +22,8 @@ from ..coordination.records import Producer
 from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore, Tombstones, WhenFlushed, at_once
 from ..partitions.internal_topics import TRANSACTIONS_TOPIC
+from .completer import TransactionCompleter, WriteMarker
 from .decisions import check_not_prepared, check_producer, decide
-from .endings import Endings, WriteMarker
 from .listing import TransactionFilter, UnclosedTransaction, described
 from .metadata import CLOSED, NO_EPOCH, NO_TIMEOUT_MS, TransactionMetadata, TransactionState, is_exhausted
 from .records import transaction_key, transaction_value
@@ -35,7 +35,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     """All transactional ids, by partition of `__transaction_state`.
 
     Args:
-        write_marker, when_flushed, take_producer_id, transaction_version: Arguments of `Endings`.
+        write_marker, when_flushed, take_producer_id, transaction_version: Arguments of `TransactionCompleter`.
         elapsed_ms: Monotonic time; see `Coordinator`.
     """
 
@@ -58,7 +58,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self._take_producer_id = take_producer_id
         self._transaction_version = transaction_version
         self._expiry = Deadline(self._expire)
-        self._endings = Endings(
+        self._completer = TransactionCompleter(
             settings,
             self._deadlines,
             self._jobs,
@@ -80,7 +80,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def _activated(self, shard: TransactionShard, now_ms: int) -> None:
         shard.coordinator_epoch = self._store.leader_epoch(shard.partition)
-        self._start_job(shard, self._endings.loaded(shard, now_ms))
+        self._start_job(shard, self._completer.loaded(shard, now_ms))
         if self._expiry.due_ms is None:
             self._repeat_expiry()
 
@@ -139,7 +139,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         if expected is not None:
             _check_expected(metadata, expected)
         if metadata.state is TransactionState.ONGOING:
-            self._endings.fence(shard, metadata, now_ms)
+            self._completer.fence(shard, metadata, now_ms)
             # Apache Kafka's clients expect to ask twice, even if the first request has already aborted the transaction.
             raise KafkaError(
                 ErrorCode.CONCURRENT_TRANSACTIONS, f"the open transaction of {transactional_id} is being aborted"
@@ -177,7 +177,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             return
         following = metadata.with_partitions(frozenset(partitions), client_version, now_ms)
         self._persist(shard, following, now_ms)
-        self._endings.watch(shard, following, now_ms)
+        self._completer.watch(shard, following, now_ms)
 
     def verify_partitions(
         self, shard: TransactionShard, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
@@ -212,7 +212,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         metadata = _known(shard, transactional_id)
         decision = decide(metadata, producer, commit, client_version)
         if decision is not None:
-            self._endings.end(shard, metadata, decision, client_version, now_ms)
+            self._completer.end(shard, metadata, decision, client_version, now_ms)
             metadata = shard.transactions[transactional_id]
             if metadata.is_prepared:
                 metadata = metadata.completed(now_ms)
@@ -250,7 +250,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 aborted_at_ms, elapsed_ms = None, self._deadlines.elapsed_ms()
                 if due_ms is not None:
                     # A transaction is aborted not at its time-out, but at the first check after it.
-                    aborted_at_ms = now_ms - elapsed_ms + max(due_ms + 1, self._endings.looks_at_ms or elapsed_ms)
+                    aborted_at_ms = now_ms - elapsed_ms + max(due_ms + 1, self._completer.looks_at_ms or elapsed_ms)
                 found[metadata.producer_id] = UnclosedTransaction(
                     transactional_id=transactional_id,
                     producer_id=metadata.producer_id,

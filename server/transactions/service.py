@@ -12,7 +12,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import TopicPartition
 from ..cluster.nodes import Node
 from ..cluster.producer_ids import ProducerIds
-from ..coordination.ground import Ground
+from ..coordination.deps import CoordinatorDeps
 from ..coordination.records import Producer
 from ..coordination.service import CoordinatorService
 from ..partitions.internal_topics import TRANSACTIONS_TOPIC
@@ -28,19 +28,19 @@ FEATURE = "transaction.version"
 class TransactionService(CoordinatorService[TransactionCoordinator, TransactionShard]):
     """The transaction coordinator of a broker."""
 
-    def __init__(self, ground: Ground, producer_ids: ProducerIds, markers: Markers) -> None:
-        config = ground.config
+    def __init__(self, deps: CoordinatorDeps, producer_ids: ProducerIds, markers: Markers) -> None:
+        config = deps.config
         settings = TransactionSettings.of(config.current)
         super().__init__(
-            ground,
+            deps,
             lambda store, on_earlier: TransactionCoordinator(
                 settings,
                 store,
                 write_marker=markers.write_own,
-                when_flushed=ground.appends.when_flushed,
+                when_flushed=deps.appends.when_flushed,
                 take_producer_id=producer_ids.take_now,
                 transaction_version=partial(config.feature_level, FEATURE),
-                elapsed_ms=ground.clock.elapsed_ms,
+                elapsed_ms=deps.clock.elapsed_ms,
                 on_earlier=on_earlier,
             ),
             topic=TRANSACTIONS_TOPIC,
@@ -76,7 +76,7 @@ class TransactionService(CoordinatorService[TransactionCoordinator, TransactionS
         producer = Producer(producer_id, producer_epoch)
         try:
             if add:
-                now_ms = self.ground.clock.now_ms()
+                now_ms = self.deps.clock.now_ms()
                 self.coordinator.add_partitions(
                     shard, transactional_id, producer, partitions, FIRST_VERSION_WITH_EPOCH_BUMP, now_ms
                 )

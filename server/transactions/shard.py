@@ -27,7 +27,7 @@ class TransactionShard(Shard):
         self.open: dict[str, None] = {}
         """Ids whose transaction is not closed, oldest first. Only these have time-outs or need markers."""
         self.time_outs: dict[str, int] = {}
-        """Id of a transaction that is not decided -> elapsed time at which it times out. `endings` keeps the table."""
+        """Id of a transaction that is not decided -> elapsed time at which it times out. `completer` keeps the table."""
         self.waiting: set[str] = set()
         """Ids of decided transactions whose next step waits for a flush of the decision or of markers."""
 

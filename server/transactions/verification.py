@@ -42,7 +42,7 @@ NOT_NOW = frozenset(
 """Errors of the coordinator after which the same batch may be accepted later."""
 
 
-class Ability(Enum):
+class TransactionSupport(Enum):
     """Abilities of a client, as the version of its request shows; see the module."""
 
     OLD = "old"
@@ -50,11 +50,11 @@ class Ability(Enum):
     ADDING = "adding"
 
 
-def ability_of(version: int, *, abortable_since: int, adding_since: int) -> Ability:
+def transaction_support_of(version: int, *, abortable_since: int, adding_since: int) -> TransactionSupport:
     """Return the ability that a request's version shows, given the first versions with the two newer abilities."""
     if version >= adding_since:
-        return Ability.ADDING
-    return Ability.ABORTABLE if version >= abortable_since else Ability.OLD
+        return TransactionSupport.ADDING
+    return TransactionSupport.ABORTABLE if version >= abortable_since else TransactionSupport.OLD
 
 
 class Verification:
@@ -69,14 +69,14 @@ class Verification:
         transactions: TransactionService,
         transactional_id: str,
         producer: Producer,
-        ability: Ability,
+        transaction_support: TransactionSupport,
         sequences: Mapping[TopicPartition, int],
     ) -> None:
         self._transactions = transactions
-        self._ground = transactions.ground
+        self._deps = transactions.deps
         self._transactional_id = transactional_id
         self._producer = producer
-        self._ability = ability
+        self._transaction_support = transaction_support
         self._sequences = sequences
         self._unasked = iter(sequences)
         self._asked: set[TopicPartition] = set()
@@ -112,10 +112,10 @@ class Verification:
                 INVALID_TXN_STATE), or one of NOT_NOW. Until the batch is written, no later batch of its producer is.
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
-        adds = self._ability is Ability.ADDING
+        adds = self._transaction_support is TransactionSupport.ADDING
         if topic_partition not in self._sequences:
             return
-        if not adds and not self._ground.config.current.transaction_partition_verification_enable:
+        if not adds and not self._deps.config.current.transaction_partition_verification_enable:
             return
         if not self._begin(topic_partition):
             return
@@ -130,19 +130,19 @@ class Verification:
     def _refused(self, topic_partition: TopicPartition, error: KafkaError) -> EarlyRefusalError:
         translated = self._translate(error)
         if translated.code not in NOT_NOW:
-            producers = self._ground.topics.partition(*topic_partition).log.producers
+            producers = self._deps.topics.partition(*topic_partition).log.producers
             producers.end_verification(self._producer.producer_id)
         return translated
 
     def _begin(self, topic_partition: TopicPartition) -> bool:
         """Return whether the coordinator must be asked about the partition."""
-        log = self._ground.topics.partition(*topic_partition).log
+        log = self._deps.topics.partition(*topic_partition).log
         try:
             return log.producers.begin_verification(
                 *self._producer,
                 self._sequences[topic_partition],
-                bumps_epoch=self._ability is Ability.ADDING,
-                elapsed_ms=self._ground.clock.elapsed_ms(),
+                bumps_epoch=self._transaction_support is TransactionSupport.ADDING,
+                elapsed_ms=self._deps.clock.elapsed_ms(),
             )
         except KafkaError as error:
             raise EarlyRefusalError(error.code, error.message) from error
@@ -174,6 +174,6 @@ class Verification:
         code = error.code
         if code is ErrorCode.PRODUCER_FENCED:
             code = ErrorCode.INVALID_PRODUCER_EPOCH  # the code that producers expect in these answers
-        elif code is ErrorCode.TRANSACTION_ABORTABLE and self._ability is Ability.OLD:
+        elif code is ErrorCode.TRANSACTION_ABORTABLE and self._transaction_support is TransactionSupport.OLD:
             code = ErrorCode.INVALID_TXN_STATE
         return EarlyRefusalError(code, error.message)

@@ -19,7 +19,7 @@ from ..coordination.records import Producer
 from ..partitions.topics import Topics
 from ..runtime.clock import Clock
 from ..runtime.time_slices import TimeSlice
-from .verification import NOT_NOW, Ability, Verification, ability_of
+from .verification import NOT_NOW, TransactionSupport, Verification, transaction_support_of
 
 if TYPE_CHECKING:
     from .service import TransactionService
@@ -143,9 +143,11 @@ async def transactional_writes(
         raise KafkaError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
         )
-    ability = ability_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
-    verification = Verification(transactions(), body.transactional_id, producers.pop(), ability, sequences)
-    return TransactionalWrites(clock, config, verification, nowhere, waits=ability is Ability.ADDING)
+    transaction_support = transaction_support_of(version, abortable_since=_ABORTABLE_SINCE, adding_since=_ADDING_SINCE)
+    verification = Verification(transactions(), body.transactional_id, producers.pop(), transaction_support, sequences)
+    return TransactionalWrites(
+        clock, config, verification, nowhere, waits=transaction_support is TransactionSupport.ADDING
+    )
 
 
 def is_one_plain_batch(body: ProduceRequest) -> bool:

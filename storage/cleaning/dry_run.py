@@ -23,7 +23,7 @@ from ..steps import Steps
 from .clean_stats import CleanStats, DryPass
 from .cleaner import Checkpoint, Cleaner, CleaningAbortedError, CleanPass
 from .dirtiness import LogToClean, dirtiness_in_pieces, find_bound_in_pieces
-from .outlook import Supposed
+from .outlook import HypotheticalLog
 from .progress import PassProgress
 
 
@@ -33,7 +33,7 @@ def forced_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[LogToClean
     Equals `measure_forced_in_pieces` of a log that has rolled, which this one has not. The last segment may be a frozen
     view of the active one, unaffected by appends.
     """
-    supposed, active = Supposed(log, is_rolled=True), log.segments.active
+    supposed, active = HypotheticalLog(log, is_rolled=True), log.segments.active
     as_it_is = _as_it_is(active, dirty_from)
     bound = yield from find_bound_in_pieces(supposed, dirty_from, now_ms, young_too=True)
     found = yield from dirtiness_in_pieces(supposed, dirty_from, now_ms, bound)

@@ -24,7 +24,14 @@ from .dirtiness import (
     first_dirty_offset,
     measure_in_pieces,
 )
-from .outlook import OpenTransaction, Supposed, Way, due_after_time_outs_in_pieces, open_transactions, ways_in_pieces
+from .outlook import (
+    HypotheticalLog,
+    OpenTransaction,
+    Way,
+    due_after_time_outs_in_pieces,
+    open_transactions,
+    ways_in_pieces,
+)
 
 TRANSACTIONS_SHOWN = 10
 
@@ -52,7 +59,7 @@ _MAY_CHANGE = (
     Waits.MIN_COMPACTION_LAG,
     Waits.BELOW_MIN_RATIO,
 )
-"""Reasons that may end by time or by another operation, without a change of the cleaner."""
+"""ErrorMessageBudget that may end by time or by another operation, without a change of the cleaner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +184,7 @@ def assess_in_pieces(
                 eligible_at_ms = yield from due_after_time_outs_in_pieces(log, dirty_from, since_ms, known)
         elif waits_for is not Waits.NOT_COMPACTED:
             eligible_at_ms = yield from due_after_time_outs_in_pieces(log, dirty_from, now_ms, known)
-            rolled = Supposed(log, is_rolled=True)
+            rolled = HypotheticalLog(log, is_rolled=True)
             forced_bound = yield from find_bound_in_pieces(rolled, dirty_from, now_ms, young_too=True)
             forced = yield from dirtiness_in_pieces(rolled, dirty_from, now_ms, forced_bound)
             forced_bytes = forced.cleanable_bytes

@@ -1,7 +1,7 @@
 """Outlook for a log that is not eligible: the moves that would make it eligible, and from when on.
 
-The moves are tried: a `Supposed` log, which is the real one except for the supposed changes, is measured like any
-other. So the advice uses the same measurement as the selection. Supposed segments have no files; only their offsets are
+The moves are tried: a `HypotheticalLog` log, which is the real one except for the supposed changes, is measured like any
+other. So the advice uses the same measurement as the selection. HypotheticalLog segments have no files; only their offsets are
 used.
 """
 
@@ -75,7 +75,7 @@ class _Unwritten:
         self.base_offset = base_offset
 
 
-class Supposed:
+class HypotheticalLog:
     """A log with supposed changes."""
 
     def __init__(
@@ -143,7 +143,7 @@ def due_after_time_outs_in_pieces(
         if following is None or known.get(following.first_offset, MAX_LONG) > latest_ms:
             is_rolled = rolls is not None and rolls.from_ms is not None and rolls.from_ms <= latest_ms
             stable = log.high_watermark if following is None else following.first_offset
-            stages.append((latest_ms, Supposed(log, is_rolled=is_rolled, last_stable_offset=stable)))
+            stages.append((latest_ms, HypotheticalLog(log, is_rolled=is_rolled, last_stable_offset=stable)))
     for (since_ms, supposed), after in zip(stages, [*stages[1:], None], strict=True):
         due_ms = yield from due_at_in_pieces(supposed, dirty_from, since_ms)
         if due_ms is not None and (after is None or due_ms < after[0]):
@@ -205,7 +205,7 @@ def _tried(log: Log, dirty_from: int, now_ms: int, moves: tuple[Move, ...]) -> S
     if Move.END_TRANSACTIONS in moves:
         stable, rolls = log.high_watermark, next_roll(log)
         is_rolled = is_rolled or (rolls is not None and rolls.from_ms is not None and rolls.from_ms <= now_ms)
-    supposed = Supposed(log, config=config, is_rolled=is_rolled, last_stable_offset=stable)
+    supposed = HypotheticalLog(log, config=config, is_rolled=is_rolled, last_stable_offset=stable)
     due_ms = yield from due_at_in_pieces(supposed, dirty_from, now_ms)
     if due_ms is None:
         return None

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from ..disk import paths
 from ..disk.health import DataDirectoryError
 from ..disk.paths import MovingDir, TopicPartition
-from ..logs.log_parts import LastStop
+from ..logs.log_parts import ShutdownState
 from ..topics.config import LogConfig
 from .data_dir import DataDir
 from .log_table import LogTable
@@ -76,7 +76,7 @@ class Loading:
                 config,
                 self.now_ms,
                 self.elapsed_ms,
-                LastStop(bool(stop), recovery_points.get(found, 0), log_starts.get(found, 0), stop.log(name)),
+                ShutdownState(bool(stop), recovery_points.get(found, 0), log_starts.get(found, 0), stop.log(name)),
                 topic_id=topic_id_in(files, directory, note)
                 if self.topic_id_of is None
                 else self.topic_id_of(found.topic),

@@ -18,7 +18,7 @@ from ..disk import paths
 from ..disk.checkpoints import write_partition_metadata
 from ..disk.paths import TopicPartition
 from ..logs.log import Log
-from ..logs.log_parts import LastStop, LogPlace
+from ..logs.log_parts import LogPlace, ShutdownState
 from ..topics.config import LogConfig
 from .data_dir import DataDir
 from .log_table import LogTable
@@ -150,11 +150,11 @@ class Making:
         directory = _directory(data_dir, topic_partition)
         files.make_dir(directory)
         write_partition_metadata(files, directory, new.topic_id)
-        stop = LastStop(is_clean=True)
+        stop = ShutdownState(is_clean=True)
         if fill is not None:
             filled = LogPlace(files, directory, topic_partition, new.topic_id, data_dir.health)
             # Read as after a crash, so that indexes and producer states are rebuilt from the batches.
-            stop = LastStop(log_start_offset=fill(filled, new.config))
+            stop = ShutdownState(log_start_offset=fill(filled, new.config))
         log = self.opener.open(
             data_dir, topic_partition, new.config, self.now_ms, self.elapsed_ms, stop, topic_id=new.topic_id
         )

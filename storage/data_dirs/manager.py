@@ -10,7 +10,7 @@ the next start needs no recovery. The CleanerManager, which uses the same `logs`
     manager.close(now_ms)                           flushes, checkpoints, marks as cleanly stopped, unlocks
 
 Everything runs on the thread that owns the logs, except some calls that wait for the disk. `load` and `close` may run in a
-worker thread while no other thread uses the manager. `create`, `promise`, the checkpoints and the work of a `Departure` may run
+worker thread while no other thread uses the manager. `create`, `promise`, the checkpoints and the work of a `PendingDeletion` may run
 in a worker thread at any time.
 """
 
@@ -34,12 +34,12 @@ from ..produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ..topics.config import LogConfig
 from .claims import claim
 from .data_dir import DataDir
-from .departures import Departure, DueRemoval, collected
 from .inspection import check_owners, unique
 from .loading import ConfigFor, Loading
 from .log_table import LogTable, close_dir
 from .making import Fill, Making, NewLogs
 from .opener import LogOpener
+from .pending_deletions import DueRemoval, PendingDeletion, collected
 from .relocation import Relocation
 
 
@@ -224,7 +224,7 @@ class LogManager:
         """Whether a data directory is offline."""
         return len(self._working_dirs()) < len(self._dirs)
 
-    def begin_delete(self, topic_partitions: Iterable[TopicPartition]) -> Departure:
+    def begin_delete(self, topic_partitions: Iterable[TopicPartition]) -> PendingDeletion:
         """Begin the deletion of partitions: remove them from `logs`. KeyError: a log was not found.
 
         Later calls of their logs raise UNKNOWN_TOPIC_OR_PARTITION. The cleaner must have released them. The caller runs
@@ -237,12 +237,12 @@ class LogManager:
         for log in logs:
             log.retire(health)
             self._unmade.pop(log, None)
-        return Departure(logs, self._dirs, self._rng.randbytes(16).hex(), self._files, self.logs)
+        return PendingDeletion(logs, self._dirs, self._rng.randbytes(16).hex(), self._files, self.logs)
 
-    def end_delete(self, departure: Departure, elapsed_ms: int) -> None:
-        """Schedule the removal of what `departure` has put aside, after `file.delete.delay.ms`."""
+    def end_delete(self, pending_deletion: PendingDeletion, elapsed_ms: int) -> None:
+        """Schedule the removal of what `pending_deletion` has put aside, after `file.delete.delay.ms`."""
         self._pending_dir_deletions += [
-            (elapsed_ms + log.config.file_delete_delay_ms, aside) for log, aside in departure.put_aside
+            (elapsed_ms + log.config.file_delete_delay_ms, aside) for log, aside in pending_deletion.put_aside
         ]
 
     def is_in_two_dirs(self, topic_partition: TopicPartition) -> bool:

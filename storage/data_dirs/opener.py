@@ -11,7 +11,7 @@ from ..disk.files import Files
 from ..disk.health import Health
 from ..disk.paths import TopicPartition
 from ..logs.log import Log
-from ..logs.log_parts import LastStop, LogPlace
+from ..logs.log_parts import LogPlace, ShutdownState
 from ..logs.recovery import load_log, offline_log, unmade_log
 from ..segment.batch_scan import OldFormatError
 from ..topics.config import LogConfig
@@ -38,7 +38,7 @@ class LogOpener:
         config: LogConfig,
         now_ms: int,
         elapsed_ms: int,
-        last_stop: LastStop,
+        shutdown_state: ShutdownState,
         *,
         topic_id: bytes | None,
     ) -> Log:
@@ -52,7 +52,7 @@ class LogOpener:
             log = load_log(
                 place,
                 config,
-                last_stop,
+                shutdown_state,
                 now_ms=now_ms,
                 producer_expiration_ms=self.producer_expiration_ms,
                 rng=self.rng,
@@ -61,7 +61,7 @@ class LogOpener:
         except OldFormatError as error:
             self.note(error.message)
             log = offline_log(replace(place, health=Health(error.message, leaves_alone=True)), config)
-            data_dir.not_served[topic_partition] = last_stop.log_start_offset
+            data_dir.not_served[topic_partition] = shutdown_state.log_start_offset
         log.last_flush_ms = elapsed_ms
         return log
 

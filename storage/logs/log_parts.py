@@ -28,7 +28,7 @@ class LogPlace:
     """Health of the data directory, shared by its logs."""
 
 
-class LastStop(NamedTuple):
+class ShutdownState(NamedTuple):
     """Checkpoints, and the mark of a clean stop, for a log that will be opened; the defaults are those of a new log."""
 
     is_clean: bool = False

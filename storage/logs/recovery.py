@@ -42,19 +42,19 @@ from ..segment.segment import LogSegment
 from ..segment.split import overflows, split_segment
 from ..topics.config import LogConfig
 from .log import Log
-from .log_parts import LastStop, LogContents, LogPlace
+from .log_parts import LogContents, LogPlace, ShutdownState
 from .replay import Replay, load_producers
 from .swap import finish_swaps, swap_files
 
 Note = Callable[[str], None]
 
-_NO_STOP = LastStop()
+_NO_STOP = ShutdownState()
 
 
 def load_log(
     place: LogPlace,
     config: LogConfig,
-    last_stop: LastStop = _NO_STOP,
+    shutdown_state: ShutdownState = _NO_STOP,
     *,
     now_ms: int,
     producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS_DEFAULT,
@@ -77,7 +77,7 @@ def load_log(
         OSError: The disk refused, or a file cannot be read.
     """
     producers = ProducerStates(expiration_ms=producer_expiration_ms)
-    contents = _Loader(place, config, last_stop, now_ms, producers, note).load()
+    contents = _Loader(place, config, shutdown_state, now_ms, producers, note).load()
     return Log(place, config, contents, rng or random.Random())
 
 
@@ -108,7 +108,7 @@ class _Loader:
         self,
         place: LogPlace,
         config: LogConfig,
-        last_stop: LastStop,
+        shutdown_state: ShutdownState,
         now_ms: int,
         producers: ProducerStates,
         note: Note,
@@ -117,10 +117,10 @@ class _Loader:
         self.directory = place.directory
         self.topic_partition = place.topic_partition
         self.config = config
-        self.recovery_point = last_stop.recovery_point
-        self.log_start_offset = last_stop.log_start_offset
-        self.clean_shutdown = last_stop.is_clean
-        self.stopped = last_stop.stopped
+        self.recovery_point = shutdown_state.recovery_point
+        self.log_start_offset = shutdown_state.log_start_offset
+        self.clean_shutdown = shutdown_state.is_clean
+        self.stopped = shutdown_state.stopped
         self.now_ms = now_ms
         self.producers = producers
         self._note = note

@@ -16,10 +16,10 @@ from support.broker.served import FEW_PARTITIONS
 
 
 @pytest.fixture(autouse=True)
-def _first_life() -> Iterator[None]:
+def _first_run() -> Iterator[None]:
     """Forget the brokers of earlier tests: otherwise each restart would collect the garbage of all of them."""
     yield
-    Collector.a_life_has_ended = False
+    Collector.a_run_has_ended = False
 
 
 @pytest.fixture

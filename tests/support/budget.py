@@ -18,8 +18,8 @@ LIMIT_S = 5.0
 
 EXPENSIVE = {
     "collects the garbage of the whole test process": (
-        "tests/server/broker/test_lives.py::test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of_collections",
-        "tests/server/broker/test_lives.py::test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections",
+        "tests/server/broker/test_supervisor.py::test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of_collections",
+        "tests/server/broker/test_supervisor.py::test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections",
         "tests/server/handlers/test_handlers_in_turns.py::test_what_a_large_request_leaves_behind_goes_without_the_collector",
         "tests/server/network/test_large_requests.py::test_old_objects_are_left_alone_while_large_requests_live",
         "tests/server/runtime/test_collector.py::test_much_is_looked_at_when_nobody_waits_for_it",
@@ -30,7 +30,7 @@ EXPENSIVE = {
     ),
     "starts processes, as a user does": (
         "tests/server/commands/test_command.py::test_what_coordinators_and_apis_need_is_loaded_before_somebody_needs_one",
-        "tests/server/runtime/test_freeing.py::test_the_threads_of_a_brokers_process_share_what_the_c_library_keeps",
+        "tests/server/runtime/test_deferred_free.py::test_the_threads_of_a_brokers_process_share_what_the_c_library_keeps",
         "tests/server/testing/test_plugin.py::test_what_is_loaded_when_and_how_in_a_process_of_pytests_own",
         "tests/test_blocks.py::test_the_blocks_of",
         "tests/test_packaging.py::test_a_floor_loads_without_what_it_does_not_stand_on",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aiokafka
 
-from ottla.server.security.tls.throw_away import Authority
+from ottla.server.security.tls.dev_certificates import Authority
 
 from ...support.brokers.any_broker import broker_process, more_listeners
 from ...support.brokers.process import BrokerProcess, RunningBroker

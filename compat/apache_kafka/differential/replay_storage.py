@@ -15,7 +15,7 @@ from ottla.storage.cleaning.dirtiness import first_dirty_offset, measure
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
-from ottla.storage.logs.log_parts import LastStop, LogPlace
+from ottla.storage.logs.log_parts import LogPlace, ShutdownState
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.config import LogConfig
@@ -56,7 +56,7 @@ class Replayer:
         return load_log(
             LogPlace(files, str(self.folder), TP),
             self.config,
-            LastStop(is_clean=bool(segments(self.folder))),
+            ShutdownState(is_clean=bool(segments(self.folder))),
             now_ms=now_ms,
             rng=random.Random(0),
         )

@@ -16,7 +16,7 @@ from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.messages.describe_client_quotas import EntityData
 from ottla.server.client.sasl import Credentials
 from ottla.server.client.security import Security
-from ottla.server.security.tls.throw_away import Authority
+from ottla.server.security.tls.dev_certificates import Authority
 
 from ...support.brokers.apache_kafka import ApacheKafkaProcess
 from ...support.brokers.ottla_process import OttlaProcess

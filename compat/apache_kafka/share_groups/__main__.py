@@ -70,7 +70,7 @@ class Run:
         self._suite, self._wanted = suite, wanted
         self._lock = Lock()
         self._numbers = iter(numbers)
-        self._lives = self._asked = self._differ = self._again = self._tripped = 0
+        self._supervisor = self._asked = self._differ = self._again = self._tripped = 0
 
     def whole(self, lanes: int) -> None:
         with both(KINDS[self.name]) as brokers:
@@ -80,7 +80,7 @@ class Run:
             brokers[1].kill()  # What it would do before it stops is not needed.
         with self._told:
             tries = f"Apache Kafka was asked again {self._again} times, and tripped {self._tripped} times"
-            self._suite.note(f"{self.name}: {self._lives} lives; {tries}")
+            self._suite.note(f"{self.name}: {self._supervisor} lives; {tries}")
             what = f"{self._differ} lives differ" if self._differ else ""
             self._suite.check(f"{self.name}: {self._asked} random requests", self._differ == 0, what)
 
@@ -98,7 +98,7 @@ class Run:
 
     def _over(self, life: Life, number: int, found: Difference | None) -> None:
         with self._lock:
-            self._lives += 1
+            self._supervisor += 1
             self._asked += life.asked
             self._again += life.again
             self._tripped += life.tripped

@@ -68,9 +68,9 @@ BROKER = {
 }
 KAFKA, OTTLA = "Apache Kafka", "Ottla"
 STOP, KILL, LAST = "stopped", "killed", "last"
-Lives = tuple[tuple[str, str], ...]
+Supervisor = tuple[tuple[str, str], ...]
 """The brokers that serve the directory one after the other, and how each of them ends."""
-CHAINS: dict[str, Lives] = {
+CHAINS: dict[str, Supervisor] = {
     "Apache Kafka's directory": (
         (KAFKA, STOP),
         (OTTLA, STOP),
@@ -81,7 +81,7 @@ CHAINS: dict[str, Lives] = {
     ),
     "Ottla's records": ((OTTLA, STOP), (KAFKA, STOP), (OTTLA, KILL), (KAFKA, LAST)),
 }
-CHAIN_QUICK: Lives = ((KAFKA, STOP), (OTTLA, STOP), (KAFKA, LAST))
+CHAIN_QUICK: Supervisor = ((KAFKA, STOP), (OTTLA, STOP), (KAFKA, LAST))
 ROUNDS, ROUNDS_QUICK = 4, 2
 PRUNED_WITHIN_S = 30
 
@@ -91,13 +91,13 @@ def body(suite: Suite, options: Options) -> None:
         raise NotRunError("to start its brokers itself")
     jars()
     chains = {"Apache Kafka's directory": CHAIN_QUICK} if options.quick else CHAINS
-    for name, lives in chains.items():
+    for name, supervisor in chains.items():
         data = Path(mkdtemp(prefix="compat-share-state-"))
         try:
             chain = Chain(suite, options, data / "data", name)
-            if lives[0][0] == OTTLA:
+            if supervisor[0][0] == OTTLA:
                 chain.make_topics()
-            for number, (who, end) in enumerate(lives, 1):
+            for number, (who, end) in enumerate(supervisor, 1):
                 chain.live(number, who, end)
             chain.judge_variety()
         finally:

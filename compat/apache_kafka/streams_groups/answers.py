@@ -20,7 +20,7 @@ Roles = dict[str, Tasks]
 ROLES = ("active", "standby", "warmup")
 
 
-class Heard(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """The answer to a heartbeat. Everything is compared but `throttle_time_ms`, which is 0 without quotas."""
 
     code: str
@@ -52,13 +52,13 @@ class Heard(NamedTuple):
 
 def in_short(answer: Answer) -> str:
     """Return the answer shortened for a printed line."""
-    if isinstance(answer, Heard):
+    if isinstance(answer, HeartbeatResult):
         return f"{answer.code} {answer.message or ''} epoch {answer.epoch} {answer.statuses} {answer.active} {answer.standby}"
     return str(answer)
 
 
-def heard(answer: StreamsGroupHeartbeatResponse) -> Heard:
-    return Heard(
+def heard(answer: StreamsGroupHeartbeatResponse) -> HeartbeatResult:
+    return HeartbeatResult(
         code_name(answer.error_code),
         answer.error_message,
         answer.member_id,

@@ -15,7 +15,7 @@ from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeR
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
 from ottla.server.client.connection import Client
 
-from .answers import ROLES, Answer, Heard, Roles, code_name, described, heard
+from .answers import ROLES, Answer, HeartbeatResult, Roles, code_name, described, heard
 from .offsets import Offsets
 from .other_protocols import OtherProtocols
 from .steps import (
@@ -98,7 +98,7 @@ class Side:
     def _epoch(self, member: str, epoch: int | None, off: int) -> int:
         return self.epochs.get(member, 0) + off if epoch is None else epoch
 
-    def _beat(self, step: Beat) -> Heard:
+    def _beat(self, step: Beat) -> HeartbeatResult:
         claim = CLAIMS[step.says](self.given.get(step.member, NO_TASKS), self.had.get(step.member, NO_TASKS))
         request = StreamsGroupHeartbeatRequest(
             group_id=step.group,
@@ -115,7 +115,7 @@ class Side:
         self._learn(step.member, request.member_epoch, answer)
         return answer
 
-    def _learn(self, member: str, epoch: int, answer: Heard) -> None:
+    def _learn(self, member: str, epoch: int, answer: HeartbeatResult) -> None:
         if answer.is_well and epoch >= 0:
             self.epochs[member] = answer.epoch
             self._endpoint_epochs[member] = answer.endpoint_epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from .answers import Answer, Heard, Roles, without_counts
+from .answers import Answer, HeartbeatResult, Roles, without_counts
 from .asking import NO_TASKS, Side
 from .steps import Beat, Configure, Look, Read, Step
 
@@ -19,10 +19,10 @@ class Difference(NamedTuple):
     ours: Answer
 
     def words(self) -> str:
-        if isinstance(self.ours, Heard) and isinstance(self.theirs, Heard):
+        if isinstance(self.ours, HeartbeatResult) and isinstance(self.theirs, HeartbeatResult):
             parts = [
                 f"{name}: {theirs} became {ours}"
-                for name, theirs, ours in zip(Heard._fields, self.theirs, self.ours, strict=True)
+                for name, theirs, ours in zip(HeartbeatResult._fields, self.theirs, self.ours, strict=True)
                 if theirs != ours
             ]
             return "; ".join(parts)
@@ -37,7 +37,7 @@ def compared(step: Step, ottla: Side, kafka: Side, *, is_new: bool) -> tuple[Ans
     """
     given = ottla.given.get(step.member, NO_TASKS) if isinstance(step, Beat) else None
     ours, theirs = ottla.ask(step), kafka.ask(step)
-    if isinstance(ours, Heard) and isinstance(theirs, Heard):
+    if isinstance(ours, HeartbeatResult) and isinstance(theirs, HeartbeatResult):
         return theirs, _with_old_port(step, _retold(ours, theirs, given), theirs), 0
     if isinstance(step, Configure):
         return theirs, _in_short(ours, theirs), 0
@@ -52,7 +52,7 @@ def compared(step: Step, ottla: Side, kafka: Side, *, is_new: bool) -> tuple[Ans
     return theirs, ours, tries
 
 
-def _retold(ours: Heard, theirs: Heard, given: Roles | None) -> Heard:
+def _retold(ours: HeartbeatResult, theirs: HeartbeatResult, given: Roles | None) -> HeartbeatResult:
     """Our answer as it would be if we did not tell a member the tasks again that it was given, as it says that it has others. We mean
     to (../DIFFERENCES.md): at Apache Kafka a member whose answer got lost works at less for ever."""
     if theirs.code == ours.code == FAILED:
@@ -63,7 +63,7 @@ def _retold(ours: Heard, theirs: Heard, given: Roles | None) -> Heard:
     return ours
 
 
-def _with_old_port(step: Step, ours: Heard, theirs: Heard) -> Heard:
+def _with_old_port(step: Step, ours: HeartbeatResult, theirs: HeartbeatResult) -> HeartbeatResult:
     """Our answer as it would be if a member that names another endpoint were told of its own as it was, once more (../DIFFERENCES.md).
     Hosts are the members' names here, and stay."""
     if not isinstance(step, Beat) or not ours.endpoints or not theirs.endpoints or "user_endpoint" not in step.fields:
@@ -85,6 +85,6 @@ def _in_short(ours: Answer, theirs: Answer) -> Answer:
 def trips(step: Step, ours: Answer, theirs: Answer) -> bool:
     """Whether Apache Kafka failed to name the partitions of a member with an endpoint, as topics are missing, which costs it the whole
     request (../DIFFERENCES.md). The two are not alike any more then."""
-    if not (isinstance(step, Beat) and isinstance(ours, Heard) and isinstance(theirs, Heard)):
+    if not (isinstance(step, Beat) and isinstance(ours, HeartbeatResult) and isinstance(theirs, HeartbeatResult)):
         return False
     return theirs.code == FAILED and ours.is_well and bool(ours.endpoints)

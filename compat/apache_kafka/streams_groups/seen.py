@@ -6,7 +6,7 @@ from collections import Counter
 
 from ottla.server.groups.streams.configured import StatusCode
 
-from .answers import Answer, Heard
+from .answers import Answer, HeartbeatResult
 from .steps import Beat, Step
 
 
@@ -18,7 +18,7 @@ class Seen:
         self._others: Counter[str] = Counter()
 
     def add(self, step: Step, answer: Answer) -> None:
-        if isinstance(step, Beat) and isinstance(answer, Heard):
+        if isinstance(step, Beat) and isinstance(answer, HeartbeatResult):
             self._heard.update(_parts(answer))
         else:
             self._others[type(step).__name__] += 1
@@ -31,7 +31,7 @@ class Seen:
         ]
 
 
-def _parts(answer: Heard) -> list[str]:
+def _parts(answer: HeartbeatResult) -> list[str]:
     parts = [answer.code]
     parts += [StatusCode(code).name for code, _ in answer.statuses or ()]
     parts += [f"with {role} tasks" for role in ("active", "standby") if getattr(answer, role)]

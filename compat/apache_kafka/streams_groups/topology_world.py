@@ -13,7 +13,7 @@ from ottla.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 
-from .answers import Answer, Heard
+from .answers import Answer, HeartbeatResult
 from .names import in_order
 from .steps import JOIN, LEAVE, Beat, DeleteGroup, Look, Step
 from .times import Times
@@ -67,7 +67,7 @@ class TopologyWorld:
 
     def told(self, step: Step, answer: Answer, began_s: float, ended_s: float) -> list[str]:
         """Take over an answer; return the topics that the coordinator makes now."""
-        if not isinstance(step, Beat) or not isinstance(answer, Heard) or not answer.is_well:
+        if not isinstance(step, Beat) or not isinstance(answer, HeartbeatResult) or not answer.is_well:
             return []
         if step.is_join and not self._queue_has_leave:
             self.is_new = True

@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, Topology
 
-from .answers import Answer, Heard
+from .answers import Answer, HeartbeatResult
 from .asking import UNKNOWN
 from .configurations import DELAY, INTERVAL, SESSION, SESSION_S, Kind
 from .names import NAMES_MAX, in_order
@@ -249,7 +249,7 @@ class World:
         """Take over an answer; return the topics that the coordinator makes now."""
         match step:
             case Beat():
-                assert isinstance(answer, Heard)
+                assert isinstance(answer, HeartbeatResult)
                 return self._heard(step, answer, began_s, ended_s)
             case Configure(_, name, value) if answer[0] == "NONE":
                 self._configs[name] = value
@@ -273,7 +273,7 @@ class World:
                     self._queue.append(Look(self.group))
         return []
 
-    def _heard(self, step: Beat, answer: Heard, began_s: float, ended_s: float) -> list[str]:
+    def _heard(self, step: Beat, answer: HeartbeatResult, began_s: float, ended_s: float) -> list[str]:
         member = step.member
         if not answer.is_well:
             if answer.code == UNKNOWN:
@@ -311,7 +311,7 @@ class World:
             return []
         return [name for name in internal_topics(self._topology) if name not in self._topics]
 
-    def _learn_newness(self, step: Beat, answer: Heard) -> None:
+    def _learn_newness(self, step: Beat, answer: HeartbeatResult) -> None:
         if not self._exists:
             self.is_new, self._is_second = True, False
         elif not self._is_second:

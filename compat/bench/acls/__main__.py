@@ -18,7 +18,7 @@ import trio
 
 from ottla.protocol.scram import ITERATIONS_MIN, SCRAM_SHA_256, ScramCredential
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.config.options.security_options import STANDARD
 from ottla.server.config.static_config import static_config
 from ottla.server.quotas.entities import USER, Entity
@@ -86,8 +86,8 @@ async def changes(suite: Suite, many: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         flags = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": directory, "authorizer.class.name": STANDARD}
         static = static_config(profile="dev", flags=flags)
-        async with run_lives(static) as lives, trio.open_nursery() as nursery:
-            broker = lives.broker
+        async with run_supervisor(static) as supervisor, trio.open_nursery() as nursery:
+            broker = supervisor.broker
             acl_changes = broker.services.acl_changes
             assert acl_changes is not None
             held: list[float] = []
@@ -114,7 +114,7 @@ async def changes(suite: Suite, many: int) -> None:
                 )
             nursery.cancel_scope.cancel()
         begun_s = time.process_time()
-        async with run_lives(static):
+        async with run_supervisor(static):
             took_s = time.process_time() - begun_s
         suite.note(f"a start with {many} entries, {OTHERS} users of SCRAM and {OTHERS} quotas: {took_s:.2f} s of CPU")
 

@@ -26,7 +26,7 @@ import trio.testing
 
 import ottla
 from ottla.protocol.connection import encode_request, parse_response
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.client.connection import api_of
 from ottla.server.config.static_config import static_config
 from ottla.server.runtime import time_slices
@@ -144,8 +144,8 @@ async def count(suite: Suite, arguments: argparse.Namespace) -> None:
     clock = Clock()
     with tempfile.TemporaryDirectory() as directory:
         flags = OPTIONS | {"log.dirs": directory}
-        async with run_lives(static_config(profile="dev", flags=flags), clock=clock) as lives:
-            broker = lives.broker
+        async with run_supervisor(static_config(profile="dev", flags=flags), clock=clock) as supervisor:
+            broker = supervisor.broker
             clock.freeze()
             host, port = broker.nodes[0].advertised("PLAINTEXT")
             coordinators = broker.services.coordinators

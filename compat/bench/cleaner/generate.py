@@ -15,7 +15,7 @@ from ottla.protocol.records import TRANSACTIONAL_BIT
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
-from ottla.storage.logs.log_parts import LastStop, LogPlace
+from ottla.storage.logs.log_parts import LogPlace, ShutdownState
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.topics.config import LogConfig
 
@@ -69,7 +69,7 @@ def open_log(directory: Path, now_ms: int, *, clean_shutdown: bool = True) -> Lo
     return load_log(
         LogPlace(OsFiles(), str(directory), PARTITION),
         CONFIG,
-        LastStop(is_clean=clean_shutdown),
+        ShutdownState(is_clean=clean_shutdown),
         now_ms=now_ms,
         rng=random.Random(0),
     )

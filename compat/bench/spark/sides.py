@@ -30,7 +30,7 @@ from ottla.storage.cleaning.cleaner import Cleaner
 from ottla.storage.cleaning.dirtiness import measure
 from ottla.storage.disk import paths
 from ottla.storage.disk.os_files import OsFiles
-from ottla.storage.logs.log_parts import LastStop, LogPlace
+from ottla.storage.logs.log_parts import LogPlace, ShutdownState
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.logs.staged_segment import MANIFEST_FILE
 
@@ -138,7 +138,7 @@ class Sides:
             (directory / file.name).hardlink_to(file) if file.suffix == ".log" else shutil.copy2(file, directory)
         # The active segment is empty, and nothing is appended: no link is written to.
         config = Store(self.data_dir).config_of(TP.topic)
-        log = load_log(LogPlace(OsFiles(), str(directory), TP), config, LastStop(is_clean=True), now_ms=NOW_MS)
+        log = load_log(LogPlace(OsFiles(), str(directory), TP), config, ShutdownState(is_clean=True), now_ms=NOW_MS)
         cleaner = Cleaner(dedupe_buffer_bytes=map_bytes, load_factor=LOAD_FACTOR, io_buffer_bytes=IO_BUFFER_BYTES)
 
         def work() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import trio
 
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.commands import cli, serve
 from ottla.server.runtime.clock import Clock
 
@@ -119,9 +119,9 @@ def main(path: str, *arguments: str) -> int:
     @asynccontextmanager
     async def run_measured(*given: Any, **options: Any) -> AsyncIterator[Any]:
         trio.lowlevel.add_instrument(longest)
-        async with run_lives(*given, clock=clock, **options) as lives:
+        async with run_supervisor(*given, clock=clock, **options) as supervisor:
             threading.Thread(target=partial(obey, trio.lowlevel.current_trio_token()), daemon=True).start()
-            yield lives
+            yield supervisor
 
     vars(serve)["run_lives"] = run_measured
     return cli.main(arguments)

@@ -34,8 +34,8 @@ from .defaults import image_defaults
 from .variables import broker_variables, serve_words
 
 if TYPE_CHECKING:
-    from ...broker.lives import Lives
-    from ..throw_away_tls import Secured
+    from ...broker.supervisor import Supervisor
+    from ..dev_tls import Secured
 
 log = logging.getLogger("ottla.container")
 
@@ -119,16 +119,16 @@ def serving(options: argparse.Namespace, environment: Mapping[str, str], warning
     with loading():
         from ..serve import serve, snippet
 
-    def hello(lives: Lives, secured: Secured | None) -> str:
-        _note_listener(lives)
-        ready = READY.format(id=lives.nodes[0].node_id)
-        return f"{ready}\n{snippet(lives, secured)}" if options.hello else ready
+    def hello(supervisor: Supervisor, secured: Secured | None) -> str:
+        _note_listener(supervisor)
+        ready = READY.format(id=supervisor.nodes[0].node_id)
+        return f"{ready}\n{snippet(supervisor, secured)}" if options.hello else ready
 
     return serve(options, hello, environment=broker_variables(environment), defaults=image_defaults)
 
 
-def _note_listener(lives: Lives) -> None:
-    listener = lives.nodes[0].listeners[0]
+def _note_listener(supervisor: Supervisor) -> None:
+    listener = supervisor.nodes[0].listeners[0]
     try:
         path = os.path.join(tempfile.gettempdir(), LISTENER_FILE)
         with open(open_file(path, os.O_WRONLY, create=True, truncate=True), "w", encoding="utf-8") as file:

@@ -121,7 +121,7 @@ REASONS = (
     (("offsets.topic.compression.",), "offsets are written uncompressed, which is the default"),
     (("cordoned.",), "log directories are not cordoned by this option"),
 )
-"""Reasons why options have no effect here, by prefixes of their names; the first match wins."""
+"""ErrorMessageBudget why options have no effect here, by prefixes of their names; the first match wins."""
 
 
 def reason_of(name: str) -> str:

@@ -30,7 +30,7 @@ from .group import ConsumerGroup, all_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember, ConsumerMemberState, ResolvedRegex, away
 from .membership import claim_of, claiming, consumer_group, identified, member_for, with_news
 from .migration import TRIES, Migration, Upgrade, is_large
-from .reconciliation import Claim, PreparedHeartbeat, StepAhead, Target, has_many, step_ahead
+from .reconciliation import Claim, PrecomputedStep, PreparedHeartbeat, Target, has_many, precomputed_step
 from .transition import ConsumerSurroundings, ConsumerTransition, subscribes_anew
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
 
     def _preparing_step(
         self, group: object, request: ConsumerGroupHeartbeatRequest, caller: Caller, claim: Claim
-    ) -> Steps[tuple[list[ReadyChange], StepAhead | None]]:
+    ) -> Steps[tuple[list[ReadyChange], PrecomputedStep | None]]:
         """Prepare the step that `heartbeat` makes while the group's target stays the same; a small group's target may change in
         that same call. Also prepare the records of a static member that returned."""
         made = list[ReadyChange]()
@@ -216,7 +216,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
                 return made, None
             subscribes_to = targets.subscribing(new, group.regexes, self._topics)
             target = Target(epoch, assignment, subscribes_to, has_new_subscription, group.owners.is_free)
-            return made, (yield from step_ahead(group, new, target, claim))
+            return made, (yield from precomputed_step(group, new, target, claim))
         except KafkaError:  # `heartbeat` raises it again
             return made, None
 

@@ -163,7 +163,7 @@ class PreparedHeartbeat(NamedTuple):
     """Records of the member's metadata, and of the partitions of a member that returned."""
     away: tuple[ConsumerMember, ReadyChange] | None = None
     """A static member that leaves for a while, as it was before, and the record of its partitions then."""
-    step: StepAhead | None = None
+    step: PrecomputedStep | None = None
 
     def told_of(self, member: ConsumerMember) -> Answered:
         """Return the member's partitions for the answer; computed here unless the member is the result of the prepared step."""
@@ -172,7 +172,7 @@ class PreparedHeartbeat(NamedTuple):
         return to_the_end(telling(member.assigned))
 
 
-class StepAhead(NamedTuple):
+class PrecomputedStep(NamedTuple):
     """
     Attributes:
         before: The member with its changes, before its step.
@@ -217,7 +217,9 @@ def has_many(member: ConsumerMember, assignment: Mapping[bytes, Sized]) -> bool:
     return False
 
 
-def step_ahead(group: ConsumerGroup, member: ConsumerMember, target: Target, claim: Claim) -> Steps[StepAhead]:
+def precomputed_step(
+    group: ConsumerGroup, member: ConsumerMember, target: Target, claim: Claim
+) -> Steps[PrecomputedStep]:
     """Return the member's step, made a topic a piece.
 
     Raises:
@@ -226,9 +228,9 @@ def step_ahead(group: ConsumerGroup, member: ConsumerMember, target: Target, cla
     version = group.version
     after = yield from stepping(member, target, claim)
     if after == member:
-        return StepAhead(member, target, version, member)
+        return PrecomputedStep(member, target, version, member)
     made = yield from records.writing_current(group.group_id, after)
-    return StepAhead(member, target, version, after, made, (yield from telling(after.assigned)))
+    return PrecomputedStep(member, target, version, after, made, (yield from telling(after.assigned)))
 
 
 def telling(assigned: Owned) -> Steps[Answered]:

@@ -28,7 +28,7 @@ from ..settings import GROUP_NAMES_MAX, GroupSettings
 from . import records, targets
 from .group import ConsumerGroup
 from .member import ConsumerMember
-from .reconciliation import Claim, StepAhead, Target, next_step
+from .reconciliation import Claim, PrecomputedStep, Target, next_step
 
 log = logging.getLogger("ottla.groups")
 
@@ -73,7 +73,7 @@ class ConsumerTransition:
         replaced: ConsumerMember | None,
         changes: list[Change | ReadyChange],
         made: Collection[ReadyChange] = (),
-        ahead: StepAhead | None = None,
+        ahead: PrecomputedStep | None = None,
     ) -> None:
         self.group = group
         self.old = old
@@ -144,7 +144,7 @@ class ConsumerTransition:
                 return one
         return None
 
-    def _take(self, ahead: StepAhead) -> None:
+    def _take(self, ahead: PrecomputedStep) -> None:
         self.member, self.has_stepped = ahead.after, ahead.made is not None
         if ahead.made is not None:
             self.changes.append(ahead.made)

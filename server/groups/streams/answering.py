@@ -18,7 +18,7 @@ from .records import rows_of
 from .transition import StreamsTransition
 
 
-class Heard(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """
     Attributes:
         missing: Internal topics that must be created for the group, by name.
@@ -36,7 +36,7 @@ def answered(
     request: StreamsGroupHeartbeatRequest,
     before: object,
     interval_ms: int,
-) -> Heard:
+) -> HeartbeatResult:
     """Return the answer after a transition. If the transition changed endpoints, count that in the group.
 
     Args:
@@ -66,7 +66,7 @@ def answered(
         warmup_tasks=warmup,
         endpoint_information_epoch=endpoint_epoch,
     )
-    return Heard(response, transition.configured.missing, wants_endpoints)
+    return HeartbeatResult(response, transition.configured.missing, wants_endpoints)
 
 
 def _has_others(group: StreamsGroup, member: StreamsMember, claim: StreamsTasks | None) -> bool:

@@ -29,7 +29,7 @@ from ..reconciled_protocol import ReconciledProtocol, assigning
 from ..records import Change, ReadyChange, records_of, write_record
 from ..settings import GroupSettings
 from . import records, targets
-from .answering import Heard, answered
+from .answering import HeartbeatResult, answered
 from .describing import endpoints
 from .group import StreamsGroup
 from .member import LEAVE_EPOCH, StreamsMember, StreamsMemberState
@@ -148,7 +148,9 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
 
     # Heartbeats
 
-    def unchanged(self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, caller: Caller) -> Heard | None:
+    def unchanged(
+        self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, caller: Caller
+    ) -> HeartbeatResult | None:
         """Return the result of a heartbeat that changes nothing but the member's session; None if `heartbeat` may have more to
         do. `heartbeat` would return the same."""
         group = shard.groups.get(request.group_id)
@@ -175,7 +177,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         ):
             return None
         self.keep_alive(shard, group, member)
-        return Heard(
+        return HeartbeatResult(
             StreamsGroupHeartbeatResponse(
                 member_id=member.member_id,
                 member_epoch=member.epoch,
@@ -210,7 +212,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         caller: Caller,
         now_ms: int,
         ready: ReadyStep | None = None,
-    ) -> Heard:
+    ) -> HeartbeatResult:
         """Let a member join, stay or leave.
 
         Args:
@@ -304,14 +306,16 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
 
     # Leaving
 
-    def _leave(self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, now_ms: int) -> Heard:
+    def _leave(self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, now_ms: int) -> HeartbeatResult:
         group = streams_group(request.group_id, shard.groups.get(request.group_id), "Group {} not found.")
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = request.member_id
         member = group.member(request.member_id)
         log.info("group %s: member %s leaves", group.group_id, member.member_id)
         self.remove(shard, group, member, now_ms)
-        return Heard(StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
+        return HeartbeatResult(
+            StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        )
 
     def _remove_one(self, shard: GroupShard, group: StreamsGroup, member_id: str, now_ms: int) -> None:
         self.remove(shard, group, group.members[member_id], now_ms)

@@ -10,7 +10,7 @@ import trio
 
 from ....protocol.connection import Request, encode_response
 from ....protocol.errors import ErrorCode
-from ..desk import RequestingClient
+from ..dispatcher import RequestingClient
 
 BEFORE_S = 10.0
 BEFORE_BYTES = 16 << 10

@@ -10,7 +10,7 @@ import trio
 
 from ...security.principal import Principal, UnprovenError
 from ...security.tls.contexts import TlsContext
-from ..desk import HangUpError, RequestingClient
+from ..dispatcher import HangUpError, RequestingClient
 from ..tls_transport import TlsTransport
 from .allowance import BEFORE_S, Allowance, let_wait
 from .counts import Counts

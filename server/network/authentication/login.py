@@ -17,7 +17,7 @@ from ....protocol.apis import API_VERSIONS_KEY, APIS
 from ....protocol.connection import Request, UnspokenError, encode_response, parse_request
 from ....protocol.errors import ErrorCode, ProtocolError
 from ...security.principal import UnprovenError
-from ..desk import Desk, HangUpError, RequestingClient, finished, handler_of
+from ..dispatcher import HangUpError, RequestDispatcher, RequestingClient, finished, handler_of
 from ..frames import FrameReader
 from ..large_requests import Learning
 from ..transport import Part, PeerGoneError
@@ -34,7 +34,7 @@ _SIZE_BYTES = 4
 
 async def log_in(
     rules: ListenerLogin,
-    desk: Desk,
+    dispatcher: RequestDispatcher,
     context: Any,
     client: RequestingClient,
     frames: FrameReader,
@@ -51,7 +51,7 @@ async def log_in(
         PeerGoneError: The client has disconnected.
     """
     login = client.logging_in = Login(rules)
-    talk = _Talk(login, desk, context, client, frames, send, rules, learning, allowance)
+    talk = _Talk(login, dispatcher, context, client, frames, send, rules, learning, allowance)
     try:
         with trio.CancelScope(deadline=allowance.until_s) as patience:
             await talk.greet()
@@ -69,7 +69,7 @@ async def log_in(
         raise HangUpError(f"login timed out after {BEFORE_S:g} s")
     frames.limit()
     counts.succeed(knows_sessions=login.knows_sessions)
-    return Session(rules, desk, login, counts, frames, send)
+    return Session(rules, dispatcher, login, counts, frames, send)
 
 
 class _Talk:
@@ -78,7 +78,7 @@ class _Talk:
     def __init__(
         self,
         login: Login,
-        desk: Desk,
+        dispatcher: RequestDispatcher,
         context: Any,
         client: RequestingClient,
         frames: FrameReader,
@@ -90,7 +90,7 @@ class _Talk:
         self.last: Sequence[Part] = ()
         """The response that is sent before the client is disconnected."""
         self._login = login
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._context = context
         self._time_slice = client.time_slice
         self._frames = frames
@@ -111,7 +111,7 @@ class _Talk:
                 continue
             if knows_versions:
                 raise ProtocolError("client sent a second ApiVersions request before login")
-            body = await finished((await handler_of(self._desk, API_VERSIONS_KEY))(self._context, request))
+            body = await finished((await handler_of(self._dispatcher, API_VERSIONS_KEY))(self._context, request))
             if body is not None:
                 await self._send(encode_response(request, body))
                 knows_versions = body.error_code == ErrorCode.NONE
@@ -131,7 +131,7 @@ class _Talk:
                 raise ProtocolError(words(request))
             self.last = encode_response(request, body)
             raise UnprovenError(words(request))
-        body = await finished((await handler_of(self._desk, request.api.key))(self._context, request))
+        body = await finished((await handler_of(self._dispatcher, request.api.key))(self._context, request))
         parts = () if body is None else encode_response(request, body)
         if login.is_refused(body):
             self.last = parts

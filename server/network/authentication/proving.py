@@ -13,7 +13,7 @@ from ....protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from ....protocol.messages.sasl_handshake import SaslHandshakeResponse
 from ...security.principal import Principal, UnprovenError
 from ...security.sasl.conversation import Conversation
-from ..desk import HangUpError
+from ..dispatcher import HangUpError
 from ..transport import Part
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ....protocol.connection import Request
-from ...runtime.floods import Floods
+from ...runtime.log_rate_limit import LogRateLimiter
 from ...security.principal import UnprovenError
-from ..desk import Desk, Handler, HangUpError, RequestingClient, finished, handler_of, one_line
+from ..dispatcher import Handler, HangUpError, RequestDispatcher, RequestingClient, finished, handler_of, one_line
 from ..frames import FrameReader
 from ..transport import PeerGoneError
 from .allowance import let_wait, refused, words
@@ -24,19 +24,25 @@ log = logging.getLogger("ottla.connection")
 
 AGAIN_MS_MIN = 1_000
 """Shortest time between two re-authentications, as in Apache Kafka."""
-_FAILURES = Floods(log)
+_FAILURES = LogRateLimiter(log)
 
 
 class Session:
-    """Session of a client. A session that ends takes the requests in front of the `Desk`."""
+    """Session of a client. A session that ends takes the requests in front of the `RequestDispatcher`."""
 
     def __init__(
-        self, rules: ListenerLogin, desk: Desk, login: Login, counts: Counts, frames: FrameReader, send: Send
+        self,
+        rules: ListenerLogin,
+        dispatcher: RequestDispatcher,
+        login: Login,
+        counts: Counts,
+        frames: FrameReader,
+        send: Send,
     ) -> None:
         assert login.principal is not None
         self.principal = login.principal
         self._rules = rules
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._counts = counts
         self._frames = frames
         self._send = send
@@ -56,13 +62,13 @@ class Session:
         self._due_ms = math.inf if lifetime_ms is None else self._rules.clock.elapsed_ms() + lifetime_ms
 
     @property
-    def desk(self) -> Desk:
+    def dispatcher(self) -> RequestDispatcher:
         """The desk for further requests: this session, if it ends."""
-        return self._desk if self._due_ms == math.inf else self
+        return self._dispatcher if self._due_ms == math.inf else self
 
     @property
     def node_id(self) -> int:
-        return self._desk.node_id
+        return self._dispatcher.node_id
 
     @property
     def handlers(self) -> Session:
@@ -70,17 +76,17 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        return self._desk.is_open and not self._has_failed
+        return self._dispatcher.is_open and not self._has_failed
 
     @property
     def login(self) -> ListenerLogin | None:
-        return self._desk.login
+        return self._dispatcher.login
 
     async def loaded(self, key: int) -> Handler:
-        return await self._desk.loaded(key)
+        return await self._dispatcher.loaded(key)
 
     def context_for(self, client: Any) -> Any:
-        return self._desk.context_for(client)
+        return self._dispatcher.context_for(client)
 
     def get(self, key: int) -> Handler | None:
         """Return the handler of the next request.
@@ -101,7 +107,7 @@ class Session:
             if present_ms >= self._due_ms:
                 self._counts.expired += 1
                 raise HangUpError("session expired without re-authentication")
-        return self._desk.handlers.get(key)
+        return self._dispatcher.handlers.get(key)
 
     async def _log_in(self, context: Any, request: Request) -> Any:
         """Answer a request of a re-authentication. If it is refused, the client is disconnected after the answer."""
@@ -109,7 +115,7 @@ class Session:
         assert again is not None
         client.logging_in = again
         try:
-            answer = await finished((await handler_of(self._desk, request.api.key))(context, request))
+            answer = await finished((await handler_of(self._dispatcher, request.api.key))(context, request))
         finally:
             client.logging_in = None
         if again.is_refused(answer):

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from ....storage.steps import Steps
 from ...runtime.addresses import java_host
-from ...runtime.floods import Floods
+from ...runtime.log_rate_limit import LogRateLimiter
 from ..principal import Principal
 from .acl import ANYTHING, Acl, quoted
 from .index import ALL_BIT, ALLOWING, DENYING, AclIndex, Pattern, whoever
@@ -78,7 +78,7 @@ class Authorizer:
         self._decided: dict[_Key, bool] = {}
         self._decided_before: dict[_Key, bool] = {}
         """Older generation of the cache, dropped next."""
-        self._refusals = Floods(log)
+        self._refusals = LogRateLimiter(log)
         self.generation = 0
         """Number of the present set of entries; each change increments it."""
 

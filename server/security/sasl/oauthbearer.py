@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...config.sasl.oauth import OauthConfig
-from ...runtime.floods import Floods
+from ...runtime.log_rate_limit import LogRateLimiter
 from ..principal import USER, Principal, UnprovenError
 from .jwks import Jwks, ProvedToken
 
-_REFUSALS = Floods(logging.getLogger("ottla.sasl"))
+_REFUSALS = LogRateLimiter(logging.getLogger("ottla.sasl"))
 
 _NAME = r"(?:[\x01-+\x2d-<>-\x7f]|=(?:2C|3D))+"
 _FIRST = re.compile(rf"n,(?:a=(?P<authorization>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")

@@ -46,7 +46,7 @@ class Served:
     def _compacted(self) -> CompactionPlan:
         async def flushed() -> None:
             await self.broker.inner.services.appends.flusher.flush(self.broker.inner.services.logs.logs.values())
-            await self.broker.inner.housekeeping.checkpoint_recovery_points()
+            await self.broker.inner.background_jobs.checkpoint_recovery_points()
 
         self.broker.run(flushed)
         with open_log(Store(str(self.data_dir)), T_0, now_ms=1_000_000) as log:

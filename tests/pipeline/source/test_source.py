@@ -50,7 +50,7 @@ def broker(data_dir: str) -> Iterator[ottla.Broker]:
         assert create_topic(client, "empty").error_code == 0
         write(running, client)
         for _ in range(2):  # the second call creates the log of `empty`, which has no records
-            running.run(running.inner.housekeeping.make_logs)
+            running.run(running.inner.background_jobs.make_logs)
         yield running
 
 

@@ -29,8 +29,8 @@ from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, CLEANER_CHECKPOINT, TopicPartition
 from ottla.storage.logs.log import Log
 from support.broker.admin import delete_records, grow, growth, set_topic_configs
+from support.broker.background_jobs import have_on_disk
 from support.broker.conversation import create_topic, produce
-from support.broker.housekeeping import have_on_disk
 from support.broker.served import Served, serving
 from support.cleaner.choosing import filthiest
 from support.disk.troubled_files import TroubledFiles, nothing
@@ -101,7 +101,7 @@ async def one_life(served: Served, files: Watched, data: Path) -> None:
         for number in range(5):
             await ask(produce, "both", (f"k{number % 2}", value))
     with step("sync what was rolled"):
-        await broker.housekeeping.tick()
+        await broker.background_jobs.tick()
     with step("produce under new epochs"):
         for name, partition in (("plain", 0), ("plain", 1), ("both", 0)):
             broker.services.topics.partition(name, partition).leader_epoch += 1
@@ -118,12 +118,12 @@ async def one_life(served: Served, files: Watched, data: Path) -> None:
         await broker.services.cleaning._write_corrections()
     with step("retention"):
         broker.clock.advance(2 * HOUR_MS)
-        await broker.housekeeping.retain()
+        await broker.background_jobs.retain()
         await broker.services.cleaning.delete_from_compacted_logs()
         assert [log_of(broker, name).log_start_offset for name in ("plain", "flushed", "both")] == [4, 3, 6]
     with step("checkpoints"):
-        await broker.housekeeping.checkpoint_recovery_points()
-        await broker.housekeeping.checkpoint_log_starts()
+        await broker.background_jobs.checkpoint_recovery_points()
+        await broker.background_jobs.checkpoint_log_starts()
     with step("change options"):
         await set_topic_configs(broker, "plain", {"retention.ms": "1"})
         await broker.services.config_changes.alter_broker("", {"message.max.bytes": "100000"})
@@ -136,7 +136,7 @@ async def one_life(served: Served, files: Watched, data: Path) -> None:
             await broker.services.topic_admin.delete(topic)
     with step("remove files"):
         broker.clock.advance(HOUR_MS)
-        await broker.housekeeping.tick()
+        await broker.background_jobs.tick()
 
 
 UNSYNCED = (
@@ -158,9 +158,9 @@ async def test_in_the_life_of_a_broker_nothing_is_synced_on_trios_thread(tmp_pat
 
 WITHOUT_A_LIMITER = {
     ("collector.py", "run"): "memory given back to the system",
-    ("life.py", "alive"): "the start",
-    ("life.py", "_to_its_end"): "the stop",
-    ("lives.py", "_next_life"): "nothing is open meanwhile",
+    ("run.py", "alive"): "the start",
+    ("run.py", "_to_its_end"): "the stop",
+    ("supervisor.py", "_next_run"): "nothing is open meanwhile",
     ("in_trio.py", "beside"): "in the caller's loop, not the broker's",
     ("cleaning.py", "_work"): "gives memory back",
     ("node_lines.py", "_lines"): "its own thread for as long as the process lives",
@@ -243,7 +243,7 @@ async def test_a_disk_that_hangs_keeps_nobody_on_another_disk_waiting(tmp_path: 
             for log in sick:
                 append(broker, log)
                 nursery.start_soon(broker.services.appends.flusher.flush, [log])
-            for job in (broker.housekeeping.tick, broker.housekeeping.checkpoint_recovery_points):
+            for job in (broker.background_jobs.tick, broker.background_jobs.checkpoint_recovery_points):
                 nursery.start_soon(job)
             await trio.testing.wait_all_tasks_blocked(0.05)
             with trio.fail_after(PATIENCE_S / 2):
@@ -260,9 +260,9 @@ async def test_a_disk_that_hangs_keeps_nobody_on_another_disk_waiting(tmp_path: 
                     1,
                 )
                 broker.clock.advance(2 * HOUR_MS)
-                for job in (broker.housekeeping.tick, broker.housekeeping.retain):
+                for job in (broker.background_jobs.tick, broker.background_jobs.retain):
                     await job(str(tmp_path / "b"))
-                await broker.housekeeping.checkpoint_log_starts(str(tmp_path / "b"))
+                await broker.background_jobs.checkpoint_log_starts(str(tmp_path / "b"))
                 assert sound[2].log_start_offset == 2
                 assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
             assert all(log.recovery_point == 0 for log in sick)

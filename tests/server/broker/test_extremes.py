@@ -102,11 +102,11 @@ async def live(served: Served, *names: str, cleans: bool = True) -> None:
     for _ in range(2):
         if cleans:
             await until_cleaned(broker, partitions)
-        await broker.housekeeping.retain()
+        await broker.background_jobs.retain()
         await broker.services.cleaning.delete_from_compacted_logs()
         broker.clock.advance(86_400_000)
         for job in ("tick", "checkpoint_recovery_points", "checkpoint_log_starts", "expire_producers"):
-            await getattr(broker.housekeeping, job)()
+            await getattr(broker.background_jobs, job)()
     broker.metrics()
 
 
@@ -156,7 +156,7 @@ async def test_every_number_of_a_topic_may_be_as_large_or_small_as_its_option_ta
             found = served.broker.services.topics.get(name)
             assert found is not None
             await served.broker.services.topic_admin.delete(found)
-        await served.broker.housekeeping.tick()
+        await served.broker.background_jobs.tick()
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 

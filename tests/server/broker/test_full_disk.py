@@ -85,7 +85,7 @@ async def test_without_room_records_are_read_and_with_room_they_are_written_agai
                 assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
                 for job in ("tick", "retain", "checkpoint_log_starts", "checkpoint_recovery_points"):
                     try:
-                        await getattr(broker.housekeeping, job)()
+                        await getattr(broker.background_jobs, job)()
                     except OSError:
                         assert job.startswith("checkpoint")
                 (described,) = (await served.ask(RawClient.ask, DescribeLogDirsRequest(topics=None))).results
@@ -120,7 +120,7 @@ async def test_a_start_of_a_log_that_could_not_be_noted_has_moved_and_is_noted_b
         # The space that their deletion frees need not be there first.
         log = log_of(served.broker, "t")
         assert len(log.segments) == 2
-        await served.broker.housekeeping.retain()
+        await served.broker.background_jobs.retain()
         assert [segment.base_offset for segment in log.segments] == [1]
         files.trouble = nothing
         assert await served.ask(delete_records, "t", 1) == (ErrorCode.NONE, 1)

@@ -55,7 +55,7 @@ def content(directory: Path) -> dict[str, bytes | None]:
 
 def stopped_soon(broker: ottla.Broker) -> bool:
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("life", "node_life"):
+        for module in ("run", "node_run"):
             patch.setattr(f"ottla.server.broker.{module}.STOP_DEADLINE_S", STOP_DEADLINE_S)
         started_s = time.monotonic()
         broker.stop()

@@ -20,13 +20,13 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.config.resources import ConfigResourceType
-from ottla.server.handlers.dispatch import ListenerDesk
-from ottla.server.network.desk import Desk
+from ottla.server.handlers.dispatch import ListenerDispatcher
+from ottla.server.network.dispatcher import RequestDispatcher
 from ottla.server.network.listener import Listener
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.topics.config import ConfigError
+from support.broker.background_jobs import eventually
 from support.broker.conversation import address, create_topic, fetch, produce
-from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
 from support.broker.served import serving
 
@@ -282,8 +282,8 @@ async def test_a_connection_that_cannot_be_taken_is_nobody_elses_affair(tmp_path
         (plain,) = listener.sockets
         troubled = Troubled(plain)
         listener.sockets = (troubled,)
-        desk: Desk = ListenerDesk(broker.handlers, broker.services, broker.nodes[0], listener)
-        nursery.start_soon(broker.connections.accept_on, troubled, listener, desk, nursery)
+        dispatcher: RequestDispatcher = ListenerDispatcher(broker.handlers, broker.services, broker.nodes[0], listener)
+        nursery.start_soon(broker.connections.accept_on, troubled, listener, dispatcher, nursery)
         with await trio.to_thread.run_sync(RawClient, "127.0.0.1", listener.port) as gone:
             assert await trio.to_thread.run_sync(gone.is_closed_by_peer)
         with await trio.to_thread.run_sync(RawClient, "127.0.0.1", listener.port) as client:

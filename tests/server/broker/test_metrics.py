@@ -14,8 +14,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.broker.metrics import mbean
 from ottla.server.cleaning.advice import LastPass
 from ottla.server.runtime.clock import wall_time_ms
+from support.broker.background_jobs import eventually
 from support.broker.conversation import address, create_topic, produce
-from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
 from support.broker.served import serving
 from support.disk.gated_files import GatedFiles

@@ -20,8 +20,8 @@ from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from support.broker.admin import set_topic_configs
+from support.broker.background_jobs import have_on_disk
 from support.broker.conversation import create_topic, produce
-from support.broker.housekeeping import have_on_disk
 from support.broker.served import Served, serving
 from support.disk.troubled_files import TroubledFiles, nothing, trouble
 from support.sizes import FULL
@@ -94,12 +94,12 @@ async def test_retention_goes_on_with_the_next_log(tmp_path: Path, error: Callab
         await topics(served, cleanup_policy=policy, retention_ms=1)
         files.trouble = trouble(error(), "rename", at="/bad-0/")
         for _ in range(2):
-            await broker.housekeeping.retain()
+            await broker.background_jobs.retain()
             await broker.services.cleaning.delete_from_compacted_logs()
         assert [len(log_of(broker, name).segments) > 1 for name in TOPICS] == [False, True, False]
         assert [log_of(broker, name).failure for name in TOPICS] == [None] * 3
         files.trouble = nothing
-        await broker.housekeeping.retain()
+        await broker.background_jobs.retain()
         await broker.services.cleaning.delete_from_compacted_logs()
         assert len(log_of(broker, "bad").segments) == 1
         await check_that_all_are_free(broker, "z", "bad")
@@ -176,18 +176,18 @@ async def test_a_removal_that_fails_is_tried_again_later_and_keeps_no_other_one(
         broker = served.broker
         await topics(served, cleanup_policy="delete", retention_ms=1)
         files.trouble = trouble(error(), "remove", at="/bad-0")
-        await broker.housekeeping.retain()
+        await broker.background_jobs.retain()
         for name in TOPICS:
             await broker.services.topic_admin.delete(topic(broker, name))
         broker.clock.advance(1_000)
         for _ in range(3):
-            await broker.housekeeping.tick()
+            await broker.background_jobs.tick()
         assert [path.name[:5] for path in tmp_path.glob("*-delete")] == ["bad-0"]
         files.trouble = nothing
-        await broker.housekeeping.tick()
+        await broker.background_jobs.tick()
         assert len(list(tmp_path.glob("*-delete"))) == 1  # not every second
         broker.clock.advance(60_000)
-        await broker.housekeeping.tick()
+        await broker.background_jobs.tick()
         assert not list(tmp_path.glob("*-delete"))
 
 
@@ -203,7 +203,7 @@ async def test_a_flush_that_fails_keeps_no_other_log_from_its_own(
         for name in TOPICS:
             await set_topic_configs(broker, name, {"flush.ms": "1", "internal.segment.bytes": "200"})
         broker.clock.advance(1_000)
-        await broker.housekeeping.tick()
+        await broker.background_jobs.tick()
         # On a slow machine housekeeping's own tick comes first, and syncs "z" when this one has ended.
         await until(lambda: log_of(broker, "z").recovery_point == RECORDS)
         assert [log_of(broker, name).recovery_point == RECORDS for name in TOPICS] == [True, False, True]

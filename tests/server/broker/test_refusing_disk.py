@@ -17,8 +17,8 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.server.config.resources import ConfigResourceType
 from ottla.storage.disk.os_files import OsFile, OsFiles
 from support.broker.admin import create, delete, grow, growth, metadata, topic_names, wanted
+from support.broker.background_jobs import have_on_disk
 from support.broker.conversation import address, create_topic, fetch, produce
-from support.broker.housekeeping import have_on_disk
 from support.broker.raw_client import RawClient
 from support.broker.served import serving
 
@@ -116,7 +116,7 @@ async def test_a_log_that_the_disk_refuses_is_tried_again_by_who_appends_and_by_
         assert (await served.ask(produce, "t", ("k", "v"), partition=2)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         for _ in range(2):  # the first check finds more than there were, and waits for the last of them
             with suppress(KafkaError):
-                await served.broker.housekeeping.make_logs(str(tmp_path))
+                await served.broker.background_jobs.make_logs(str(tmp_path))
         logs = served.broker.services.logs
         assert [log.topic_partition.partition for log in logs.unmade(str(tmp_path))] == [2]
         disk.refuses = nothing

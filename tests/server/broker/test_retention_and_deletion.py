@@ -22,8 +22,8 @@ from ottla.server.runtime.clock import wall_time_ms
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs import log as log_module
 from support.broker.admin import delete, delete_records, topic_names
+from support.broker.background_jobs import eventually, files, have_on_disk, retain, segment_names
 from support.broker.conversation import address, create_topic, fetch, list_offset, produce, records_of
-from support.broker.housekeeping import eventually, files, have_on_disk, retain, segment_names
 from support.broker.raw_client import RawClient
 from support.broker.served import serving
 
@@ -122,7 +122,7 @@ def test_the_deleted_files_are_there_until_file_delete_delay_ms_is_over(
     old, kept = segment_names([0, 1]), segment_names([2])
     assert files(tmp_path / "t-0") == [f"{name}.deleted" for name in old] + kept
     broker.advance_clock(9 * MINUTE_MS)
-    broker.run(broker.inner.housekeeping.tick)
+    broker.run(broker.inner.background_jobs.tick)
     assert files(tmp_path / "t-0") == [f"{name}.deleted" for name in old] + kept
     broker.advance_clock(2 * MINUTE_MS)
     assert eventually(broker, lambda: files(tmp_path / "t-0", "*.deleted") == [])
@@ -211,7 +211,7 @@ def test_the_files_of_a_deleted_topic_go_after_the_delay(
     aside = sorted(path.name.partition(".")[0] for path in tmp_path.glob("t-*-delete"))
     assert (aside, len(list(tmp_path.glob("t-*")))) == (["t-0", "t-1"], 2)
     broker.advance_clock(9 * MINUTE_MS)
-    broker.run(broker.inner.housekeeping.tick)
+    broker.run(broker.inner.background_jobs.tick)
     assert len(list(tmp_path.glob("t-*"))) == 2
     broker.advance_clock(2 * MINUTE_MS)
     assert eventually(broker, lambda: not list(tmp_path.glob("t-*")))
@@ -222,7 +222,7 @@ async def test_new_logs_are_on_disk_after_a_look_however_many_come_meanwhile(tmp
         return sorted(path.name for path in tmp_path.glob("[tu]-*"))
 
     async with serving(tmp_path, OsFiles(), log_initial_task_delay_ms=str(10**9)) as served:
-        make_logs = served.broker.housekeeping.make_logs
+        make_logs = served.broker.background_jobs.make_logs
         await served.ask(create_topic, "t", partitions=2)
         await make_logs()
         await served.ask(create_topic, "u", partitions=2)

@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 import ottla
-from ottla.server.broker.housekeeping import TICK_MS, Housekeeping
+from ottla.server.broker.background_jobs import TICK_MS, BackgroundJobs
 from ottla.server.handlers import fetch
 from ottla.server.partitions.waits import FetchWaits
 from ottla.server.runtime.clock import Clock
@@ -80,7 +80,7 @@ async def test_a_timer_of_the_broker_ends_in_its_time(timer: BrokerTimer, step_m
             nursery.cancel_scope.cancel()
 
 
-class Recorded(Housekeeping):
+class Recorded(BackgroundJobs):
     """A clock that notes when its jobs would run."""
 
     def __init__(self, clock: Clock, config: Any) -> None:
@@ -165,7 +165,7 @@ async def test_connections_are_looked_at_twenty_times_while_one_becomes_idle(
     nobody: Any = None
     config: Any = SimpleNamespace(current=SimpleNamespace(connections_max_idle_ms=idle_ms))
     connections: Any = Looked()
-    jobs = Housekeeping(nobody, nobody, nobody, connections, config, Clock())
+    jobs = BackgroundJobs(nobody, nobody, nobody, connections, config, Clock())
     for tick in range(1, 1 + max(after_ticks, default=100)):  # noqa: B007 -- noted by `close_idle`
         await jobs.close_idle_connections()
     assert looked == after_ticks
@@ -226,9 +226,9 @@ HANDED_ON = {
     "sharing/state_service.py __init__": "",
     "groups/share/transition.py _take_target": "as `heartbeat`",
     "groups/share/transition.py _take_topics": "as `heartbeat`",
-    "broker/housekeeping.py _repeat": "the jobs' intervals, above",
-    "broker/housekeeping.py expire_producers": "tests of ProducerStates",
-    "broker/housekeeping.py _tick": "segments, topics and flush.ms, above",
+    "broker/background_jobs.py _repeat": "the jobs' intervals, above",
+    "broker/background_jobs.py expire_producers": "tests of ProducerStates",
+    "broker/background_jobs.py _tick": "segments, topics and flush.ms, above",
     "broker/failed_dirs.py run": "tests of failed data directories, whose clock stands still",
     "broker/metrics.py _cleaner_manager": "",
     "cleaning/log_moves.py __init__": "",
@@ -259,8 +259,8 @@ HANDED_ON = {
     "sharing/leaders.py locks_changed": "as `_expire`",
     "sharing/leaders.py run": "as `_expire`",
     "transactions/coordinator.py open_transactions": "shown: test_explaining",
-    "transactions/endings.py _abort_all": "as `watch`",
-    "transactions/endings.py _look_again": "as `watch`",
+    "transactions/completer.py _abort_all": "as `watch`",
+    "transactions/completer.py _look_again": "as `watch`",
     "transactions/service.py __init__": "",
     "transactions/verification.py _begin": "tests of ProducerStates",
     "transactions/writes.py __init__": "as `check`",
@@ -306,10 +306,10 @@ WITH_STORED_TIMES = {
     "server/embedded/sasl.py token": "times that a test's issuer writes into a token",
     "server/security/sasl/logins.py lifetime_ms": "expiry of a token, as its issuer wrote it",
     "server/security/tokens.py is_over": "likewise",
-    "server/security/tls/throw_away.py read": "end of an authority, as its certificate has it",
+    "server/security/tls/dev_certificates.py read": "end of an authority, as its certificate has it",
     "server/sharing/beginning.py _first_offset": "share.auto.offset.reset by_duration, to the timestamps of records",
     "server/transactions/coordinator.py open_transactions": "in words: the wall time of a deadline",
-    "server/transactions/endings.py watch": "start of a transaction that was loaded",
+    "server/transactions/completer.py watch": "start of a transaction that was loaded",
     "server/transactions/coordinator.py expire": "transactional.id.expiration.ms",
     "server/transactions/listing.py select": "durations that a client asks for",
     "server/control/clock.py _roll_if_old": "when a segment got its first record; no timer asks",
@@ -376,9 +376,9 @@ def test_no_time_is_taken_past_the_clock(floor: str) -> None:
         "server/embedded/clock.py",
         "server/page/section.py",
         "server/embedded/faults.py",  # a duration of Python
-        "server/security/tls/throw_away.py",  # the dates of certificates, counted from the given time
+        "server/security/tls/dev_certificates.py",  # the dates of certificates, counted from the given time
     }
-    tell = {"server/runtime/floods.py"}  # lines per second, for a reader of the log
+    tell = {"server/runtime/log_rate_limit.py"}  # lines per second, for a reader of the log
     keep_threads = {
         "server/runtime/time_slices.py",
         "server/partitions/searches.py",

@@ -379,7 +379,7 @@ async def test_without_a_cleaner_compacted_logs_grow_for_ever(tmp_path: Path) ->
         broker = served.broker
         await fill(served, cleanup_policy="compact,delete", retention_ms=1)
         broker.clock.advance(10**9)
-        await broker.housekeeping.retain()
+        await broker.background_jobs.retain()
         found = status(broker).eligibility
         assert (found.log_start_offset, found.waits_for) == (0, "cleaner_off")
         assert found.cleanable_bytes > 0
@@ -388,7 +388,7 @@ async def test_without_a_cleaner_compacted_logs_grow_for_ever(tmp_path: Path) ->
         assert len(cleaner) == 11 and set(cleaner.values()) == {0}
         assert metrics["kafka.log:type=Log,name=NumLogSegments,topic=t,partition=0"] == BATCHES
         await set_topic(broker, cleanup_policy="delete", retention_ms=1)
-        await broker.housekeeping.retain()
+        await broker.background_jobs.retain()
         assert status(broker).eligibility.log_start_offset == BATCHES
 
 

@@ -24,6 +24,7 @@ from ottla.server.config.resources import ConfigResourceType
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.topics.catalog_file import CLUSTER_DEFAULT
 from support.broker.admin import delete
+from support.broker.background_jobs import eventually, files, retain, segment_names
 from support.broker.compacting import (
     QUICK,
     VALUE,
@@ -36,7 +37,6 @@ from support.broker.compacting import (
     offsets,
 )
 from support.broker.conversation import address, create_topic, list_offset, produce
-from support.broker.housekeeping import eventually, files, retain, segment_names
 from support.broker.raw_client import RawClient
 from support.broker.served import Served, serving
 from support.disk.gated_files import GatedFiles

@@ -37,7 +37,7 @@ from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.schema import ZERO_UUID
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.config.properties import parse_server_properties
 from ottla.server.config.resources import ConfigResourceType
 from ottla.server.config.static_config import static_config
@@ -69,8 +69,8 @@ OF_KAFKA = {
 @asynccontextmanager
 async def running(data_dir: Path, lines: str) -> AsyncIterator[Broker]:
     static = static_config(file=parse_server_properties(lines), flags={"log.dirs": str(data_dir)})
-    async with run_lives(static, files=OsFiles()) as lives:
-        broker = lives.broker
+    async with run_supervisor(static, files=OsFiles()) as supervisor:
+        broker = supervisor.broker
         yield broker
 
 
@@ -183,20 +183,20 @@ async def test_a_controller_answers_on_after_a_start_of_its_node_that_failed(tmp
 async def test_a_broker_that_cannot_start_again_refuses_clients_everywhere(tmp_path: Path) -> None:
     """The refusal also holds if a node was stopped before, and a controller next to it was not."""
     static = static_config(file=parse_server_properties(ALONE), flags={"log.dirs": str(tmp_path)})
-    async with run_lives(static) as lives:
-        await lives.broker.stop_node(0)
-        own, *_ = lives.nodes[0].own_listeners
+    async with run_supervisor(static) as supervisor:
+        await supervisor.broker.stop_node(0)
+        own, *_ = supervisor.nodes[0].own_listeners
         with socket.create_server((own.host, own.port)):
             with pytest.raises(OSError, match="cannot listen on PLAINTEXT"):
-                await lives.restart()
-            for node in lives.nodes:
+                await supervisor.restart()
+            for node in supervisor.nodes:
                 for listener in node.listeners:
                     if listener is not own:
                         with pytest.raises(ConnectionRefusedError):
                             socket.create_connection((listener.host, listener.port)).close()
-        await lives.restart()
+        await supervisor.restart()
         for of_controller in (True, False):
-            assert (await ask(lives.broker, HELLO, of_controller=of_controller)).error_code == 0
+            assert (await ask(supervisor.broker, HELLO, of_controller=of_controller)).error_code == 0
 
 
 @pytest.mark.parametrize("names", [["foo"], ["__cluster_metadata", "foo"]])

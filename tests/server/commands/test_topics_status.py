@@ -19,8 +19,8 @@ from ottla.protocol.connection import encode_request
 from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.server.commands.cli import main
 from ottla.server.runtime.clock import wall_time_ms
+from support.broker.background_jobs import eventually
 from support.broker.conversation import address, create_topic, produce
-from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
 from support.transactions.transactional_client import TransactionalClient
 

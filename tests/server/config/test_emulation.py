@@ -20,7 +20,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.config.emulation import RELEASES, release_of
 from ottla.server.config.features import finalized
 from ottla.server.config.properties import parse_server_properties
@@ -148,8 +148,8 @@ FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {
 @pytest.mark.parametrize("name", FEATURES)
 async def test_clients_are_told_the_features_of_the_release(tmp_path: Path, name: str) -> None:
     features = FEATURES[name]
-    async with run_lives(static(tmp_path, name), files=OsFiles()) as lives:
-        broker = lives.broker
+    async with run_supervisor(static(tmp_path, name), files=OsFiles()) as supervisor:
+        broker = supervisor.broker
         version = release_of(name).of_kafka[18][1]
         answer = await in_thread(broker, partial(RawClient.ask, message=HELLO, version=version))
         assert {row.name: row.max_version_level for row in answer.finalized_features} == {
@@ -165,8 +165,8 @@ def test_the_newest_release_has_the_features_that_ottla_has_without_being_asked(
 
 
 async def test_an_old_broker_does_not_know_new_questions(tmp_path: Path) -> None:
-    async with run_lives(static(tmp_path, "2.8"), files=OsFiles()) as lives:
-        broker = lives.broker
+    async with run_supervisor(static(tmp_path, "2.8"), files=OsFiles()) as supervisor:
+        broker = supervisor.broker
         rows = (await in_thread(broker, lambda client: client.ask(HELLO, 3))).api_keys
         assert {row.api_key: (row.min_version, row.max_version) for row in rows} == {
             key: versions for key in APIS if (versions := release_of("2.8").advertised(key)) is not None

@@ -11,7 +11,7 @@ import trio
 
 import ottla
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.config.features import finalized
 from ottla.server.config.properties import parse_server_properties
 from ottla.server.config.static_config import static_config
@@ -89,8 +89,8 @@ async def ask(data_dir: Path, lines: str, version: int, later_ms: int = 0) -> An
         flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir)},
     )
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    async with run_lives(static, clock=clock, files=OsFiles()) as lives:
-        broker = lives.broker
+    async with run_supervisor(static, clock=clock, files=OsFiles()) as supervisor:
+        broker = supervisor.broker
         for name in NEWEST:
             assert broker.services.config.feature_level(name) == broker.services.config.features[name].level
         with RawClient(*address(broker)) as client:

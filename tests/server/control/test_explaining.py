@@ -33,8 +33,8 @@ from ottla.server.runtime.errors import ControlError, Kind
 from ottla.server.services.explaining import Explaining, PartitionExplanation
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.admin_calls import AdminCalls
+from support.broker.background_jobs import eventually
 from support.broker.conversation import address, create_topic, produce
-from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
 from support.logs.batches import batch
 from support.transactions.transactional_client import TransactionalClient

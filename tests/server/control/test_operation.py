@@ -46,7 +46,7 @@ def told_at_once(broker: Any) -> Told:
     return Told(broker, "", ())
 
 
-class Lives:
+class Supervisor:
     broker = "the broker"
 
 
@@ -66,14 +66,14 @@ async def test_a_row_follows_from_the_function() -> None:
     about = "Its name, which may be long: as long as this."
     assert docs_of(call.request) == {"topic": about, "numbers": "Any.", "count": "Any."}
     request = call.request(topic="t", numbers=(1, 2), count=5)
-    assert await call.function(Lives(), request) == Told("the broker", "t", (1, 2, 5))  # type: ignore[arg-type]
+    assert await call.function(Supervisor(), request) == Told("the broker", "t", (1, 2, 5))  # type: ignore[arg-type]
 
 
 async def test_a_function_that_returns_at_once_is_an_operation_too() -> None:
     call = call_of(Operation(told_at_once, "GET", "/v1/told", (), only_waits=False))
 
     assert fields_of(call.request) == {}
-    assert await call.function(Lives(), call.request()) == Told("the broker", "", ())  # type: ignore[arg-type]
+    assert await call.function(Supervisor(), call.request()) == Told("the broker", "", ())  # type: ignore[arg-type]
 
 
 def test_every_operation_is_offered_and_says_what_its_parameters_are() -> None:

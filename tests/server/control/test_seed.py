@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import ottla
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.client.values import partition_of
 from ottla.server.config.static_config import static_config
 from ottla.server.control.seed.fields import NESTED_MAX, SEED_BYTES_MAX, field_of
@@ -433,18 +433,18 @@ async def test_a_beginning_that_fails_leaves_the_ports_for_another_one(tmp_path:
             raise ControlError(Kind.FAILED, "not now")
 
     static = static_config(flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
-    async with run_lives(static, prepare=prepare) as lives:
-        at = lives.bootstrap
+    async with run_supervisor(static, prepare=prepare) as supervisor:
+        at = supervisor.bootstrap
         with pytest.raises(ControlError, match="not now"):
-            await lives.reset()
-        assert lives.state == "down"
-        await lives.restart()
-        assert (lives.state, lives.bootstrap, begun) == ("serving", at, 2)
+            await supervisor.reset()
+        assert supervisor.state == "down"
+        await supervisor.restart()
+        assert (supervisor.state, supervisor.bootstrap, begun) == ("serving", at, 2)
     with pytest.raises(ControlError, match="never"):
-        async with run_lives(static, prepare=_never):
+        async with run_supervisor(static, prepare=_never):
             pass
-    async with run_lives(static) as lives:
-        assert lives.state == "serving"
+    async with run_supervisor(static) as supervisor:
+        assert supervisor.state == "serving"
 
 
 async def _never(_: object) -> None:

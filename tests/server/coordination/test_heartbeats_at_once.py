@@ -21,7 +21,7 @@ from ottla.protocol.messages.streams_group_heartbeat import (
 )
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
-from ottla.server.network.desk import finished
+from ottla.server.network.dispatcher import finished
 from ottla.server.partitions.internal_topics import OFFSETS_TOPIC
 from support.broker.admin import set_topic_configs
 from support.broker.contexts import context_of

@@ -18,7 +18,7 @@ import pytest
 import trio
 
 import ottla
-from ottla.server.broker.lives import LifeOverError
+from ottla.server.broker.supervisor import RunEndedError
 from ottla.server.runtime.errors import ControlError
 from ottla.storage.data_dirs.snapshots import SnapshotError
 from ottla.storage.disk.health import DataDirectoryError
@@ -303,7 +303,7 @@ def test_a_stop_in_the_middle_of_a_restart_is_told_to_who_asked_for_it() -> None
             try:
                 while True:
                     broker.restart()
-            except (LifeOverError, RuntimeError) as error:
+            except (RunEndedError, RuntimeError) as error:
                 told.append(error)
 
         thread = threading.Thread(target=restart)
@@ -329,7 +329,7 @@ def test_a_node_that_is_being_stopped_when_the_broker_restarts_lives_again() -> 
 
 
 def end_node(broker: ottla.Broker) -> None:
-    with suppress(LifeOverError):
+    with suppress(RunEndedError):
         broker.stop_node(1)
 
 

@@ -9,7 +9,7 @@ from unittest.mock import create_autospec
 import pytest
 
 import ottla
-from ottla.server.broker.lives import LifeOverError
+from ottla.server.broker.supervisor import RunEndedError
 from ottla.server.control.compaction import compact
 from ottla.server.control.segments import roll
 from ottla.server.embedded import operations
@@ -64,7 +64,7 @@ def test_each_takes_its_arguments_by_name() -> None:
 
 
 def test_a_refusal_can_be_pickled() -> None:
-    for error in (ControlError(Kind.CONFLICT, "it is taken"), LifeOverError("the broker is stopping")):
+    for error in (ControlError(Kind.CONFLICT, "it is taken"), RunEndedError("the broker is stopping")):
         found = pickle.loads(pickle.dumps(error))
         assert (type(found), found.kind, str(found)) == (type(error), error.kind, str(error))
 

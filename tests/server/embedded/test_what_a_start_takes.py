@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.config.static_config import static_config
 from ottla.storage.disk.paths import CATALOG_FILE
 from support.disk.troubled_files import TroubledFiles
@@ -53,5 +53,5 @@ async def test_it_writes_the_catalog_of_a_new_data_directory_once(tmp_path: Path
 
     files.trouble = note
     options = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "data")}
-    async with run_lives(static_config(profile="dev", flags=options), files=files):
+    async with run_supervisor(static_config(profile="dev", flags=options), files=files):
         assert len(written) == 1

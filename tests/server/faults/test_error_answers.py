@@ -14,10 +14,10 @@ from ottla.protocol.apis import APIS, Api
 from ottla.protocol.connection import Request, encode_response, parse_response
 from ottla.protocol.errors import ErrorCode
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.config.static_config import static_config
 from ottla.server.faults.declaration import Declaration
-from ottla.server.network.desk import finished
+from ottla.server.network.dispatcher import finished
 from support.asked import asked
 from support.broker.contexts import context_of
 from support.sizes import size
@@ -177,8 +177,8 @@ NAMED_BY += ["transactional_id", "key", "resource_type", "resource_name", "log_d
 async def broker_with_t(data_dir: Path) -> AsyncIterator[tuple[Broker, bytes]]:
     """Run a broker with topic "t" of two partitions; yield it with the topic's id."""
     static = static_config(profile="dev", flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir)})
-    async with run_lives(static) as lives:
-        broker = lives.broker
+    async with run_supervisor(static) as supervisor:
+        broker = supervisor.broker
         topic = await broker.services.topic_admin.create(
             broker.services.topic_admin.planner.plan("t", num_partitions=2, replication_factor=1, configs={})
         )

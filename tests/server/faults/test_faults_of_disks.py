@@ -12,7 +12,7 @@ import pytest
 
 import ottla
 from ottla.protocol.errors import ErrorCode
-from ottla.server.broker.lives import LifeOverError
+from ottla.server.broker.supervisor import RunEndedError
 from ottla.server.faults.disk import DiskFiles
 from ottla.server.runtime.errors import ControlError
 from ottla.storage.disk.os_files import OsFile, OsFiles
@@ -70,17 +70,17 @@ def test_a_batch_of_megabytes_does_not_fit_either(broker: ottla.Broker, client: 
 def test_the_last_disk_that_fails_takes_the_broker_down_until_the_restart(
     broker: ottla.Broker, client: RawClient
 ) -> None:
-    lives = broker._lives
+    supervisor = broker._supervisor
 
     async def until_nobody_listens() -> None:
-        while any(node.listeners[0].is_listening for node in lives.nodes):
-            await lives._changed.wait()
+        while any(node.listeners[0].is_listening for node in supervisor.nodes):
+            await supervisor._changed.wait()
 
     fault = broker.fault(disk="failed")
     with suppress(ConnectionError):  # the broker may have no time for the answer
         assert produce(client, "t", ("k", "refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     broker.run(until_nobody_listens)
-    with pytest.raises(LifeOverError, match=r"^the broker is down: all data directories have failed: .*: \[Errno 5\]"):
+    with pytest.raises(RunEndedError, match=r"^the broker is down: all data directories have failed: .*: \[Errno 5\]"):
         broker.move_leader("t", 0, 0)
     with pytest.raises(OSError):
         connected(broker)

@@ -25,8 +25,8 @@ from ottla.server.handlers import faulted
 from ottla.server.handlers import produce as produce_handler
 from ottla.server.handlers.faulted import METADATA_KEY, PRODUCE_KEY
 from ottla.server.network import connection
-from ottla.server.network.answer_places import PLACES
 from ottla.server.network.large_requests import READ_ELEMENTS_AT_ONCE
+from ottla.server.network.response_slots import PLACES
 from support.broker.conversation import (
     address,
     create_topic,
@@ -508,7 +508,7 @@ def test_who_is_kept_waiting_has_no_place_that_others_need(broker: ottla.Broker)
     for each in late:
         each.send(every, 12)
     fault.wait(PLACES)
-    used = broker._call(lambda: broker.inner.shares.answer_places[METADATA_KEY].used_bytes)
+    used = broker._call(lambda: broker.inner.shares.response_slots[METADATA_KEY].used_bytes)
     fault.remove()
     for each in late:
         assert len(each.receive().brokers) == 2

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.broker.lives import Lives
+from ottla.server.broker.supervisor import Supervisor
 from ottla.server.commands.serve import StopSignals, _run
 from ottla.server.config.static_config import static_config
 from ottla.server.faults.declaration import Declaration
@@ -46,68 +46,68 @@ def written(client: RawClient, partition: int) -> int:
         return ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def touch_all(lives: Lives) -> list[int]:
-    return [(await ask(lives, lambda client: written(client, partition)))[0] for partition in PARTITIONS]  # noqa: B023
+async def touch_all(supervisor: Supervisor) -> list[int]:
+    return [(await ask(supervisor, lambda client: written(client, partition)))[0] for partition in PARTITIONS]  # noqa: B023
 
 
 async def test_the_broker_ends_with_its_last_directory_and_not_before(tmp_path: Path, dirs: list[str]) -> None:
     files = TroubledFiles()
-    async with lives_in(",".join(dirs), files) as lives:
-        home = lives.broker.services.cluster.catalog.data_dir
+    async with lives_in(",".join(dirs), files) as supervisor:
+        home = supervisor.broker.services.cluster.catalog.data_dir
         first, second = (each for each in dirs if each != home)
-        await ask(lives, lambda client: create_topic(client, "t", len(PARTITIONS)))
-        assert set(await touch_all(lives)) == {0}
+        await ask(supervisor, lambda client: create_topic(client, "t", len(PARTITIONS)))
+        assert set(await touch_all(supervisor)) == {0}
         for failed in ([first], [first, second]):
             failing(files, *failed)
-            assert set(await touch_all(lives)) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
-            assert lives.state == "serving"
+            assert set(await touch_all(supervisor)) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
+            assert supervisor.state == "serving"
         failing(files, *dirs)
         with trio.fail_after(60):
-            while lives.state == "serving":
-                table = lives.broker.services.logs.logs
+            while supervisor.state == "serving":
+                table = supervisor.broker.services.logs.logs
                 (last,) = [each for each in table if table[each].data_dir == home and each.topic == "t"][:1]
                 try:
-                    await ask(lives, lambda client: written(client, last.partition))  # noqa: B023
+                    await ask(supervisor, lambda client: written(client, last.partition))  # noqa: B023
                 except OSError:
                     await trio.lowlevel.checkpoint()
-        assert lives.state == "down" and lives.disks_lost.is_set()
-        assert str(lives.failure).startswith("all data directories have failed: ")
+        assert supervisor.state == "down" and supervisor.disks_lost.is_set()
+        assert str(supervisor.failure).startswith("all data directories have failed: ")
         files.trouble = nothing
-        await lives.restart()
-        assert set(await touch_all(lives)) == {0}
+        await supervisor.restart()
+        assert set(await touch_all(supervisor)) == {0}
 
 
 async def test_a_full_disk_ends_nothing(tmp_path: Path) -> None:
     files = TroubledFiles()
-    async with lives_in(tmp_path, files) as lives:
-        await ask(lives, lambda client: create_topic(client, "t"))
+    async with lives_in(tmp_path, files) as supervisor:
+        await ask(supervisor, lambda client: create_topic(client, "t"))
         files.trouble = full()
-        assert await ask(lives, lambda client: produce(client, "t", ("k", "v")).error_code) == [
+        assert await ask(supervisor, lambda client: produce(client, "t", ("k", "v")).error_code) == [
             ErrorCode.KAFKA_STORAGE_ERROR
         ]
         files.trouble = nothing
-        assert await ask(lives, lambda client: produce(client, "t", ("k", "v")).error_code) == [0]
-        assert lives.state == "serving" and not lives.disks_lost.is_set()
+        assert await ask(supervisor, lambda client: produce(client, "t", ("k", "v")).error_code) == [0]
+        assert supervisor.state == "serving" and not supervisor.disks_lost.is_set()
 
 
 async def test_without_the_catalog_it_goes_on_for_the_timeout(tmp_path: Path, dirs: list[str]) -> None:
     files, clock = TroubledFiles(), Clock(monotonic=lambda: 0)
-    async with lives_in(",".join(dirs), files, clock=clock, log_dir_failure_timeout_ms="5000") as lives:
-        await ask(lives, lambda client: create_topic(client, "t", len(PARTITIONS)))
-        failing(files, lives.broker.services.cluster.catalog.data_dir)
-        assert set(await touch_all(lives)) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
+    async with lives_in(",".join(dirs), files, clock=clock, log_dir_failure_timeout_ms="5000") as supervisor:
+        await ask(supervisor, lambda client: create_topic(client, "t", len(PARTITIONS)))
+        failing(files, supervisor.broker.services.cluster.catalog.data_dir)
+        assert set(await touch_all(supervisor)) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
         await trio.testing.wait_all_tasks_blocked()
         clock.advance(4_999)
         await trio.testing.wait_all_tasks_blocked()
-        assert set(await touch_all(lives)) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
-        ended = lives.ended
+        assert set(await touch_all(supervisor)) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
+        ended = supervisor.ended
         clock.advance(1)
         await ended.wait()
-        assert str(lives.failure).startswith("the data directory of the catalog has failed: ")
+        assert str(supervisor.failure).startswith("the data directory of the catalog has failed: ")
         files.trouble = nothing
-        await lives.restart()
-        assert set(await touch_all(lives)) == {0}
-        assert len(records_of((await ask(lives, lambda client: fetch(client, "t", 0)))[0])) >= 1
+        await supervisor.restart()
+        assert set(await touch_all(supervisor)) == {0}
+        assert len(records_of((await ask(supervisor, lambda client: fetch(client, "t", 0)))[0])) >= 1
 
 
 async def test_a_program_ends_with_exit_code_1_and_a_line(
@@ -146,27 +146,27 @@ async def test_a_directory_that_a_declared_fault_has_failed_ends_no_program_when
     tmp_path: Path, dirs: list[str]
 ) -> None:
     clock = Clock(monotonic=lambda: 0)
-    async with lives_in(",".join(dirs), clock=clock, log_dir_failure_timeout_ms="5000") as lives:
-        await ask(lives, lambda client: create_topic(client, "t", len(PARTITIONS)))
-        home = lives.broker.services.cluster.catalog.data_dir
-        fault = lives.faults.declare(Declaration(disk="failed", data_dir=home))
-        assert set(await touch_all(lives)) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
+    async with lives_in(",".join(dirs), clock=clock, log_dir_failure_timeout_ms="5000") as supervisor:
+        await ask(supervisor, lambda client: create_topic(client, "t", len(PARTITIONS)))
+        home = supervisor.broker.services.cluster.catalog.data_dir
+        fault = supervisor.faults.declare(Declaration(disk="failed", data_dir=home))
+        assert set(await touch_all(supervisor)) == {0, ErrorCode.KAFKA_STORAGE_ERROR}
         fault.remove()
-        ended = lives.ended
+        ended = supervisor.ended
         clock.advance(5_000)
         await ended.wait()
         await trio.testing.wait_all_tasks_blocked()
-        assert lives.state == "down" and not lives.disks_lost.is_set()
-        await lives.restart()
-        assert set(await touch_all(lives)) == {0}
+        assert supervisor.state == "down" and not supervisor.disks_lost.is_set()
+        await supervisor.restart()
+        assert set(await touch_all(supervisor)) == {0}
 
 
 async def test_a_slow_disk_that_was_declared_is_not_why_another_one_failed(tmp_path: Path) -> None:
     files = TroubledFiles()
-    async with lives_in(tmp_path, files) as lives:
-        await ask(lives, lambda client: create_topic(client, "t"))
-        lives.faults.declare(Declaration(disk="slow", delay_ms=1))
+    async with lives_in(tmp_path, files) as supervisor:
+        await ask(supervisor, lambda client: create_topic(client, "t"))
+        supervisor.faults.declare(Declaration(disk="slow", delay_ms=1))
         failing(files, str(tmp_path))
-        await ask(lives, lambda client: written(client, 0))
+        await ask(supervisor, lambda client: written(client, 0))
         with trio.fail_after(60):
-            await lives.disks_lost.wait()
+            await supervisor.disks_lost.wait()

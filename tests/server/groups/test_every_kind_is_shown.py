@@ -25,8 +25,8 @@ from ottla.server.control.groups import KINDS as KINDS_OF_THE_CONTROL
 from ottla.server.groups.descriptions import KINDS
 from ottla.server.groups.subscription import write_assignment
 from support.broker.admin_calls import AdminCalls
+from support.broker.background_jobs import eventually
 from support.broker.conversation import address
-from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
 from support.broker.served import FEW_PARTITIONS
 from support.commands.command_runs import run_command

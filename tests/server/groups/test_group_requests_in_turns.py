@@ -59,7 +59,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.server import handlers
 from ottla.server.groups.settings import MEMBERS_A_PIECE
-from ottla.server.network.desk import finished
+from ottla.server.network.dispatcher import finished
 from ottla.server.partitions.topics import Topic
 from ottla.server.runtime import time_slices
 from ottla.storage.disk.os_files import OsFiles

@@ -62,7 +62,7 @@ class StayingClient:
 
 async def join(service: GroupService, broker: GroupBroker, **fields: Any) -> JoinGroupResponse:
     shard = await service.route(cast(Any, broker.node), fields.get("group", "g"))
-    answer: ParkedAnswer[JoinGroupResponse] = ParkedAnswer(service.waking)
+    answer: ParkedAnswer[JoinGroupResponse] = ParkedAnswer(service.wakeup_throttle)
     service.coordinator.join(shard, join_request(**fields), Caller("c", "/host", 3), broker.clock.now_ms(), answer)
     return await answer.wait(StayingClient())
 
@@ -136,7 +136,7 @@ async def test_an_earlier_deadline_wakes_the_sleeper(autojump_clock: AutojumpClo
         await trio.sleep(1)
         coordinator = service.coordinator
         before = coordinator.next_deadline_ms()
-        answer: ParkedAnswer[JoinGroupResponse] = ParkedAnswer(service.waking)
+        answer: ParkedAnswer[JoinGroupResponse] = ParkedAnswer(service.wakeup_throttle)
         coordinator.join(
             coordinator.shard_for("h"), join_request("h"), Caller("c", "/host", 3), broker.clock.now_ms(), answer
         )

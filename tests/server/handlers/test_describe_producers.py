@@ -108,8 +108,8 @@ async def test_idle_producers_are_forgotten_after_a_time_that_may_be_changed(tmp
             broker.services.appends.append_own(TopicPartition(topic, 0), records)
 
         broker.clock.advance(3_000_000)
-        await broker.housekeeping.expire_producers()
+        await broker.background_jobs.expire_producers()
         assert [len((await served.ask(describe, topic, 0))[0].active_producers) for topic in ("t", "u")] == [1, 1]
         broker.clock.advance(600_000)
-        await broker.housekeeping.expire_producers()
+        await broker.background_jobs.expire_producers()
         assert [len((await served.ask(describe, topic, 0))[0].active_producers) for topic in ("t", "u")] == [0, 0]

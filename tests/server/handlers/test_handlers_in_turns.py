@@ -146,14 +146,14 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.protocol.wire import ZERO_UUID
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.cluster.leadership import Leadership
 from ottla.server.cluster.placement import Placement, write_placements
 from ottla.server.config.options.security_options import STANDARD
 from ottla.server.config.static_config import StaticConfig, static_config
 from ottla.server.control.acls import add_acls, remove_acls
 from ottla.server.handlers import streams_group_heartbeat
-from ottla.server.network.desk import finished
+from ottla.server.network.dispatcher import finished
 from ottla.server.partitions.topics import Partition
 from ottla.server.runtime import time_slices
 from ottla.server.security.acls.acl import parse
@@ -1465,8 +1465,8 @@ def test_the_longest_stretch_of_describing_log_dirs_does_not_grow_with_the_segme
 
 def test_leaders_of_many_topics_are_written_down_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def most_calls(count: int) -> int:
-        async with run_lives(of_nodes(2, tmp_path / str(count))) as lives:
-            broker = lives.broker
+        async with run_supervisor(of_nodes(2, tmp_path / str(count))) as supervisor:
+            broker = supervisor.broker
             placed = {}
             for number in range(count):
                 topic = await broker.services.topic_admin.create(
@@ -1503,8 +1503,8 @@ def test_a_change_for_all_nodes_is_checked_for_one_of_them_a_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def had(nodes: int) -> int:
-        async with run_lives(of_nodes(nodes, tmp_path / str(nodes))) as lives:
-            broker = lives.broker
+        async with run_supervisor(of_nodes(nodes, tmp_path / str(nodes))) as supervisor:
+            broker = supervisor.broker
             config = AlterableConfig(name="log.retention.ms", config_operation=0, value="77")
             resources = (AlterableResource(resource_type=4, resource_name="", configs=(config,)),)
             body = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
@@ -1518,8 +1518,8 @@ def test_the_configs_of_a_broker_are_read_in_one_turn_and_told_in_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def had(name: str) -> int:
-        async with run_lives(of_nodes(1, tmp_path / f"of {name}")) as lives:
-            broker = lives.broker
+        async with run_supervisor(of_nodes(1, tmp_path / f"of {name}")) as supervisor:
+            broker = supervisor.broker
             resources = (DescribeConfigsResource(resource_type=4, resource_name=name, configuration_keys=None),)
             return await turns_had(
                 monkeypatch, broker, "DescribeConfigs", 4, DescribeConfigsRequest(resources=resources)
@@ -1536,7 +1536,7 @@ def test_the_longest_stretch_of_a_job_does_not_grow_with_the_broker(
         async with serving(
             tmp_path / str(count), OsFiles(), log_cleaner_enable="false", log_initial_task_delay_ms=str(10**9)
         ) as served:
-            jobs = served.broker.housekeeping
+            jobs = served.broker.background_jobs
             data_dir = str(tmp_path / str(count))
             await create(served.broker, "t", count)
             for job in (jobs.tick, jobs.retain):
@@ -1909,8 +1909,8 @@ def test_a_node_that_is_cancelled_while_its_leaderships_are_told_is_no_half_node
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     async def main() -> None:
-        async with run_lives(of_nodes(2, tmp_path)) as lives:
-            broker = lives.broker
+        async with run_supervisor(of_nodes(2, tmp_path)) as supervisor:
+            broker = supervisor.broker
             for name in ABC:
                 await broker.services.topic_admin.create(
                     broker.services.topic_admin.planner.plan(name, assignments={0: (1,)})

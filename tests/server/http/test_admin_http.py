@@ -21,7 +21,7 @@ from crc32c import crc32c
 
 import ottla
 from ottla.protocol.errors import ErrorCode
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.cleaning.leases import LEASE_MS_MAX
 from ottla.server.config.static_config import static_config
 from ottla.server.http import answering
@@ -583,8 +583,8 @@ async def test_a_deletion_waits_for_an_install_and_a_lease_lasts_as_long(tmp_pat
         overrides=QUICK,
     )
     http = AdminHttp("0")
-    async with run_lives(static, files=files, admin=http) as lives:
-        broker = lives.broker
+    async with run_supervisor(static, files=files, admin=http) as supervisor:
+        broker = supervisor.broker
 
         def begin() -> StagedHere:
             host, _, port = broker.bootstrap.rpartition(":")

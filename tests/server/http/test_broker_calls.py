@@ -76,9 +76,9 @@ def test_one_life_follows_another_on_the_same_addresses(broker: ottla.Broker, ve
 def test_who_asks_between_two_lives_is_answered_in_the_next(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     with ThreadPoolExecutor(8) as threads:
-        lives = [threads.submit(admin.ask, "POST", f"/v1/{verb}") for verb in ("reset", "restart", "reset", "crash")]
+        calls = [threads.submit(admin.ask, "POST", f"/v1/{verb}") for verb in ("reset", "restart", "reset", "crash")]
         asked = [threads.submit(admin.ask, "GET", "/v1/broker") for _ in range(40)]
-    assert {each.result()[0] for each in lives} == {200}
+    assert {each.result()[0] for each in calls} == {200}
     assert {each.result()[0] for each in asked} <= {200, 503}
     assert admin.get("/readyz") == "ready\n"
 
@@ -102,10 +102,10 @@ def test_a_life_that_cannot_begin_is_told_and_another_may_follow(broker: ottla.B
 def test_who_waits_when_a_life_ends_is_told(broker: ottla.Broker, end: str) -> None:
     admin = AdminCalls.of(broker)
     fault = admin.post("/v1/faults", api="Produce", error="NOT_LEADER_OR_FOLLOWER")
-    lives = broker._lives
+    calls = broker._supervisor
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(admin.ask, "GET", f"/v1/faults/{fault['fault_id']}/wait?timeout_ms=600000")
-        while not lives._calls:
+        while not calls._calls:
             time.sleep(0)
         getattr(broker, end)()
         status, answer = waiting.result()

@@ -204,5 +204,5 @@ def test_answers_are_written_as_their_dataclasses_are() -> None:
 
 
 def test_a_docstring_below_a_field_describes_it() -> None:
-    assert docs_of(Everything) == {"name": "What it is called."}
+    assert docs_of(Everything) == {"name": "The name."}
     assert docs_of(TopicPartition) == {}

@@ -18,7 +18,7 @@ import trio.testing
 import ottla
 from ottla.server.http.access import Access
 from ottla.server.http.answering import Answering
-from ottla.server.http.call import Call, Lives, Nothing
+from ottla.server.http.call import Call, Nothing, Supervisor
 from ottla.server.http.conversation import REQUEST_TIMEOUT_S, HttpConversation
 from ottla.server.http.fields import fields_of
 from ottla.server.http.listener import CONNECTIONS_MAX, AdminHttp
@@ -183,7 +183,7 @@ class Waiting:
         self.begun, self.let_on, self.over = trio.Event(), trio.Event(), trio.Event()
         self.was_cancelled = False
 
-        async def wait(lives: Lives, request: Nothing) -> Nothing:
+        async def wait(supervisor: Supervisor, request: Nothing) -> Nothing:
             self.begun.set()
             try:
                 await self.let_on.wait()
@@ -283,6 +283,6 @@ class Lost(trio.abc.Stream):
 @pytest.mark.parametrize("target", ["/?events", "/static/page.js", "/v1/wait"])
 async def test_a_client_that_is_lost_in_the_midst_is_no_failure(target: str, caplog: pytest.LogCaptureFixture) -> None:
     lost = Lost(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-    lives: Any = None
-    await AdminHttp("0")._serve(Answering(lives, CallTable()), Pages(lives, "of the page"), lost)
+    supervisor: Any = None
+    await AdminHttp("0")._serve(Answering(supervisor, CallTable()), Pages(supervisor, "of the page"), lost)
     assert [record.message for record in caplog.records if "connection" in record.message] == []

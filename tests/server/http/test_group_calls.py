@@ -20,8 +20,8 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.server.control.transactions import OpenTransactions, open_in_pieces
 from support.broker.admin_calls import AdminCalls
+from support.broker.background_jobs import eventually
 from support.broker.conversation import address
-from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
 from support.transactions.transactional_client import TransactionalClient
 

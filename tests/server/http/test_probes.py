@@ -13,11 +13,11 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 import ottla
-from ottla.server.broker.lives import run_lives
 from ottla.server.broker.metrics import Sample
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.config.static_config import static_config
 from ottla.server.http import calls
-from ottla.server.http.call import Lives, Nothing
+from ottla.server.http.call import Nothing, Supervisor
 from ottla.server.http.calls import CONTENT_TYPE, exposition
 from ottla.server.http.listener import AdminHttp
 from ottla.server.runtime import time_slices
@@ -101,7 +101,7 @@ async def test_metrics_of_many_partitions_are_gathered_in_turns(
     monkeypatch.setattr(time_slices, "PASS_S", 0)
     async with ottla.open_broker(tmp_path) as broker:
         before = time_slices.passes()
-        found = await calls.metrics(cast(Lives, SimpleNamespace(broker=broker)), Nothing())
+        found = await calls.metrics(cast(Supervisor, SimpleNamespace(broker=broker)), Nothing())
         lines = [line for line in found.text.splitlines() if not line.startswith("#")]
         assert time_slices.passes() - before >= len(lines) - 1
 
@@ -125,7 +125,7 @@ async def test_while_it_starts_it_lives_and_is_not_ready_and_calls_wait(tmp_path
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(let_on)
-        async with run_lives(static_config(profile="dev", flags=flags), files=files, admin=http):
+        async with run_supervisor(static_config(profile="dev", flags=flags), files=files, admin=http):
             while len(answers) < 3:
                 await trio.lowlevel.checkpoint()
             await ask("/readyz")

@@ -15,7 +15,7 @@ import trio.testing
 
 import ottla
 from ottla.server.http.answering import Answering
-from ottla.server.http.call import Call, Lives, Nothing
+from ottla.server.http.call import Call, Nothing, Supervisor
 from ottla.server.http.conversation import REQUEST_TIMEOUT_S, STRANGER_TIMEOUT_S
 from ottla.server.http.listener import BACKLOG, CONNECTIONS_MAX, PROBES_MAX, AdminHttp
 from ottla.server.http.table import CALLS, CallTable
@@ -73,7 +73,7 @@ BY_CLIENT = (
 """Connections whose time depends on the client alone. A thread makes pages, and a virtual clock does not wait for threads."""
 
 
-async def forever(lives: Lives, request: Nothing) -> Nothing:
+async def forever(supervisor: Supervisor, request: Nothing) -> Nothing:
     await trio.sleep_forever()
     return request
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from ottla.server.http.access import HttpRefusal
-from ottla.server.http.call import Call, Lives, Nothing
+from ottla.server.http.call import Call, Nothing, Supervisor
 from ottla.server.http.table import CALLS, CallTable
 from support.noted import each_case
 
 
-async def nothing(lives: Lives, request: Nothing) -> Nothing:
+async def nothing(supervisor: Supervisor, request: Nothing) -> Nothing:
     return request
 
 

@@ -22,7 +22,7 @@ from ottla.server.network.connection import Connection
 from ottla.server.network.connection_limits import ConnectionLimits
 from ottla.server.network.connections import ACCEPTED_AT_ONCE, Connections
 from ottla.server.network.listener import Listener
-from ottla.server.network.shares import Shares
+from ottla.server.network.shares import ConnectionResources
 from ottla.server.quotas.connections import ConnectionRates
 from ottla.server.runtime import time_slices
 from ottla.server.runtime.clock import Clock
@@ -116,7 +116,9 @@ class IdleConnection:
 @pytest.mark.parametrize("why", ["idle", "the node stops"])
 async def test_many_that_go_at_once_are_closed_in_turns(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     monkeypatch.setattr(time_slices, "SLICE_S", 0)
-    connections = Connections(cast(ConnectionLimits, None), cast(Shares, None), Clock(), cast(ConnectionRates, None))
+    connections = Connections(
+        cast(ConnectionLimits, None), cast(ConnectionResources, None), Clock(), cast(ConnectionRates, None)
+    )
     closed: list[int] = []
     passes: list[None] = []
     connections._open |= {cast(Connection, IdleConnection(connections, closed, passes)) for _ in range(100)}

@@ -24,14 +24,14 @@ from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.emulation import release_of
 from ottla.server.handlers import Handlers, fetch, produce
-from ottla.server.network.desk import finished
+from ottla.server.network.dispatcher import finished
 from ottla.server.network.transport import COPIED_BYTES
 from ottla.storage.disk.files import FileSlice
 from ottla.storage.steps import A_PIECE
+from support.broker.background_jobs import have_on_disk
 from support.broker.contexts import context_of
 from support.broker.conversation import address, create_topic, fetch_request, produce_request
 from support.broker.conversation import produce as produced
-from support.broker.housekeeping import have_on_disk
 from support.broker.in_process_broker import NOW_MS, run_in_order, running
 from support.broker.raw_client import RawClient
 from support.disk.crash_files import CrashFiles

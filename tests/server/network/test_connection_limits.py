@@ -18,7 +18,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.runtime.clock import Clock
-from support.broker.housekeeping import eventually
+from support.broker.background_jobs import eventually
 from support.broker.raw_client import RawClient
 
 METADATA = MetadataRequest(topics=())

@@ -30,8 +30,8 @@ from ottla.server.network.connection import PRODUCE_KEY, Connection
 from ottla.server.network.frames import INITIAL_BUFFER_BYTES, FrameReader
 from ottla.server.network.request_memory import STANDS_STILL_S, RequestMemory
 from ottla.server.network.transport import PeerGoneError, PlainTransport
+from support.broker.background_jobs import eventually
 from support.broker.conversation import address, create_topic, fetch_request, produce
-from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
 from support.sizes import size
 

@@ -32,7 +32,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.config.properties import parse_server_properties
 from ottla.server.config.static_config import static_config
 from ottla.server.handlers import Handlers
@@ -40,16 +40,16 @@ from ottla.server.network import large_requests
 from ottla.server.network.authentication.allowance import BEFORE_S, Allowance
 from ottla.server.network.authentication.counts import Counts
 from ottla.server.network.authentication.login import log_in as log_in_to
-from ottla.server.network.desk import HangUpError
+from ottla.server.network.dispatcher import HangUpError
 from ottla.server.network.frames import FrameReader
 from ottla.server.network.large_requests import Learning
 from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.transport import PeerGoneError, PlainTransport
 from ottla.server.runtime import time_slices
 from ottla.storage.topics.options import ConfigError
+from support.broker.background_jobs import eventually
 from support.broker.contexts import Staying
 from support.broker.conversation import address
-from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
 from support.security.logging_in import (
     ALICES,
@@ -621,8 +621,8 @@ CONTROLLERS = (
 async def test_a_controller_that_is_no_node_takes_logins_too(tmp_path: Path) -> None:
     lines = f"listeners=PLAINTEXT://127.0.0.1:0\nsasl.enabled.mechanisms=PLAIN\nsasl.jaas.config={PLAIN_LINE}\n"
     file = parse_server_properties(CONTROLLERS + lines + f"log.dirs={tmp_path}\n")
-    async with run_lives(static_config(profile="dev", file=file)) as lives:
-        broker = lives.broker
+    async with run_supervisor(static_config(profile="dev", file=file)) as supervisor:
+        broker = supervisor.broker
         (port,) = (each.port for each in broker.nodes[0].listeners if each.controller_id == 3000)
 
         def ask() -> None:
@@ -647,8 +647,8 @@ async def test_a_listener_that_another_node_alone_has_takes_logins_too(tmp_path:
         f"sasl.enabled.mechanisms=PLAIN\nsasl.jaas.config={PLAIN_LINE}\n"
     )
     static = static_config(profile="dev", file=parse_server_properties(text), flags={"log.dirs": str(tmp_path)})
-    async with run_lives(static) as lives:
-        broker = lives.broker
+    async with run_supervisor(static) as supervisor:
+        broker = supervisor.broker
 
         def ask() -> None:
             with RawClient(*address(broker, 1)) as client:
@@ -667,8 +667,8 @@ async def test_options_of_a_node_that_is_not_the_first_count_from_the_next_clien
     lines = "# feature.eligible.leader.replicas.version=0\n"  # which would keep an option of all nodes
     lines += f"listeners=SASL_PLAINTEXT://127.0.0.1:0\nsasl.enabled.mechanisms=PLAIN\nsasl.jaas.config={PLAIN_LINE}\n"
     file = parse_server_properties(lines.replace("sasl.jaas", "listener.name.sasl_plaintext.plain.sasl.jaas"))
-    async with run_lives(static_config(file=file, nodes=2, overrides={"log.dirs": str(tmp_path)})) as lives:
-        broker = lives.broker
+    async with run_supervisor(static_config(file=file, nodes=2, overrides={"log.dirs": str(tmp_path)})) as supervisor:
+        broker = supervisor.broker
         login = broker.services.logins.of(1, "SASL_PLAINTEXT", "SASL_PLAINTEXT")
         assert login is not None
         before = login._sasl

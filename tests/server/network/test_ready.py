@@ -41,7 +41,7 @@ from ottla.server.config.broker_config import BrokerConfig
 from ottla.server.network import large_requests
 from ottla.server.network import ready as ready_module
 from ottla.server.network.connection import PRODUCE_KEY, Connection
-from ottla.server.network.desk import Handler
+from ottla.server.network.dispatcher import Handler
 from ottla.server.network.frames import INITIAL_BUFFER_BYTES
 from ottla.server.network.large_requests import READ_ELEMENTS_AT_ONCE
 from ottla.server.network.listener import Listener
@@ -56,7 +56,7 @@ from ottla.server.network.ready import (
     ReadyConnections,
 )
 from ottla.server.network.request_memory import RequestMemory
-from ottla.server.network.shares import Shares
+from ottla.server.network.shares import ConnectionResources
 from ottla.server.network.tls_transport import TlsTransport
 from ottla.server.network.transport import Part, PeerGoneError, PlainTransport
 from ottla.server.runtime import time_slices
@@ -102,7 +102,7 @@ def produced(key: str, records: bytes) -> str:
     return f"{key} {crc32(records)}"
 
 
-class Desk:
+class RequestDispatcher:
     """A desk that answers with the request's key, at the time that the key says.
 
     `later`: when the test allows it. `pass`: in the next pass of the scheduler. `silent` in it: without an answer. `big`: at
@@ -272,8 +272,8 @@ class Served:
     """Connections of one desk."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        self.desk = Desk()
-        self.shares = Shares(BrokerConfig(), Collector())
+        self.dispatcher = RequestDispatcher()
+        self.shares = ConnectionResources(BrokerConfig(), Collector())
         self._nursery = nursery
         self.sockets = ExitStack()
 
@@ -289,7 +289,7 @@ class Served:
         self.sockets.callback(theirs.close)
         self.sockets.callback(ours.close)
         theirs.setblocking(False)
-        peer = Peer(self, theirs, Connection(self.shares, listener, self.desk, make(ours), "127.0.0.1:1"))
+        peer = Peer(self, theirs, Connection(self.shares, listener, self.dispatcher, make(ours), "127.0.0.1:1"))
         self._nursery.start_soon(self.serve, peer)
         return peer
 
@@ -302,7 +302,7 @@ class Served:
         peer = self.connect()
         assert await peer.asked(0) == [0]
         assert peer.connection.is_parked
-        self.desk.asked.clear()
+        self.dispatcher.asked.clear()
         return peer
 
 
@@ -365,21 +365,21 @@ async def test_what_waits_is_asked_for_and_begun_once() -> None:
         peer = await served.watched()
         peer.send(1, keys="later{}")
         assert await peer.answers() == []
-        served.desk.may_answer.set()
+        served.dispatcher.may_answer.set()
         assert await peer.answers() == [(1, "later1")]
-        assert served.desk.asked == served.desk.begun == ["later1"]
+        assert served.dispatcher.asked == served.dispatcher.begun == ["later1"]
 
 
 @pytest.mark.parametrize("key", ["silent", "later silent", "pass silent"])
 async def test_a_request_without_an_answer_is_followed_by_the_next_one(key: str) -> None:
     async with serving() as served:
         peer = await served.watched()
-        served.desk.may_answer.set()
+        served.dispatcher.may_answer.set()
         assert await peer.asked(1, keys=key) == []
         peer.socket.sendall(request(2) + request(3, key) * 3 + request(4) + request(5, key))
         assert await peer.answers() == [(2, "g"), (4, "g")]
         assert await peer.asked(6) == [6]
-        assert served.desk.asked == [key, "g", key, key, key, "g", key, "g6"]
+        assert served.dispatcher.asked == [key, "g", key, key, key, "g", key, "g6"]
 
 
 async def test_an_api_that_is_not_served_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
@@ -394,7 +394,7 @@ async def test_an_api_that_is_not_served_ends_the_connection(caplog: pytest.LogC
 async def test_an_api_that_is_loaded_first_is_answered_and_keeps_the_order() -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
-        served.desk.loadable[API.key] = served.desk.present.pop(API.key)
+        served.dispatcher.loadable[API.key] = served.dispatcher.present.pop(API.key)
         peer.send(1, 2, 3)
         other.send(1, keys="pass{}")
         assert await peer.answers() == [(number, f"g{number}") for number in (1, 2, 3)]
@@ -404,15 +404,15 @@ async def test_an_api_that_is_loaded_first_is_answered_and_keeps_the_order() -> 
 async def test_a_handler_that_has_been_replaced_is_not_asked() -> None:
     async with serving() as served:
         peer = await served.watched()
-        served.desk.present[API.key] = lambda client, request: FindCoordinatorResponse(host="other")
+        served.dispatcher.present[API.key] = lambda client, request: FindCoordinatorResponse(host="other")
         peer.send(1)
         assert await peer.answers() == [(1, "other")]
-        assert served.desk.asked == []
+        assert served.dispatcher.asked == []
 
 
 async def many_ways(served: Served, peer: Peer) -> None:
     """Send requests of every kind, one by one and together."""
-    served.desk.may_answer.set()
+    served.dispatcher.may_answer.set()
     long_key = "k" * (INITIAL_BUFFER_BYTES + 1)
     for number in range(3):
         assert await peer.asked(number) == [number]
@@ -466,7 +466,7 @@ async def test_connections_that_stand_in_the_queue_as_its_service_ends_are_answe
         nursery.start_soon(served.ready.run)
         await trio.testing.wait_all_tasks_blocked()
         peers = [await served.watched() for _ in range(2 * HANDED_OVER_MAX)]
-        served.desk.meanwhile = lambda key: nursery.cancel_scope.cancel()
+        served.dispatcher.meanwhile = lambda key: nursery.cancel_scope.cancel()
         for peer in peers:
             peer.send(1, 2, keys="pass{}")
         for peer in peers:
@@ -561,11 +561,11 @@ async def test_a_client_that_is_alone_and_leaves_while_it_is_looked_for_has_gone
 async def test_what_is_sent_in_one_go_is_answered_in_its_order() -> None:
     async with serving() as served:
         peer = await served.watched()
-        served.desk.may_answer.set()
+        served.dispatcher.may_answer.set()
         keys = [{3: "later", 5: "pass"}.get(number % 7, "g") for number in range(100)]
         peer.socket.sendall(b"".join(request(number, key) for number, key in enumerate(keys)))
         assert await peer.answers() == list(enumerate(keys))
-        assert served.desk.asked == keys
+        assert served.dispatcher.asked == keys
 
 
 async def test_a_request_that_waits_holds_back_what_follows_it_and_no_other_client() -> None:
@@ -574,8 +574,8 @@ async def test_a_request_that_waits_holds_back_what_follows_it_and_no_other_clie
         peer.socket.sendall(request(1) + request(2, "later") + request(3))
         assert await peer.answers() == [(1, "g")]
         assert await other.asked(1) == [1]
-        assert served.desk.asked == ["g", "later", "g1"]
-        served.desk.may_answer.set()
+        assert served.dispatcher.asked == ["g", "later", "g1"]
+        served.dispatcher.may_answer.set()
         assert await peer.answers() == [(2, "later"), (3, "g")]
 
 
@@ -587,8 +587,8 @@ async def test_a_client_that_sends_much_at_once_has_one_request_in_turn_with_eac
             other.send(*range(5), keys="other")
         for peer in (greedy, *others):
             await peer.answers()
-        assert len(served.desk.asked) == 65
-        rounds = [sorted(served.desk.asked[at : at + 4]) for at in range(0, 20, 4)]
+        assert len(served.dispatcher.asked) == 65
+        rounds = [sorted(served.dispatcher.asked[at : at + 4]) for at in range(0, 20, 4)]
         assert rounds == [["greedy", "other", "other", "other"]] * 5
 
 
@@ -607,10 +607,12 @@ async def test_a_client_whose_requests_fill_many_slices_keeps_no_other_waiting(m
         greedy, other = await served.watched(), await served.watched()
         monkeypatch.setattr(time_slices, "SLICE_S", 0)
         greedy.socket.sendall(request(0, "pass") + b"".join(request(number, "greedy") for number in range(1, 200)))
-        served.desk.meanwhile = lambda key: other.send(1, 2, 3, keys="other") if len(served.desk.asked) == 20 else None
+        served.dispatcher.meanwhile = lambda key: (
+            other.send(1, 2, 3, keys="other") if len(served.dispatcher.asked) == 20 else None
+        )
         assert [number for number, _ in await greedy.answers()] == [*range(200)]
         assert await other.answers() == [(number, "other") for number in (1, 2, 3)]
-        assert [at for at, key in enumerate(served.desk.asked) if key == "other"][-1] < 40
+        assert [at for at, key in enumerate(served.dispatcher.asked) if key == "other"][-1] < 40
 
 
 async def test_a_request_that_comes_after_many_clients_have_left_does_not_wait_for_their_endings(still: None) -> None:
@@ -620,7 +622,7 @@ async def test_a_request_that_comes_after_many_clients_have_left_does_not_wait_f
             each.socket.close()
         peer.send(1)
         gone: list[int] = []
-        served.desk.meanwhile = lambda key: gone.append(sum(each.has_ended.is_set() for each in leaving))
+        served.dispatcher.meanwhile = lambda key: gone.append(sum(each.has_ended.is_set() for each in leaving))
         assert await peer.answers() == [(1, "g1")]
         assert gone[0] <= ENDINGS_MAX
         for each in leaving:
@@ -636,7 +638,7 @@ async def test_clients_that_leave_have_gone_though_another_always_has_a_request_
         for each in leaving:
             each.socket.close()
         gone: list[int] = []
-        served.desk.meanwhile = lambda key: gone.append(sum(each.has_ended.is_set() for each in leaving))
+        served.dispatcher.meanwhile = lambda key: gone.append(sum(each.has_ended.is_set() for each in leaving))
         assert await peer.asked(*range(200)) == [*range(200)]
         assert gone[100] == len(leaving)
 
@@ -650,7 +652,7 @@ async def test_what_comes_while_requests_before_it_are_answered_is_not_missed(
         peer = await served.watched()
         monkeypatch.setattr(time_slices, "SLICE_S", 0)
         peer_sends = {f"g{during}": lambda: peer.send(count)}
-        served.desk.meanwhile = lambda key: peer_sends.pop(key, lambda: None)()
+        served.dispatcher.meanwhile = lambda key: peer_sends.pop(key, lambda: None)()
         assert await peer.asked(*range(count)) == [*range(count + 1)]
 
 
@@ -677,11 +679,11 @@ async def test_every_request_is_answered_whenever_it_comes(monkeypatch: pytest.M
                 unsent[at] = unsent[at][size_bytes:]
 
         turn_s = time_slices.SLICE_S
-        served.desk.meanwhile = send_some
+        served.dispatcher.meanwhile = send_some
         for _ in range(20):
             send_some()
             await trio.testing.wait_all_tasks_blocked()
-        served.desk.meanwhile = lambda key: None
+        served.dispatcher.meanwhile = lambda key: None
         for at, peer in enumerate(peers):
             peer.socket.sendall(unsent[at])
         for at, peer in enumerate(peers):
@@ -710,11 +712,11 @@ async def test_a_client_that_comes_later_has_an_answer_though_others_always_have
                 whole = request(1, key)
                 greedy[int(key)].socket.sendall(whole[10:] + whole[:10])
 
-        served.desk.meanwhile = meanwhile
+        served.dispatcher.meanwhile = meanwhile
         for number, peer in enumerate(greedy):
             peer.socket.sendall(request(1, str(number)) + request(1, str(number))[:10])
         assert await other.answers() == [(1, "other")]
-        assert served.desk.asked.index("other") < 50 + 3 * greedy_count
+        assert served.dispatcher.asked.index("other") < 50 + 3 * greedy_count
         for peer in greedy:
             assert await peer.answers()
 
@@ -728,7 +730,7 @@ async def test_answers_are_sent_together_and_the_first_of_them_waits_for_a_few_o
     async with serving() as served:
         peers = [await served.watched() for _ in range(2 * TOGETHER + 1)]
         answered_before: list[int] = []
-        served.desk.meanwhile = lambda key: answered_before.append(answered_peers(peers))
+        served.dispatcher.meanwhile = lambda key: answered_before.append(answered_peers(peers))
         for peer in peers:
             peer.send(1)
         for peer in peers:
@@ -742,7 +744,9 @@ async def test_no_other_task_goes_on_before_the_answers_are_sent(monkeypatch: py
         monkeypatch.setattr(time_slices, "SLICE_S", 0)
         before = time_slices.passes()
         unsent: list[int] = []
-        served.desk.meanwhile = lambda key: unsent.append(len(served.desk.asked) - 1 - answered_peers(peers))
+        served.dispatcher.meanwhile = lambda key: unsent.append(
+            len(served.dispatcher.asked) - 1 - answered_peers(peers)
+        )
         for peer in peers:
             peer.send(1)
         for peer in peers:
@@ -758,7 +762,7 @@ async def test_answers_before_a_request_that_waits_are_sent_in_its_slice(still: 
             peer.send(number, keys="later{}" if number % 2 else "g{}")
         for number, peer in enumerate(peers):
             assert await peer.answers() == ([] if number % 2 else [(number, f"g{number}")])
-        served.desk.may_answer.set()
+        served.dispatcher.may_answer.set()
         for number, peer in enumerate(peers):
             assert await peer.answers() == ([(number, f"later{number}")] if number % 2 else [])
 
@@ -767,7 +771,7 @@ async def test_a_slice_leaves_so_many_requests_to_the_connections_own_tasks(stil
     async with serving() as served:
         peers = [await served.watched() for _ in range(2 * HANDED_OVER_MAX + 5)]
         passes: list[int] = []
-        served.desk.meanwhile = lambda key: passes.append(time_slices.passes())
+        served.dispatcher.meanwhile = lambda key: passes.append(time_slices.passes())
         for peer in peers:
             peer.send(1, keys="pass{}")
         for peer in peers:
@@ -792,7 +796,7 @@ async def test_requests_that_come_together_are_read_in_slices_of_time(
             now_s += request_s
             passes.append(time_slices.passes())
 
-        served.desk.meanwhile = take_time
+        served.dispatcher.meanwhile = take_time
         key = "k" * key_bytes
         async with trio.open_nursery() as nursery:
             for peer in peers:
@@ -873,7 +877,7 @@ async def test_a_client_that_brings_more_than_a_request_keeps_it_while_others_br
 
 async def test_a_request_that_waits_is_kept_while_others_bring_theirs() -> None:
     async with serving() as served:
-        served.desk.may_answer.set()
+        served.dispatcher.may_answer.set()
         peers = [await served.watched() for _ in range(TOGETHER)]
         for number, peer in enumerate(peers):
             peer.send(number, keys="later{}" if number % 2 else "g{}")
@@ -892,7 +896,7 @@ async def test_records_of_a_produce_request_that_waits_stay_as_they_are() -> Non
         for other in others:
             other.socket.sendall(produce(1, "now", b"o" * 10_000))
             assert await other.answers() == [(1, produced("now", b"o" * 10_000))]
-        served.desk.may_answer.set()
+        served.dispatcher.may_answer.set()
         for at, peer in enumerate(peers):
             assert await peer.answers() == [(at, produced(f"later{at}", bytes([at]) * 1_000))]
 
@@ -909,7 +913,7 @@ async def test_only_a_request_whose_frame_is_needed_later_keeps_the_shared_buffe
         assert await other.answers() == []
         assert served.ready.buffer is not buffer
         assert len(served.ready.buffer) == INITIAL_BUFFER_BYTES
-        served.desk.may_answer.set()
+        served.dispatcher.may_answer.set()
         assert await peer.answers() == [(1, "later1")]
         assert await other.answers() == [(2, produced("later", b"abc"))]
 
@@ -925,15 +929,15 @@ async def test_a_frame_of_many_elements_stays_as_it_is_until_a_worker_has_read_i
             peer.socket.sendall(many)
         other.socket.sendall(produce(1, "now", b"o" * (INITIAL_BUFFER_BYTES - 200)))
         with trio.fail_after(60):
-            while len(served.desk.asked) < 4:
+            while len(served.dispatcher.asked) < 4:
                 await trio.lowlevel.checkpoint()
-        assert sorted(served.desk.asked) == sorted(["now"] + [",".join(keys)] * 3)
+        assert sorted(served.dispatcher.asked) == sorted(["now"] + [",".join(keys)] * 3)
 
 
 async def test_an_api_that_is_loaded_first_keeps_the_records() -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
-        served.desk.loadable[PRODUCE.key] = served.desk.present.pop(PRODUCE.key)
+        served.dispatcher.loadable[PRODUCE.key] = served.dispatcher.present.pop(PRODUCE.key)
         peer.socket.sendall(produce(1, "now", b"abc"))
         other.socket.sendall(request(2, "k" * 500))
         assert await peer.answers() == [(1, produced("now", b"abc"))]
@@ -971,7 +975,7 @@ async def test_answers_that_are_not_taken_wait_whole_and_in_order(still: None, w
                 data = b""
                 await trio.testing.wait_all_tasks_blocked()
         assert peer.connection.busy
-        asked = len(served.desk.asked)
+        asked = len(served.dispatcher.asked)
         assert asked <= len(sent)
         found = await peer.answers()
         assert found == sent
@@ -985,10 +989,10 @@ async def test_an_answer_that_is_not_taken_holds_back_the_next_request(key: str)
         peer, other = await served.watched(), await served.watched()
         peer.socket.sendall(request(0, key) + b"".join(request(number, "big") for number in range(1, 100)))
         await trio.testing.wait_all_tasks_blocked()
-        asked = len(served.desk.asked)
+        asked = len(served.dispatcher.asked)
         assert asked < 100
         assert await other.asked(*range(10)) == [*range(10)]
-        assert len(served.desk.asked) == asked + 10
+        assert len(served.dispatcher.asked) == asked + 10
         assert [number for number, _ in await peer.answers()] == [*range(100)]
 
 
@@ -1003,7 +1007,7 @@ async def test_nothing_is_missed_that_comes_while_its_task_is_at_work() -> None:
         peer.send(2)
         await trio.testing.wait_all_tasks_blocked()
         assert not peer.connection.is_parked
-        served.desk.may_answer.set()
+        served.dispatcher.may_answer.set()
         assert await peer.answers() == [(1, "later"), (2, "g2")]
         assert await peer.asked(3) == [3]
 
@@ -1152,10 +1156,10 @@ async def test_a_connection_that_is_closed_before_its_second_request_ends_withou
             peer.connection.close()
 
         async with trio.open_nursery() as nursery:
-            served.desk.meanwhile = lambda key: nursery.start_soon(close)
+            served.dispatcher.meanwhile = lambda key: nursery.start_soon(close)
             peer.send(0)
             await peer.end()
-        served.desk.meanwhile = lambda key: None
+        served.dispatcher.meanwhile = lambda key: None
         assert caplog.records == []
         assert await other.asked(1) == [1]
 
@@ -1216,7 +1220,7 @@ async def test_a_connection_may_come_in_the_midst_of_another_ones_end_and_have_i
                 came.append(served.connect())
                 assert came[0].connection._transport.fileno() == fd
 
-        served.desk.meanwhile = replace
+        served.dispatcher.meanwhile = replace
         gone.socket.sendall(request(1) + request(2, "not any more")[:9])
         await trio.testing.wait_all_tasks_blocked()
         closing.send(1, keys="replace")
@@ -1225,7 +1229,7 @@ async def test_a_connection_may_come_in_the_midst_of_another_ones_end_and_have_i
         assert await closing.answers() == [(1, "replace")]
         for number in range(3):
             assert await came[0].asked(number) == [number]
-        assert "not any more" not in served.desk.asked
+        assert "not any more" not in served.dispatcher.asked
 
 
 # Ends
@@ -1240,7 +1244,7 @@ async def test_a_client_that_goes_is_gone(key: str, rest: bytes, caplog: pytest.
         peer.socket.shutdown(socket.SHUT_WR)
         await peer.end()
         assert await peer.answers() == ([] if key == "silent" else [(1, key)])
-        assert served.desk.asked == [key]
+        assert served.dispatcher.asked == [key]
         assert len(served.ready) == 0
         assert not caplog.records
 
@@ -1263,7 +1267,7 @@ async def test_a_client_that_goes_while_its_request_waits_is_gone_after_it() -> 
         await trio.testing.wait_all_tasks_blocked()
         peer.socket.shutdown(socket.SHUT_WR)
         await trio.testing.wait_all_tasks_blocked()
-        served.desk.may_answer.set()
+        served.dispatcher.may_answer.set()
         await peer.end()
         assert await peer.answers() == [(number, f"later{number}") for number in (1, 2, 3)]
 
@@ -1271,7 +1275,7 @@ async def test_a_client_that_goes_while_its_request_waits_is_gone_after_it() -> 
 async def test_a_client_that_closes_while_its_request_is_answered_harms_no_other() -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
-        served.desk.meanwhile = lambda key: peer.socket.close() if key == "leave" else None
+        served.dispatcher.meanwhile = lambda key: peer.socket.close() if key == "leave" else None
         peer.send(1, keys="leave")
         await peer.end()
         assert await other.asked(1) == [1]
@@ -1317,7 +1321,7 @@ async def test_an_error_of_ours_ends_that_connection_with_its_traceback(caplog: 
             if key == "break":
                 raise ZeroDivisionError("ours")
 
-        served.desk.meanwhile = break_down
+        served.dispatcher.meanwhile = break_down
         peer.socket.sendall(request(1) + request(2, "break") + request(3))
         await peer.end()
         (line,) = caplog.records
@@ -1333,8 +1337,8 @@ async def test_an_error_of_ours_in_what_waits_ends_that_connection(caplog: pytes
 
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
-        handle = served.desk.handle
-        served.desk.present[API.key] = lambda client, request: (
+        handle = served.dispatcher.handle
+        served.dispatcher.present[API.key] = lambda client, request: (
             break_down() if request.correlation_id == 2 else handle(client, request)
         )
         peer.send(1, 2, 3)
@@ -1362,13 +1366,13 @@ async def test_a_connection_may_be_closed_in_the_midst_of_its_own_request_or_of_
             for peer in peers[:3]:
                 peer.connection.close()
 
-        served.desk.meanwhile = close
+        served.dispatcher.meanwhile = close
         for number, peer in enumerate(peers):
             peer.send(number, keys=key)
         for peer in peers[:3]:
             await peer.end()
             assert await peer.answers() == []
-        served.desk.meanwhile = lambda key: None
+        served.dispatcher.meanwhile = lambda key: None
         assert len(await peers[3].answers()) == ("silent" not in key)
         assert await peers[3].asked(2) == [2]
         assert len(served.ready) == 1
@@ -1386,7 +1390,7 @@ async def test_a_connection_that_is_closed_after_its_request_is_not_sent_the_ans
                 peers[seen[-1]].connection.close()
             seen.append(int(key[1:]))
 
-        served.desk.meanwhile = close_the_one_before
+        served.dispatcher.meanwhile = close_the_one_before
         for number, peer in enumerate(peers):
             peer.send(number)
         for number in range(4):
@@ -1398,11 +1402,11 @@ async def test_a_connection_that_is_closed_while_it_stands_in_the_queue_is_not_a
     """The next request of the connection has been read already."""
     async with serving() as served:
         closing, peer = await served.watched(), await served.watched()
-        served.desk.meanwhile = lambda key: peer.connection.close() if key == "close" else None
+        served.dispatcher.meanwhile = lambda key: peer.connection.close() if key == "close" else None
         closing.socket.sendall(request(1) + request(2, "close"))
         peer.socket.sendall(request(1, "first") + request(2, "not any more"))
         await peer.end()
-        assert served.desk.asked == ["g", "first", "close"]
+        assert served.dispatcher.asked == ["g", "first", "close"]
         assert await closing.answers() == [(1, "g"), (2, "close")]
         assert await peer.answers() == [(1, "first")]
 
@@ -1415,40 +1419,40 @@ async def test_what_waits_does_not_begin_when_its_connection_is_closed_before(
     """Another request of the same slice closes it. A coroutine that is dropped without being closed would be an error here."""
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
-        served.desk.meanwhile = lambda key: peer.connection.close() if key == "close" else None
+        served.dispatcher.meanwhile = lambda key: peer.connection.close() if key == "close" else None
         peer.socket.sendall(produce(1, key, b"abc") if is_produced else request(1, key))
         other.send(1, keys="close")
         await peer.end()
-        assert served.desk.asked == [key, "close"]
-        assert served.desk.begun == []
+        assert served.dispatcher.asked == [key, "close"]
+        assert served.dispatcher.begun == []
         assert await other.answers() == [(1, "close")]
         assert caplog.records == []
 
 
 async def test_what_waits_for_a_place_does_not_begin_when_its_connection_is_closed() -> None:
     async with serving() as served:
-        served.shares.answer_places[API.key] = RequestMemory(1)
+        served.shares.response_slots[API.key] = RequestMemory(1)
         peers = [await served.watched() for _ in range(4)]
         for number, peer in enumerate(peers):
             peer.send(number, keys="later{}")
             await trio.testing.wait_all_tasks_blocked()
-        begun = len(served.desk.begun)
-        assert len(served.desk.asked) == 4 > begun
+        begun = len(served.dispatcher.begun)
+        assert len(served.dispatcher.asked) == 4 > begun
         peers[3].connection.close()
         await peers[3].end()
-        served.desk.may_answer.set()
+        served.dispatcher.may_answer.set()
         for number, peer in enumerate(peers[:3]):
             assert await peer.answers() == [(number, f"later{number}")]
-        assert served.desk.begun == ["later0", "later1", "later2"]
+        assert served.dispatcher.begun == ["later0", "later1", "later2"]
 
 
 async def test_what_waits_does_not_begin_when_its_own_handler_closes_the_connection(still: None) -> None:
     async with serving() as served:
         peer = await served.watched()
-        served.desk.meanwhile = lambda key: peer.connection.close()
+        served.dispatcher.meanwhile = lambda key: peer.connection.close()
         peer.send(1, keys="pass")
         await peer.end()
-        assert served.desk.begun == []
+        assert served.dispatcher.begun == []
 
 
 @pytest.mark.parametrize("key", ["later", "pass"])
@@ -1460,10 +1464,10 @@ async def test_what_waits_is_dropped_or_ended_with_its_task(still: None, key: st
             if is_begun:
                 peer.send(1, keys="later")
                 await trio.testing.wait_all_tasks_blocked()
-                assert served.desk.begun == ["later"]
+                assert served.dispatcher.begun == ["later"]
                 served._nursery.cancel_scope.cancel()
             else:
-                served.desk.meanwhile = lambda key: served._nursery.cancel_scope.cancel()
+                served.dispatcher.meanwhile = lambda key: served._nursery.cancel_scope.cancel()
                 peer.send(1, keys=key)
         assert len(served.ready) == 0
 
@@ -1481,16 +1485,16 @@ async def test_a_node_that_stops_takes_no_further_request(key: str) -> None:
         peer, other = await served.watched(), await served.watched()
 
         def stop(asked: str) -> None:
-            served.desk.is_open = asked != key.format(2)
+            served.dispatcher.is_open = asked != key.format(2)
 
-        served.desk.meanwhile = stop
+        served.dispatcher.meanwhile = stop
         peer.send(1, 2, 3, keys=key)
         found = []
         while not peer.has_ended.is_set():
             await trio.lowlevel.checkpoint()
             found += peer.received()
         found += peer.received()
-        assert served.desk.asked == [key.format(1), key.format(2)]
+        assert served.dispatcher.asked == [key.format(1), key.format(2)]
         assert [number for number, _ in found] in ([1, 2], [1])
         # Its coroutine may not have begun.
         assert key.startswith("pass") or len(found) == 2
@@ -1506,9 +1510,9 @@ async def test_an_answer_is_sent_whole_though_the_node_stops(still: None) -> Non
         peer.connection._transport._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
 
         def stop(key: str) -> None:
-            served.desk.is_open = False
+            served.dispatcher.is_open = False
 
-        served.desk.meanwhile = stop
+        served.dispatcher.meanwhile = stop
         peer.send(1, keys="big")
         assert await peer.answers() == [(1, "big" + "x" * LARGE_ANSWER)]
         await peer.end()
@@ -1546,11 +1550,11 @@ async def test_a_connection_that_has_gone_is_freed_at_once(still: None, key: str
                 if asked == "close" and connection is not None:
                     connection.close()
 
-            served.desk.meanwhile = end
+            served.dispatcher.meanwhile = end
             if key == "later":
                 peer.send(1, keys=key)
                 await trio.testing.wait_all_tasks_blocked()
-                served.desk.may_answer.set()
+                served.dispatcher.may_answer.set()
             elif key == "produce":
                 peer.socket.sendall(produce(1, "pass", b"abc"))
                 assert len(await peer.answers()) == 1
@@ -1558,7 +1562,7 @@ async def test_a_connection_that_has_gone_is_freed_at_once(still: None, key: str
                 await peer.asked(1, keys=key)
             peer.connection.close()
             await peer.end()
-            served.desk.meanwhile = lambda key: None
+            served.dispatcher.meanwhile = lambda key: None
             del peer
             await trio.testing.wait_all_tasks_blocked()
             assert known() is None
@@ -1575,7 +1579,7 @@ async def test_a_connection_that_was_closed_while_its_task_was_at_work_is_not_wa
         await trio.testing.wait_all_tasks_blocked()
         peer.connection.close()
         assert len(served.ready) == 0
-        served.desk.may_answer.set()
+        served.dispatcher.may_answer.set()
         await peer.end()
         assert len(served.ready) == 0
 
@@ -1648,8 +1652,8 @@ async def exchange(
             while True:
                 for _ in range(chance.randint(1, 10)):
                     await trio.lowlevel.checkpoint()
-                served.desk.may_answer.set()
-                served.desk.may_answer = trio.Event()
+                served.dispatcher.may_answer.set()
+                served.dispatcher.may_answer = trio.Event()
 
         async def be_a_client(seed: int, count: int) -> None:
             nonlocal asked
@@ -1665,7 +1669,7 @@ async def exchange(
             await stream.aclose()
             asked += requests
 
-        served.desk.meanwhile = lambda key: monkeypatch.setattr(
+        served.dispatcher.meanwhile = lambda key: monkeypatch.setattr(
             time_slices, "SLICE_S", chance.choice((0, turn_s / 30, turn_s))
         )
         nursery.start_soon(let_answer)
@@ -1677,7 +1681,7 @@ async def exchange(
         nursery.cancel_scope.cancel()
         # A last request without an answer is executed as well; over TLS that may happen after the client has gone.
         await trio.testing.wait_all_tasks_blocked()
-        assert len(served.desk.asked) == asked
+        assert len(served.dispatcher.asked) == asked
 
 
 async def plainly(served: Served) -> trio.abc.Stream:
@@ -1758,10 +1762,10 @@ async def test_a_request_that_has_been_taken_is_carried_out_though_the_node_stop
         peer = await served.watched()
 
         def stop(key: str) -> None:
-            served.desk.is_open = False
+            served.dispatcher.is_open = False
 
-        served.desk.meanwhile = stop
-        served.desk.may_answer.set()
+        served.dispatcher.meanwhile = stop
+        served.dispatcher.may_answer.set()
         peer.send(1, keys="later{}")
         with trio.fail_after(60):
             await peer.has_ended.wait()

@@ -22,7 +22,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.server.client.security import Security
-from ottla.server.network.desk import HangUpError
+from ottla.server.network.dispatcher import HangUpError
 from ottla.server.network.tls_transport import HANDSHAKE_BYTES_MAX, TlsTransport
 from ottla.server.network.transport import Part, PeerGoneError
 from ottla.server.security.principal import ANONYMOUS, Principal

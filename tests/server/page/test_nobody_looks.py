@@ -131,8 +131,8 @@ def test_a_watcher_who_has_gone_leaves_nothing_behind(leaves: Callable[[Watcher]
         files = CrashFiles()
         async with running(files) as (broker, client):
             await Life(broker, client, Ledger()).create("t", 3)
-            lives: Any = OneLife(broker)
-            pages, seen = Pages(lives, "of the page"), Seen(files)
+            supervisor: Any = OneLife(broker)
+            pages, seen = Pages(supervisor, "of the page"), Seen(files)
             before, living_before = await seen.of_an_hour(), living()
             assert not before[1], "it reads while nobody has looked"
             for path in PATHS:
@@ -158,8 +158,8 @@ def test_while_somebody_looks_there_are_looks_and_after_that_none() -> None:
 
     async def work() -> None:
         async with running(CrashFiles()) as (broker, _):
-            lives: Any = OneLife(broker)
-            pages = Pages(lives, "of the page")
+            supervisor: Any = OneLife(broker)
+            pages = Pages(supervisor, "of the page")
             with pytest.MonkeyPatch.context() as patch:
                 patch.setitem(VIEWS, "/", view)
                 for watcher_number in range(1, STREAMS_MAX + 2):  # no later one takes the place of an earlier one

@@ -20,8 +20,8 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from ottla.server.runtime import time_slices
+from support.broker.background_jobs import have_on_disk
 from support.broker.conversation import fetch_request
-from support.broker.housekeeping import have_on_disk
 from support.broker.in_process_broker import InProcessClient, pass_time, run_in_order, running
 from support.disk.crash_files import CrashFiles
 from support.lives.server_crashes import FLUSHED

@@ -89,7 +89,7 @@ async def test_nobody_else_waits(tmp_path: Path, asked: str, size_bytes: int) ->
 
 async def retain(broker: Broker) -> int:
     broker.clock.advance(8 * DAY_MS)
-    await broker.housekeeping.retain()
+    await broker.background_jobs.retain()
     return broker.services.logs.logs[TopicPartition("t", 0)].log_start_offset
 
 

@@ -43,7 +43,7 @@ def threads_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def first_life(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the ended runs of brokers after the test: later tests must not count them."""
-    monkeypatch.setattr(Collector, "a_life_has_ended", False)
+    monkeypatch.setattr(Collector, "a_run_has_ended", False)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from ottla.server.runtime.floods import LogLines, printable
+from ottla.server.runtime.log_rate_limit import LogLines, printable
 
 
 @pytest.mark.parametrize(

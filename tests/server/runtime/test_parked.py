@@ -13,7 +13,7 @@ from ottla.protocol.connection import Request
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.server.coordination.service import ParkedAnswer
 from ottla.server.network.transport import PeerGoneError
-from ottla.server.runtime.time_slices import Waking
+from ottla.server.runtime.time_slices import WakeupThrottle
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
 from support.broker.conversation import create_topic
@@ -37,8 +37,8 @@ async def test_of_many_that_one_event_answers_few_go_on_in_a_pass(
 ) -> None:
     monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", awake_max)
     seen: list[tuple[int, int]] = []
-    waking = Waking()
-    parked: list[ParkedAnswer[int]] = [ParkedAnswer(waking) for _ in range(MANY)]
+    wakeup_throttle = WakeupThrottle()
+    parked: list[ParkedAnswer[int]] = [ParkedAnswer(wakeup_throttle) for _ in range(MANY)]
 
     async def wait(one: ParkedAnswer[int]) -> None:
         answer = await one.wait(Patient())
@@ -59,8 +59,8 @@ async def test_of_many_that_one_event_answers_few_go_on_in_a_pass(
 async def test_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter that has been woken and one in the queue are cancelled at the moment in which all are answered."""
     monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", 2)
-    waking, seen = Waking(), []
-    parked: list[ParkedAnswer[int]] = [ParkedAnswer(waking) for _ in range(5)]
+    wakeup_throttle, seen = WakeupThrottle(), []
+    parked: list[ParkedAnswer[int]] = [ParkedAnswer(wakeup_throttle) for _ in range(5)]
     scopes = [trio.CancelScope() for _ in parked]
 
     async def wait(one: ParkedAnswer[int], scope: trio.CancelScope) -> None:
@@ -76,7 +76,7 @@ async def test_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> 
         for number, one in enumerate(parked):
             one(number)
     assert {1, 2, 4} <= set(seen)
-    late: ParkedAnswer[int] = ParkedAnswer(waking)
+    late: ParkedAnswer[int] = ParkedAnswer(wakeup_throttle)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait, late, trio.CancelScope())
         await trio.testing.wait_all_tasks_blocked()
@@ -95,13 +95,13 @@ async def test_answers_to_clients_that_have_left_keep_no_places(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", 2)
-    waking = Waking()
+    wakeup_throttle = WakeupThrottle()
     for number in range(5):
-        parked: ParkedAnswer[int] = ParkedAnswer(waking)
+        parked: ParkedAnswer[int] = ParkedAnswer(wakeup_throttle)
         with pytest.raises(PeerGoneError):
             await parked.wait(Gone())
         parked(number)  # the rebalance ends nevertheless
-    stays: ParkedAnswer[int] = ParkedAnswer(waking)
+    stays: ParkedAnswer[int] = ParkedAnswer(wakeup_throttle)
     with trio.fail_after(1):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stays.wait, Patient())
@@ -110,7 +110,7 @@ async def test_answers_to_clients_that_have_left_keep_no_places(
 
 
 async def test_an_answer_that_is_there_is_not_waited_for() -> None:
-    answered: ParkedAnswer[int] = ParkedAnswer(Waking())
+    answered: ParkedAnswer[int] = ParkedAnswer(WakeupThrottle())
     answered(3)
     assert await answered.wait(Patient()) == 3
 

@@ -35,8 +35,8 @@ from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_sessions import FINAL_EPOCH
 from ottla.server.sharing.share_states import NOT_SAID
 from ottla.server.sharing.state_batches import ShareStateBatch
+from support.broker.background_jobs import eventually
 from support.broker.conversation import address, create_topic, produce
-from support.broker.housekeeping import eventually
 from support.broker.raw_client import RawClient
 from support.broker.served import FEW_PARTITIONS
 from support.transactions.transactional_client import TransactionalClient

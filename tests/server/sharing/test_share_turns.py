@@ -23,7 +23,7 @@ from ottla.server.coordination.jobs import Steps, to_the_end
 from ottla.server.coordination.shard import ShardState
 from ottla.server.handlers import share_fetch
 from ottla.server.handlers.share_sessions import TYPES_AT_ONCE
-from ottla.server.network.desk import finished
+from ottla.server.network.dispatcher import finished
 from ottla.server.runtime.time_slices import TimeSlice, passes, run_cooperatively
 from ottla.server.services.share_keeper import ShareKeeper
 from ottla.server.sharing import leaders, share_sessions

@@ -18,8 +18,8 @@ from ottla.protocol.records import NO_PRODUCER_ID
 from ottla.server.transactions import verification
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
+from support.broker.background_jobs import have_on_disk
 from support.broker.conversation import create_topic, fetch, list_offset, produce_request, records_of
-from support.broker.housekeeping import have_on_disk
 from support.broker.raw_client import RawClient
 from support.broker.served import Served, serving
 from support.logs.batches import COMMIT, batch, marker, read_batches

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.coordination.records import Producer
-from ottla.server.transactions import endings
+from ottla.server.transactions import completer
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.steppable_wall import WALL_STEPS_MS
 from support.groups.settings import transaction_settings
@@ -169,7 +169,7 @@ class Life:
 @pytest.mark.parametrize("block", range(size(1, 4)))
 def test_random_lives(version: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Otherwise no transaction here has enough partitions for markers in pieces.
-    monkeypatch.setattr(endings, "MARKERS_A_PIECE", 1)
+    monkeypatch.setattr(completer, "MARKERS_A_PIECE", 1)
     told = 0
     for seed in range(block * 25, block * 25 + size(4, 25)):
         life = Life(seed, version)

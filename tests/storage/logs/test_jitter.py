@@ -10,7 +10,7 @@ import pytest
 
 from ottla.storage.disk import paths
 from ottla.storage.logs.log import Log
-from ottla.storage.logs.log_parts import LastStop, LogPlace
+from ottla.storage.logs.log_parts import LogPlace, ShutdownState
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.topics.config import LogConfig
 from support.disk.crash_files import CrashFiles
@@ -33,7 +33,7 @@ def opened(
 ) -> Log:
     files = CrashFiles() if files is None else files
     files.make_dir("/d/t-0")
-    stop = LastStop(is_clean, 0, log_start_offset)
+    stop = ShutdownState(is_clean, 0, log_start_offset)
     return load_log(LogPlace(files, "/d/t-0", TP), config, stop, now_ms=0, rng=Largest())
 
 

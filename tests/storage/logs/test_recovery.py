@@ -8,7 +8,7 @@ import pytest
 from ottla.protocol.errors import CorruptRecordError, KafkaError
 from ottla.storage.disk import paths
 from ottla.storage.logs.log import Log
-from ottla.storage.logs.log_parts import LastStop, LogPlace
+from ottla.storage.logs.log_parts import LogPlace, ShutdownState
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.logs.swap import finish_swaps
 from ottla.storage.segment.index import AbortedTxn
@@ -34,7 +34,7 @@ def load(
     return load_log(
         LogPlace(files, DIRECTORY, TP),
         config,
-        LastStop(clean, recovery_point, log_start_offset),
+        ShutdownState(clean, recovery_point, log_start_offset),
         now_ms=now_ms,
         note=notes.append if notes is not None else lambda _: None,
     )

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.protocol.connection import encode_request, encode_response, parse_request, parse_response
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
-from ottla.server.network.desk import finished
+from ottla.server.network.dispatcher import finished
 from ottla.server.security.acls.acl import Acl
 from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
 from ottla.server.security.principal import Principal

@@ -54,7 +54,7 @@ async def fill(served: Served, *, age_ms: int = 0, **configs: Any) -> None:
 
 def after_a_tick(broker: Broker, holds: Callable[[], bool]) -> IsOver:
     async def is_over() -> bool:
-        await broker.housekeeping.tick()
+        await broker.background_jobs.tick()
         return holds()
 
     return is_over
@@ -76,7 +76,7 @@ def has_no(directory: Path, pattern: str) -> Callable[[], bool]:
 
 async def retained_segments(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
     await fill(served, age_ms=2 * MINUTE_MS, retention_ms=MINUTE_MS, file_delete_delay_ms=MINUTE_MS, **SEGMENT)
-    await served.broker.housekeeping.retain()
+    await served.broker.background_jobs.retain()
     assert list(data.glob("t-0/*.deleted"))
     return after_a_tick(served.broker, has_no(data, "t-0/*.deleted"))
 

@@ -18,8 +18,8 @@ from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import Client
 from ottla.server.config.resources import ConfigResourceType
 from ottla.storage.cleaning.eligibility import Waits
+from support.broker.background_jobs import TRIES
 from support.broker.conversation import create_topic, fetch
-from support.broker.housekeeping import TRIES
 from support.logs.batches import ABORT
 
 QUICK = {"log.cleaner.backoff.ms": "1", "log.retention.check.interval.ms": str(10**12)}

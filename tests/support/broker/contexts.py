@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from ottla.server.broker.broker import Broker
-from ottla.server.network.desk import LoggingIn, RequestingClient
+from ottla.server.network.dispatcher import LoggingIn, RequestingClient
 from ottla.server.runtime.time_slices import TimeSlice
 from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.server.services.context import Context

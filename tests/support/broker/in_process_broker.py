@@ -23,12 +23,12 @@ import trio.testing
 
 from ottla.protocol.connection import encode_request, encode_response, parse_request
 from ottla.server.broker.broker import Broker, nodes_of
-from ottla.server.broker.life import alive
+from ottla.server.broker.run import alive
 from ottla.server.client.connection import api_of
 from ottla.server.cluster.nodes import close_all
 from ottla.server.config.static_config import static_config
 from ottla.server.faults.table import Faults
-from ottla.server.network.desk import RequestingClient, finished
+from ottla.server.network.dispatcher import RequestingClient, finished
 from ottla.server.runtime import time_slices
 from ottla.server.runtime.clock import Clock
 from support.broker.contexts import context_of

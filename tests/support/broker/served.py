@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.lives import run_lives
+from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.config.static_config import static_config
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.files import Files
@@ -53,8 +53,8 @@ async def serving(
         flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir)},
         overrides=FEW_PARTITIONS | {name.replace("_", "."): value for name, value in overrides.items()},
     )
-    async with run_lives(static, files=files, clock=clock) as lives:
-        broker = lives.broker
+    async with run_supervisor(static, files=files, clock=clock) as supervisor:
+        broker = supervisor.broker
         client = await trio.to_thread.run_sync(RawClient, *address(broker))
         with client:
             yield Served(broker, client)

@@ -430,7 +430,7 @@ CLASSIC, REBALANCE = "groups/classic/protocol.py", "groups/classic/rebalance.py"
 RECONCILED, PROTOCOL = "groups/reconciled_protocol.py", "groups/consumer/protocol.py"
 SHARE, STREAMS = "groups/share/protocol.py", "groups/streams/protocol.py"
 STATES = "sharing/state_coordinator.py"
-ENDINGS = "transactions/endings.py"
+ENDINGS = "transactions/completer.py"
 
 COORDINATOR_TIMERS = {
     "initial delay of a group": Timer(f"{REBALANCE} start", 3_000, _initial_delay),
@@ -441,7 +441,7 @@ COORDINATOR_TIMERS = {
     "session of a classic member": Timer(f"{REBALANCE} keep_alive", 10_000, _session),
     "member id that nobody uses": Timer(f"{CLASSIC} join", 10_000, _unused_member_id),
     "new member that is not answered": Timer(f"{CLASSIC} _add", NEW_MEMBER_JOIN_TIMEOUT_MS, _new_member),
-    "look for expired offsets": Timer("groups/upkeep.py repeat_expiry", 600_000, _offsets_look),
+    "look for expired offsets": Timer("groups/maintenance.py repeat_expiry", 600_000, _offsets_look),
     "session of a member": Timer(f"{RECONCILED} keep_alive", SESSION_MS, _consumer_session),
     "session of a loaded member": Timer(f"{RECONCILED} keep_alive", SESSION_MS, _consumer_session_after_a_load),
     "revocation": Timer(f"{RECONCILED} limit", REBALANCE_MS, _revocation),

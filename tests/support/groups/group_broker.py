@@ -25,7 +25,7 @@ CONSUMED_TOPIC_ID = b"\1" * 16
 
 
 class GroupBroker:
-    """A substitute for `coordination.ground.Ground`. Its one node leads every partition; its clock follows Trio's.
+    """A substitute for `coordination.deps.CoordinatorDeps`. Its one node leads every partition; its clock follows Trio's.
 
     Attributes:
         wall: May be stepped.

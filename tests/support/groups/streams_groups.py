@@ -27,7 +27,7 @@ from ottla.protocol.messages.streams_group_heartbeat import (
 )
 from ottla.server.coordination.jobs import Steps, never, to_the_end
 from ottla.server.groups.classic.protocol import Caller
-from ottla.server.groups.streams.answering import Heard
+from ottla.server.groups.streams.answering import HeartbeatResult
 from ottla.server.groups.streams.configured import StatusCode
 from ottla.server.groups.streams.group import StreamsGroup
 from support.groups.groups import FakeTopics, Groups, MemoryStore
@@ -136,7 +136,7 @@ class StreamsGroups(Groups):
             settings={**self.settings, **settings},
         )
 
-    def hear(self, *arguments: Any, **fields: Any) -> Heard:
+    def hear(self, *arguments: Any, **fields: Any) -> HeartbeatResult:
         """Handle one heartbeat; see `hearing`."""
         heard = to_the_end(self.hearing(*arguments, **fields))
         if self.works_at_once:
@@ -153,7 +153,7 @@ class StreamsGroups(Groups):
         group: str = "g",
         client: str = "c",
         **fields: Any,
-    ) -> Steps[Heard]:
+    ) -> Steps[HeartbeatResult]:
         """Return the pieces of one heartbeat; `owns` are the tasks reported as active, None if nothing is reported."""
         if owns is not None:
             fields |= {"active_tasks": ids_of(owns), "standby_tasks": ids_of(standbys or {}), "warmup_tasks": ()}
@@ -168,7 +168,7 @@ class StreamsGroups(Groups):
         """Send the first heartbeat of a member, in a process of its own; by default its topology reads "orders"."""
         return self.hear_enter(member, **fields).response
 
-    def hear_enter(self, member: str, **fields: Any) -> Heard:
+    def hear_enter(self, member: str, **fields: Any) -> HeartbeatResult:
         return self.hear(
             member,
             0,
@@ -182,7 +182,7 @@ class StreamsGroups(Groups):
             },
         )
 
-    def make_missing(self, heard: Heard) -> None:
+    def make_missing(self, heard: HeartbeatResult) -> None:
         """Create the missing internal topics, as the handler does."""
         for one in heard.missing.values():
             self.create_topic(one.name, one.partitions)

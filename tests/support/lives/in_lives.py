@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from ottla.server.broker.lives import Lives, run_lives
+from ottla.server.broker.supervisor import Supervisor, run_supervisor
 from ottla.server.config.static_config import static_config
 from ottla.server.runtime.clock import Clock
 from ottla.storage.disk.files import Files
@@ -21,7 +21,7 @@ PATIENCE_S = 30
 @asynccontextmanager
 async def lives_in(
     data_dir: Path | str, files: Files | None = None, nodes: int = 1, clock: Clock | None = None, **overrides: str
-) -> AsyncIterator[Lives]:
+) -> AsyncIterator[Supervisor]:
     static = static_config(
         profile="dev",
         flags={"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir), "offsets.topic.num.partitions": "1"},
@@ -29,15 +29,15 @@ async def lives_in(
         nodes=nodes,
     )
     with trio.fail_after(PATIENCE_S):
-        async with run_lives(static, files=files, clock=clock) as lives:
-            yield lives
+        async with run_supervisor(static, files=files, clock=clock) as supervisor:
+            yield supervisor
 
 
-async def ask(lives: Lives, *requests: Callable[[RawClient], Any]) -> list[Any]:
+async def ask(supervisor: Supervisor, *requests: Callable[[RawClient], Any]) -> list[Any]:
     """Return the results of these requests, over one connection."""
 
     def talk() -> list[Any]:
-        listener = lives.nodes[0].listeners[0]
+        listener = supervisor.nodes[0].listeners[0]
         with RawClient(listener.host, listener.port) as client:
             return [request(client) for request in requests]
 

@@ -16,7 +16,7 @@ from ottla.storage.disk.files import Files
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.filter.offset_map import BYTES_PER_SLOT
 from ottla.storage.logs.log import Log
-from ottla.storage.logs.log_parts import LastStop, LogPlace
+from ottla.storage.logs.log_parts import LogPlace, ShutdownState
 from ottla.storage.logs.recovery import load_log
 from ottla.storage.produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ottla.storage.produce.validation import AppendOrigin
@@ -49,7 +49,7 @@ def make_log(
     return load_log(
         LogPlace(files, directory, tp),
         LogConfig(**{"cleanup_policy": ("compact",)} | config),
-        LastStop(clean_shutdown, recovery_point, log_start_offset),
+        ShutdownState(clean_shutdown, recovery_point, log_start_offset),
         now_ms=now_ms,
         producer_expiration_ms=producer_expiration_ms,
         rng=random.Random(0),
@@ -119,11 +119,11 @@ def flush_sealed(log: Log, elapsed_ms: int) -> None:
 
 def delete_all(manager: LogManager, topic_partitions: Iterable[TopicPartition], elapsed_ms: int) -> None:
     """Delete these partitions, in one thread."""
-    departure = manager.begin_delete(topic_partitions)
+    pending_deletion = manager.begin_delete(topic_partitions)
     try:
-        departure.carry_out()
+        pending_deletion.carry_out()
     finally:
-        manager.end_delete(departure, elapsed_ms)
+        manager.end_delete(pending_deletion, elapsed_ms)
 
 
 def cut_off(log: Log, offset: int) -> None:

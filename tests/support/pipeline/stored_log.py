@@ -18,6 +18,6 @@ def stored(log: Log, *, cleaner_checkpoint: int | None = None) -> StoredLog:
         producers=log.producers,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
-        vouched_end=OFFSET_MAX,
+        durable_end=OFFSET_MAX,
         cleaner_checkpoint=cleaner_checkpoint,
     )

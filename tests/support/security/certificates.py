@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.server.client.security import Security
-from ottla.server.security.tls.throw_away import Authority, Identity
+from ottla.server.security.tls.dev_certificates import Authority, Identity
 
 DAY_MS = 86_400_000
 HOSTS = ("localhost", "127.0.0.1", "::1")

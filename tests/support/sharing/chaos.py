@@ -24,7 +24,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
 from ottla.server.config.features import SHARE_GROUPS, UpgradeType
 from ottla.server.control.nodes import start_node, stop_node
-from ottla.server.network.desk import finished
+from ottla.server.network.dispatcher import finished
 from ottla.server.partitions.internal_topics import OFFSETS_TOPIC
 from ottla.server.sharing.acknowledging import ACCEPT, REJECT, RELEASE, RENEW
 from support.broker.contexts import context_of

@@ -22,8 +22,8 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.wire import ZERO_UUID
+from support.broker.background_jobs import TRIES
 from support.broker.conversation import address, create_topic
-from support.broker.housekeeping import TRIES
 from support.broker.raw_client import RawClient
 from support.broker.served import FEW_PARTITIONS
 

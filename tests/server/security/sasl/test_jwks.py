@@ -31,7 +31,7 @@ from ottla.server.config.sasl.oauth import OauthConfig
 from ottla.server.runtime.clock import Clock
 from ottla.server.security.sasl.fetching import FETCH_BYTES_MAX
 from ottla.server.security.sasl.jwks import UNKNOWN_KEY_MS, Jwks
-from ottla.server.security.tls.throw_away import Authority
+from ottla.server.security.tls.dev_certificates import Authority
 from ottla.storage.topics.config import ConfigError
 from support.broker.raw_client import RawClient
 from support.calls import calls_counted

@@ -33,8 +33,8 @@ from ..config.sasl.users import User, protocol_for
 from ..config.static_config import StaticConfig, default_listener
 from ..embedded.sasl import Sasl, sasl_for
 from ..embedded.tls import HOSTS, USER_NAME, PemFiles, Tls, listener_options
+from ..security.tls.dev_certificates import Authority
 from ..security.tls.settings import tls_settings
-from ..security.tls.throw_away import Authority
 
 PREFIX = "ottla-tls-"
 AUTHORITY = f"{PREFIX}authority.pem"

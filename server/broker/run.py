@@ -20,10 +20,10 @@ from ..faults.disk import DiskFiles
 from ..faults.table import Faults
 from ..handlers import Handlers
 from ..handlers.dispatch import take_faults, take_quotas
-from ..runtime.floods import tell_of_hidden
+from ..runtime.log_rate_limit import tell_of_hidden
 from ..runtime.nursery import open_plain_nursery
 from .broker import Broker
-from .node_life import STOP_DEADLINE_S
+from .node_run import STOP_DEADLINE_S
 
 
 class End(Enum):
@@ -87,7 +87,7 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
         for each in (
             services.producer_ids,
             broker.shares,
-            broker.housekeeping,
+            broker.background_jobs,
             broker.failed_dirs,
             services.cleaning,
             broker.reassignments,

@@ -1,6 +1,6 @@
-"""Operations that end a run of the broker and start the next one: see `broker.lives`.
+"""Operations that end a run of the broker and start the next one: see `broker.supervisor`.
 
-They take the `Lives`, not the present broker.
+They take the `Supervisor`, not the present broker.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...storage.data_dirs.snapshots import Snapshot, SnapshotError
 from ...storage.disk.health import DataDirectoryError
 from ...storage.topics.config import ConfigError
 from ..broker.broker import Broker
-from ..broker.lives import Lives
+from ..broker.supervisor import Supervisor
 from ..runtime.errors import ControlError, Kind
 from .broker_state import BrokerState, broker_state
 from .operation import Name, operation
@@ -39,50 +39,50 @@ class SnapshotCopied:
 
 
 @operation("POST", "/v1/restart", statuses=(500, 503))
-async def restart(lives: Lives) -> BrokerState:
+async def restart(supervisor: Supervisor) -> BrokerState:
     """Stop cleanly and start again, on the same ports, with the same data."""
-    return await _next_life(lives, lives.restart)
+    return await _next_run(supervisor, supervisor.restart)
 
 
 @operation("POST", "/v1/crash", statuses=(500, 503))
-async def crash(lives: Lives) -> BrokerState:
+async def crash(supervisor: Supervisor) -> BrokerState:
     """Kill the broker as with `kill -9`, and start it again, with log recovery."""
-    return await _next_life(lives, lives.crash)
+    return await _next_run(supervisor, supervisor.crash)
 
 
 @operation("POST", "/v1/reset", statuses=(500, 503))
-async def reset(lives: Lives) -> BrokerState:
+async def reset(supervisor: Supervisor) -> BrokerState:
     """Delete all topics, groups and configs, remove all faults, and reset the clock."""
-    return await _next_life(lives, lives.reset)
+    return await _next_run(supervisor, supervisor.reset)
 
 
 @operation("POST", "/v1/snapshot", statuses=(409, 500, 503))
-async def snapshot(lives: Lives, path: Name) -> SnapshotCopied:
+async def snapshot(supervisor: Supervisor, path: Name) -> SnapshotCopied:
     """Stop cleanly, copy all data to a new directory on the broker's machine, and start again.
 
     Args:
         path: Absolute path on the broker's machine.
     """
-    return SnapshotCopied.of(await _done(lives.snapshot(_absolute(path))))
+    return SnapshotCopied.of(await _done(supervisor.snapshot(_absolute(path))))
 
 
 @operation("POST", "/v1/restore", statuses=(409, 500, 503))
-async def restore(lives: Lives, path: Name) -> SnapshotCopied:
+async def restore(supervisor: Supervisor, path: Name) -> SnapshotCopied:
     """Restore all data and the clock from a snapshot, and remove all faults.
 
     Args:
         path: Absolute path on the broker's machine.
     """
-    return SnapshotCopied.of(await _done(lives.restore(_absolute(path))))
+    return SnapshotCopied.of(await _done(supervisor.restore(_absolute(path))))
 
 
-async def _next_life(lives: Lives, begin: Callable[[], Awaitable[None]]) -> BrokerState:
+async def _next_run(supervisor: Supervisor, begin: Callable[[], Awaitable[None]]) -> BrokerState:
     """Return the state of the broker in its next run."""
     try:
         await begin()
-        return await lives.call(_state)
+        return await supervisor.call(_state)
     except (OSError, ConfigError, DataDirectoryError) as error:
-        raise ControlError(Kind.FAILED, f"{error}; the broker is {lives.state}") from error
+        raise ControlError(Kind.FAILED, f"{error}; the broker is {supervisor.state}") from error
 
 
 async def _state(broker: Broker) -> BrokerState:

@@ -13,7 +13,7 @@ from ..partitions.topics import Topic, Topics
 from ..runtime.clock import Clock
 
 
-class Ground(NamedTuple):
+class CoordinatorDeps(NamedTuple):
     """Dependencies of the coordinators of one broker."""
 
     clock: Clock

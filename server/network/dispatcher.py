@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import trio
 
 from ...protocol.connection import Request
-from ..runtime.floods import printable
+from ..runtime.log_rate_limit import printable
 from ..runtime.time_slices import TimeSlice
 from ..security.principal import Principal
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..security.sasl.logins import ListenerLogin
 
 Handler: TypeAlias = Callable[[Any, Request], Any]
-"""Function that is called with the result of `Desk.context_for` and a request. Returns the body of the response, or None if
+"""Function that is called with the result of `RequestDispatcher.context_for` and a request. Returns the body of the response, or None if
 none is sent; or, if it may have to wait, a coroutine that has not started and returns that. Effects of the call itself stay
 even if the coroutine never starts: a Produce that waits for a flush has appended."""
 
@@ -86,7 +86,7 @@ class RequestingClient(Protocol):
         when it has disconnected."""
 
 
-class Desk(Protocol):
+class RequestDispatcher(Protocol):
     """Interface to the handlers of one listener."""
 
     @property
@@ -112,10 +112,10 @@ class Desk(Protocol):
         """Make the context of a connection's handlers."""
 
 
-async def handler_of(desk: Desk, key: int) -> Handler:
+async def handler_of(dispatcher: RequestDispatcher, key: int) -> Handler:
     """Return the handler of an API, at once if it is loaded; `loaded` is a checkpoint. Raises KeyError if the API is not
     served."""
-    return desk.handlers.get(key) or await desk.loaded(key)
+    return dispatcher.handlers.get(key) or await dispatcher.loaded(key)
 
 
 async def finished(answer: Any) -> Any:

@@ -24,7 +24,7 @@ from ..config.live_config import LiveConfig
 from ..network.connections import Connections
 from ..partitions.flusher import Flusher
 from ..runtime.clock import Clock
-from ..runtime.floods import tell_of_hidden
+from ..runtime.log_rate_limit import tell_of_hidden
 from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice
 
@@ -50,7 +50,7 @@ MADE_AT_ONCE = 20
 LOOKS_IN_IDLE_TIME = 20
 
 
-class Housekeeping:
+class BackgroundJobs:
     """The periodic jobs of one broker."""
 
     def __init__(
@@ -158,7 +158,7 @@ class Housekeeping:
     async def _tick(self, data_dir: str) -> None:
         elapsed_ms = self._clock.elapsed_ms()
         for removal in self._logs.due_deletions(data_dir, elapsed_ms):
-            remove = partial(in_thread, Work.HOUSEKEEPING, data_dir, removal)
+            remove = partial(in_thread, Work.BACKGROUND, data_dir, removal)
             if not await _attempt(f"removing {removal.path}", remove):
                 removal.put_off(elapsed_ms + REMOVAL_RETRY_MS)
         time_slice, logs = TimeSlice(), iter(self._logs.logs.values())
@@ -174,7 +174,7 @@ class Housekeeping:
         had, self._unmade_before[data_dir] = self._unmade_before.get(data_dir, 0), len(promised)
         unmade = iter(promised[:had])  # newer ones wait: their topics may still be in creation, on the same disk
         while some := [*islice(unmade, MADE_AT_ONCE)]:
-            refused = await in_thread(Work.HOUSEKEEPING, data_dir, _made, some) or refused
+            refused = await in_thread(Work.BACKGROUND, data_dir, _made, some) or refused
         if refused is not None:
             raise refused
 
@@ -189,10 +189,10 @@ class Housekeeping:
         await self._cleaning.retain(self._logs.logs_in(data_dir), compacted=False)
 
     async def _checkpoint_recovery_points(self, data_dir: str) -> None:
-        await in_thread(Work.HOUSEKEEPING, data_dir, self._logs.checkpoint_recovery_points, data_dir)
+        await in_thread(Work.BACKGROUND, data_dir, self._logs.checkpoint_recovery_points, data_dir)
 
     async def _checkpoint_log_starts(self, data_dir: str) -> None:
-        await in_thread(Work.HOUSEKEEPING, data_dir, self._logs.checkpoint_log_starts, data_dir)
+        await in_thread(Work.BACKGROUND, data_dir, self._logs.checkpoint_log_starts, data_dir)
 
     async def expire_producers(self) -> None:
         """Forget producers that have been idle for `producer.id.expiration.ms`."""

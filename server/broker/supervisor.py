@@ -39,7 +39,7 @@ from ..runtime.nursery import open_plain_nursery
 from ..runtime.threads import Arguments, Work, in_thread
 from .broker import Broker, nodes_of
 from .failed_dirs import FailedDirs
-from .life import End, alive
+from .run import End, alive
 
 if TYPE_CHECKING:
     from ...storage.data_dirs.snapshots import Snapshot
@@ -51,14 +51,14 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-class LifeOverError(ControlError):
+class RunEndedError(ControlError):
     """The broker does not serve, or the life of the call has ended: UNAVAILABLE."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(Kind.UNAVAILABLE, sentence)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LifeOverError, self.args
+        return RunEndedError, self.args
 
 
 @dataclass(slots=True, eq=False)
@@ -78,8 +78,8 @@ class _Wish:
     granted: trio.Event = field(default_factory=trio.Event)
 
 
-class Lives:
-    """The lives of a broker. All on Trio's thread; made by `run_lives`."""
+class Supervisor:
+    """The lives of a broker. All on Trio's thread; made by `run_supervisor`."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Lives:
             return "serving"
         return "changing" if self.failure is None else "down"
 
-    # What each of these raises: LifeOverError if the broker is being stopped, so that no further life begins; and the error
+    # What each of these raises: RunEndedError if the broker is being stopped, so that no further life begins; and the error
     # with which the next one cannot begin, from `Broker.open`, or OSError if another program has taken a stopped node's port:
     # see the module.
 
@@ -198,14 +198,14 @@ class Lives:
                     await self._grant_of(
                         _Wish(End.PAUSE, partial(contents.put_in_place, exchange), anew_ms=snapshot.clock_ahead_ms)
                     )
-                except LifeOverError:
+                except RunEndedError:
                     await self._on_disk(exchange.drop)
                     raise
         return snapshot
 
     async def _on_disk(self, work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         data_dir = self.broker.config.current.data_dirs[0]
-        return await in_thread(Work.HOUSEKEEPING, data_dir, work, *arguments)
+        return await in_thread(Work.BACKGROUND, data_dir, work, *arguments)
 
     @property
     def _contents(self) -> DirectoryContents:
@@ -213,7 +213,7 @@ class Lives:
 
         return DirectoryContents(self.files, self.broker.config.current.data_dirs, self.static.node_ids[0])
 
-    def in_each_life(self, companion: Callable[[Broker], Awaitable[object]]) -> None:
+    def in_each_run(self, companion: Callable[[Broker], Awaitable[object]]) -> None:
         """Run `companion(broker)` in the present life and in every later one; it is cancelled at the end of each."""
         self._companions.append(companion)
         if self.is_serving:
@@ -229,7 +229,7 @@ class Lives:
         """Call `function(broker, …)` in the present life; between two, in the next one. Returns or raises what it does.
 
         Raises:
-            LifeOverError: The life ended first, and the function was cancelled; or no life is present or requested.
+            RunEndedError: The life ended first, and the function was cancelled; or no life is present or requested.
         """
         broker = await self._serving()
         with trio.CancelScope() as scope:
@@ -240,7 +240,7 @@ class Lives:
                 self._calls.discard(scope)
                 if not self._calls:
                     self._calls_over.set()
-        raise LifeOverError("the broker was stopped or restarted before the call completed")
+        raise RunEndedError("the broker was stopped or restarted before the call completed")
 
     async def stop(self) -> None:
         """Stop cleanly, release the ports, and return when that is done. Does nothing if it has stopped."""
@@ -257,7 +257,7 @@ class Lives:
 
     async def _grant_of(self, wish: _Wish) -> None:
         if self._is_over or any(each.end is End.STOP for each in self._wishes):
-            raise LifeOverError("the broker is stopping")
+            raise RunEndedError("the broker is stopping")
         self._open.add(wish)
         self._wishes.append(wish)
         self._wished.set()
@@ -271,9 +271,9 @@ class Lives:
     async def _serving(self) -> Broker:
         while not self.is_serving:
             if self._is_over:
-                raise LifeOverError("the broker has stopped")
+                raise RunEndedError("the broker has stopped")
             if self.failure is not None:
-                raise LifeOverError(f"the broker is down: {self.failure}")
+                raise RunEndedError(f"the broker is down: {self.failure}")
             await self._changed.wait()
         return self.broker
 
@@ -296,9 +296,9 @@ class Lives:
         """
         try:
             with trio.CancelScope() as scope:
-                wish = await self._first_life(scope, task_status)
+                wish = await self._first_run(scope, task_status)
                 while wish is None or wish.end is not End.STOP:
-                    wish = await (self._down() if wish is None else self._next_life(wish))
+                    wish = await (self._down() if wish is None else self._next_run(wish))
         finally:
             self._is_over = True
             self.is_serving = False
@@ -306,10 +306,10 @@ class Lives:
             self._cancel_calls()
             for each in self._open:
                 if each.end is not End.STOP:
-                    each.error = LifeOverError("the broker was stopped")
+                    each.error = RunEndedError("the broker was stopped")
                 each.granted.set()
 
-    async def _first_life(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> _Wish | None:
+    async def _first_run(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> _Wish | None:
         def begun() -> None:
             task_status.started()
             # A start that is being cancelled has not started: Trio waits for its end.
@@ -317,7 +317,7 @@ class Lives:
 
         return await self._live(begun, is_first=True)
 
-    async def _next_life(self, wish: _Wish) -> _Wish | None:
+    async def _next_run(self, wish: _Wish) -> _Wish | None:
         """Run the requested life, as `_live` does. In any case, `wish` is granted."""
         try:
             if wish.between is not None:
@@ -387,7 +387,7 @@ class Lives:
                 broker.tasks.start_soon(companion, broker)
             self.is_serving, self.failure, self.ended = True, None, trio.Event()
             if begins_emptied:
-                broker.tasks.start_soon(broker.housekeeping.tick)  # deletes the old files without a wait
+                broker.tasks.start_soon(broker.background_jobs.tick)  # deletes the old files without a wait
             begun()
             self._tell()
             try:
@@ -460,7 +460,7 @@ class AdminListener(Protocol):
     def close(self) -> None:
         """Release the address."""
 
-    async def run(self, lives: Lives) -> None:
+    async def run(self, supervisor: Supervisor) -> None:
         """Serve until cancelled."""
 
 
@@ -486,7 +486,7 @@ def warn_of_way_around(static: StaticConfig, admin: AdminListener) -> None:
 
 
 @asynccontextmanager
-async def run_lives(
+async def run_supervisor(
     static: StaticConfig,
     *,
     clock: Clock | None = None,
@@ -494,7 +494,7 @@ async def run_lives(
     rng: random.Random | None = None,
     admin: AdminListener | None = None,
     prepare: Callable[[Broker], Awaitable[object]] | None = None,
-) -> AsyncIterator[Lives]:
+) -> AsyncIterator[Supervisor]:
     """Start a broker, yield its lives while the block runs, and stop it cleanly.
 
     Args:
@@ -507,7 +507,7 @@ async def run_lives(
         DataDirectoryError: A data directory cannot be used; each message is one clear line, and nothing was written.
         Any error inside of a life, unchanged.
     """
-    lives = Lives(
+    supervisor = Supervisor(
         static,
         clock=clock or Clock(),
         files=files or OsFiles(),
@@ -516,21 +516,21 @@ async def run_lives(
         prepare=prepare,
     )
     try:
-        lives.listen()
+        supervisor.listen()
         if admin is not None:
             admin.bind()
             warn_of_way_around(static, admin)
         async with open_plain_nursery() as nursery:
             if admin is not None:
-                nursery.start_soon(admin.run, lives)
+                nursery.start_soon(admin.run, supervisor)
             try:
-                await nursery.start(lives.run)
-                yield lives
+                await nursery.start(supervisor.run)
+                yield supervisor
             finally:
                 with trio.CancelScope(shield=True):
-                    await lives.stop()
+                    await supervisor.stop()
                 nursery.cancel_scope.cancel()
     finally:
-        close_all(lives.nodes)
+        close_all(supervisor.nodes)
         if admin is not None:
             admin.close()

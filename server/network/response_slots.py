@@ -43,7 +43,7 @@ UNBOUNDED = {
 }
 
 
-class AnswerPlaces(dict[int, RequestMemory]):
+class ResponseSlots(dict[int, RequestMemory]):
     """The places of each of the UNBOUNDED APIs, by API key. The unit is a response."""
 
     def __init__(self) -> None:

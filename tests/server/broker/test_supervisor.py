@@ -24,7 +24,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.server.broker.broker import Broker
-from ottla.server.broker.lives import LifeOverError, Lives
+from ottla.server.broker.supervisor import RunEndedError, Supervisor
 from ottla.server.runtime.collector import PARTITIONS_KEPT_AT_ONCE, Collector
 from ottla.storage.data_dirs.snapshots import SnapshotError
 from ottla.storage.disk.health import DataDirectoryError
@@ -72,26 +72,26 @@ class There(NamedTuple):
     committed: list[int]
 
 
-async def there(lives: Lives) -> There:
+async def there(supervisor: Supervisor) -> There:
     topics, records, offsets = await ask(
-        lives, topic_names, lambda client: records_of(fetch(client, "t", 0)), committed
+        supervisor, topic_names, lambda client: records_of(fetch(client, "t", 0)), committed
     )
     return There(topics - {"__consumer_offsets"}, records, offsets)
 
 
-async def fill(lives: Lives) -> None:
+async def fill(supervisor: Supervisor) -> None:
     await ask(
-        lives,
+        supervisor,
         lambda client: create_topic(client, "t", 2),
         lambda client: produce(client, "t", ("k", "v0")),
         lambda client: commit(client, 1),
     )
 
 
-async def add(lives: Lives) -> None:
+async def add(supervisor: Supervisor) -> None:
     """Add data after `fill`."""
     await ask(
-        lives,
+        supervisor,
         lambda client: create_topic(client, "later"),
         lambda client: produce(client, "t", ("k", "v1")),
         lambda client: commit(client, 2),
@@ -106,7 +106,7 @@ EMPTY = There(set(), [], [])
 class Way(NamedTuple):
     """A way of ending a run."""
 
-    end: Callable[[Lives, str], Awaitable[object]]
+    end: Callable[[Supervisor, str], Awaitable[object]]
     """The function that ends it; its argument is the path of a snapshot that was made after `fill` and one hour."""
     leaves: There
     ahead_ms: int
@@ -114,11 +114,11 @@ class Way(NamedTuple):
 
 
 WAYS = {
-    "restart": Way(lambda lives, _: lives.restart(), ADDED, 3 * HOUR_MS),
-    "crash": Way(lambda lives, _: lives.crash(), ADDED, 3 * HOUR_MS),
-    "reset": Way(lambda lives, _: lives.reset(), EMPTY, 0),
-    "snapshot": Way(lambda lives, path: lives.snapshot(path + "2"), ADDED, 3 * HOUR_MS),
-    "restore": Way(lambda lives, path: lives.restore(path), FILLED, HOUR_MS),
+    "restart": Way(lambda supervisor, _: supervisor.restart(), ADDED, 3 * HOUR_MS),
+    "crash": Way(lambda supervisor, _: supervisor.crash(), ADDED, 3 * HOUR_MS),
+    "reset": Way(lambda supervisor, _: supervisor.reset(), EMPTY, 0),
+    "snapshot": Way(lambda supervisor, path: supervisor.snapshot(path + "2"), ADDED, 3 * HOUR_MS),
+    "restore": Way(lambda supervisor, path: supervisor.restore(path), FILLED, HOUR_MS),
 }
 
 
@@ -126,36 +126,38 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 async def test_what_each_way_of_ending_a_life_leaves(way: Way, dirs: int, tmp_path: Path) -> None:
     data = ",".join(str(tmp_path / f"data{number}") for number in range(dirs))
-    async with lives_in(data) as lives:
-        await fill(lives)
-        lives.clock.advance(HOUR_MS)
-        await lives.snapshot(str(tmp_path / "snapshot"))
-        await add(lives)
-        lives.clock.advance(2 * HOUR_MS)
-        before, old = lives.bootstrap, lives.broker
-        await way.end(lives, str(tmp_path / "snapshot"))
-        assert lives.broker is not old
-        assert (lives.state, lives.bootstrap) == ("serving", before)
-        assert lives.clock.ahead_ms == way.ahead_ms
+    async with lives_in(data) as supervisor:
+        await fill(supervisor)
+        supervisor.clock.advance(HOUR_MS)
+        await supervisor.snapshot(str(tmp_path / "snapshot"))
+        await add(supervisor)
+        supervisor.clock.advance(2 * HOUR_MS)
+        before, old = supervisor.bootstrap, supervisor.broker
+        await way.end(supervisor, str(tmp_path / "snapshot"))
+        assert supervisor.broker is not old
+        assert (supervisor.state, supervisor.bootstrap) == ("serving", before)
+        assert supervisor.clock.ahead_ms == way.ahead_ms
         if way.leaves is EMPTY:
-            (names,) = await ask(lives, topic_names)
+            (names,) = await ask(supervisor, topic_names)
             assert names == set()
-            await fill(lives)
-            assert await there(lives) == FILLED
+            await fill(supervisor)
+            assert await there(supervisor) == FILLED
         else:
-            assert await there(lives) == way.leaves
-    async with lives_in(data) as lives:
-        assert await there(lives) == (FILLED if way.leaves is EMPTY else way.leaves)
+            assert await there(supervisor) == way.leaves
+    async with lives_in(data) as supervisor:
+        assert await there(supervisor) == (FILLED if way.leaves is EMPTY else way.leaves)
 
 
-@pytest.mark.parametrize("end", [Lives.restart, Lives.crash, Lives.reset])
-async def test_all_nodes_live_again_on_their_ports(end: Callable[[Lives], Awaitable[None]], tmp_path: Path) -> None:
-    async with lives_in(tmp_path, nodes=3) as lives:
-        before = lives.bootstrap
-        await lives.broker.stop_node(1)
-        await end(lives)
-        assert lives.bootstrap == before
-        for node in lives.nodes:
+@pytest.mark.parametrize("end", [Supervisor.restart, Supervisor.crash, Supervisor.reset])
+async def test_all_nodes_live_again_on_their_ports(
+    end: Callable[[Supervisor], Awaitable[None]], tmp_path: Path
+) -> None:
+    async with lives_in(tmp_path, nodes=3) as supervisor:
+        before = supervisor.bootstrap
+        await supervisor.broker.stop_node(1)
+        await end(supervisor)
+        assert supervisor.bootstrap == before
+        for node in supervisor.nodes:
             assert node.is_alive
             listener = node.listeners[0]
             with await trio.to_thread.run_sync(RawClient, listener.host, listener.port) as client:
@@ -163,19 +165,19 @@ async def test_all_nodes_live_again_on_their_ports(end: Callable[[Lives], Awaita
 
 
 async def test_a_directory_that_is_named_twice_is_one(tmp_path: Path) -> None:
-    async with lives_in(f"{tmp_path},{tmp_path}/") as lives:
-        await fill(lives)
-        await lives.snapshot(f"{tmp_path}.snapshot")
-        await lives.reset()
-        await lives.restore(f"{tmp_path}.snapshot")
-        assert await there(lives) == FILLED
+    async with lives_in(f"{tmp_path},{tmp_path}/") as supervisor:
+        await fill(supervisor)
+        await supervisor.snapshot(f"{tmp_path}.snapshot")
+        await supervisor.reset()
+        await supervisor.restore(f"{tmp_path}.snapshot")
+        assert await there(supervisor) == FILLED
 
 
 async def test_a_reset_begins_another_cluster_and_goes_on_with_producer_ids(tmp_path: Path) -> None:
-    async with lives_in(tmp_path) as lives:
-        first, given = await ask(lives, metadata, producer_id)
-        await lives.reset()
-        second, later = await ask(lives, metadata, producer_id)
+    async with lives_in(tmp_path) as supervisor:
+        first, given = await ask(supervisor, metadata, producer_id)
+        await supervisor.reset()
+        second, later = await ask(supervisor, metadata, producer_id)
     assert first.cluster_id != second.cluster_id
     assert later > given
 
@@ -183,9 +185,9 @@ async def test_a_reset_begins_another_cluster_and_goes_on_with_producer_ids(tmp_
 async def test_after_a_reset_only_what_is_not_ours_is_left_beside_the_new(tmp_path: Path) -> None:
     (tmp_path / "photos-2023").mkdir()
     (tmp_path / "photos-2023" / "1.jpg").write_bytes(b"mine")
-    async with lives_in(tmp_path) as lives:
-        await fill(lives)
-        await lives.reset()
+    async with lives_in(tmp_path) as supervisor:
+        await fill(supervisor)
+        await supervisor.reset()
         while [path for path in tmp_path.iterdir() if path.name.endswith("-delete")]:
             await trio.sleep(0.001)
         assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"photos-2023"}
@@ -201,29 +203,29 @@ async def test_a_crash_flushes_nothing_and_marks_no_clean_stop(tmp_path: Path) -
             return super().lock(path)
 
     files = Looks()
-    async with lives_in(tmp_path, files) as lives:
-        await fill(lives)
-        logs = lives.broker.services.logs.logs
+    async with lives_in(tmp_path, files) as supervisor:
+        await fill(supervisor)
+        logs = supervisor.broker.services.logs.logs
         assert any(each.log_end_offset > each.recovery_point for each in logs.values())
-        await lives.crash()
-        assert not lives.broker.services.logs.was_clean
-        await lives.restart()
-        assert lives.broker.services.logs.was_clean
+        await supervisor.crash()
+        assert not supervisor.broker.services.logs.was_clean
+        await supervisor.restart()
+        assert supervisor.broker.services.logs.was_clean
     assert seen == [False, False, True]
 
 
 async def test_clients_are_cut_off_and_those_who_connect_meanwhile_are_served(tmp_path: Path) -> None:
     files, held = TroubledFiles(), trio.Event()
-    async with lives_in(tmp_path, files) as lives, trio.open_nursery() as nursery:
-        await fill(lives)
-        listener = lives.nodes[0].listeners[0]
+    async with lives_in(tmp_path, files) as supervisor, trio.open_nursery() as nursery:
+        await fill(supervisor)
+        listener = supervisor.nodes[0].listeners[0]
         old = await trio.open_tcp_stream(listener.host, listener.port)
         release = hold_the_next_start(files)
-        nursery.start_soon(lives.crash)
-        while lives.is_serving or not release.reached:
+        nursery.start_soon(supervisor.crash)
+        while supervisor.is_serving or not release.reached:
             await trio.sleep(0.001)
         assert await old.receive_some(1) == b"", "as when a process dies"
-        nursery.start_soon(asks_and_tells, lives, held)
+        nursery.start_soon(asks_and_tells, supervisor, held)
         await trio.sleep(0.01)
         assert not held.is_set()
         release.let_on()
@@ -259,8 +261,8 @@ def hold_the_next_start(files: TroubledFiles) -> Held:
     return held
 
 
-async def asks_and_tells(lives: Lives, done: trio.Event) -> None:
-    await ask(lives, topic_names)
+async def asks_and_tells(supervisor: Supervisor, done: trio.Event) -> None:
+    await ask(supervisor, topic_names)
     done.set()
 
 
@@ -269,26 +271,26 @@ async def asks_and_tells(lives: Lives, done: trio.Event) -> None:
 
 async def test_wishes_are_granted_one_after_the_other(tmp_path: Path) -> None:
     lives_seen: list[Broker] = []
-    async with lives_in(tmp_path / "data") as lives:
-        await fill(lives)
+    async with lives_in(tmp_path / "data") as supervisor:
+        await fill(supervisor)
 
         async def companion(broker: Broker) -> None:
             lives_seen.append(broker)
             await trio.sleep_forever()
 
-        lives.in_each_life(companion)
+        supervisor.in_each_run(companion)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(lives.restart)
-            nursery.start_soon(lives.crash)
-            nursery.start_soon(lives.snapshot, str(tmp_path / "snapshot"))
-            nursery.start_soon(lives.restart)
+            nursery.start_soon(supervisor.restart)
+            nursery.start_soon(supervisor.crash)
+            nursery.start_soon(supervisor.snapshot, str(tmp_path / "snapshot"))
+            nursery.start_soon(supervisor.restart)
         await trio.testing.wait_all_tasks_blocked()
         assert len(set(lives_seen)) == len(lives_seen) == 5
-        assert await there(lives) == FILLED
+        assert await there(supervisor) == FILLED
 
 
 async def test_a_call_ends_with_its_life_and_the_next_one_goes_to_the_next_life(tmp_path: Path) -> None:
-    async with lives_in(tmp_path) as lives:
+    async with lives_in(tmp_path) as supervisor:
         begun: list[Broker] = []
 
         async def call(broker: Broker) -> Broker:
@@ -297,8 +299,8 @@ async def test_a_call_ends_with_its_life_and_the_next_one_goes_to_the_next_life(
             return broker
 
         async def given_up() -> None:
-            with pytest.raises(LifeOverError, match="stopped or restarted before the call completed"):
-                await lives.call(call)
+            with pytest.raises(RunEndedError, match="stopped or restarted before the call completed"):
+                await supervisor.call(call)
 
         async def present(broker: Broker) -> Broker:
             return broker
@@ -306,14 +308,14 @@ async def test_a_call_ends_with_its_life_and_the_next_one_goes_to_the_next_life(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(given_up)
             await trio.testing.wait_all_tasks_blocked()
-            await lives.restart()
-        assert begun[0] is not lives.broker
-        assert await lives.call(present) is lives.broker
+            await supervisor.restart()
+        assert begun[0] is not supervisor.broker
+        assert await supervisor.call(present) is supervisor.broker
 
 
 async def test_no_log_is_closed_before_a_call_has_let_go_of_it(tmp_path: Path) -> None:
-    async with lives_in(tmp_path) as lives:
-        await fill(lives)
+    async with lives_in(tmp_path) as supervisor:
+        await fill(supervisor)
         ends: list[int] = []
 
         async def slow(broker: Broker) -> None:
@@ -326,10 +328,10 @@ async def test_no_log_is_closed_before_a_call_has_let_go_of_it(tmp_path: Path) -
                 ends.append(len(log.segments.active.log_file.read_at(0, 1)))
 
         async def ask_it() -> None:
-            with pytest.raises(LifeOverError):
-                await lives.call(slow)
+            with pytest.raises(RunEndedError):
+                await supervisor.call(slow)
 
-        for end in (lives.restart, lives.crash):
+        for end in (supervisor.restart, supervisor.crash):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(ask_it)
                 await trio.testing.wait_all_tasks_blocked()
@@ -338,35 +340,35 @@ async def test_no_log_is_closed_before_a_call_has_let_go_of_it(tmp_path: Path) -
 
 
 async def test_who_is_gone_does_not_keep_a_wish_from_being_granted(tmp_path: Path) -> None:
-    async with lives_in(tmp_path) as lives:
-        first = lives.broker
+    async with lives_in(tmp_path) as supervisor:
+        first = supervisor.broker
         with trio.move_on_after(0):
-            await lives.restart()
-        await lives.restart()
-        assert lives.broker is not first
+            await supervisor.restart()
+        await supervisor.restart()
+        assert supervisor.broker is not first
 
 
 async def test_a_stop_comes_before_all_wishes(tmp_path: Path) -> None:
-    async with lives_in(tmp_path) as lives:
+    async with lives_in(tmp_path) as supervisor:
         told: list[str] = []
 
         async def wish() -> None:
             try:
-                await lives.restart()
-            except LifeOverError as error:
+                await supervisor.restart()
+            except RunEndedError as error:
                 told.append(str(error))
 
         async with trio.open_nursery() as nursery:
             for _ in range(3):
                 nursery.start_soon(wish)
             await trio.lowlevel.checkpoint()
-            await lives.stop()
+            await supervisor.stop()
         assert len(told) >= 2 and set(told) <= {"the broker was stopped", "the broker is stopping"}
-        assert lives.state == "stopped"
-        for refused in (lives.restart, lives.reset):
-            with pytest.raises(LifeOverError):
+        assert supervisor.state == "stopped"
+        for refused in (supervisor.restart, supervisor.reset):
+            with pytest.raises(RunEndedError):
                 await refused()
-        await lives.stop()
+        await supervisor.stop()
 
 
 # Errors
@@ -374,33 +376,33 @@ async def test_a_stop_comes_before_all_wishes(tmp_path: Path) -> None:
 
 async def test_a_life_that_cannot_begin_is_told_and_another_one_may(tmp_path: Path) -> None:
     files = TroubledFiles()
-    async with lives_in(tmp_path, files) as lives:
-        await fill(lives)
-        listener = lives.nodes[0].listeners[0]
+    async with lives_in(tmp_path, files) as supervisor:
+        await fill(supervisor)
+        listener = supervisor.nodes[0].listeners[0]
         files.trouble = trouble(OSError(errno.EIO, "Input/output error"), "create", at="checkpoint")
         with pytest.raises((DataDirectoryError, OSError), match="Input/output error"):
-            await lives.crash()
-        assert lives.state == "down" and not lives.is_serving
+            await supervisor.crash()
+        assert supervisor.state == "down" and not supervisor.is_serving
         with pytest.raises(OSError, match="refused"):
             await trio.to_thread.run_sync(socket.create_connection, (listener.host, listener.port))
-        with pytest.raises(LifeOverError, match=r"the broker is down: .*Input/output error"):
-            await lives.call(Broker.stop_node, 0)
+        with pytest.raises(RunEndedError, match=r"the broker is down: .*Input/output error"):
+            await supervisor.call(Broker.stop_node, 0)
         with pytest.raises((DataDirectoryError, OSError)):
-            await lives.restart()
+            await supervisor.restart()
         files.trouble = nothing
-        await lives.restart()
-        assert lives.state == "serving"
-        assert await there(lives) == FILLED
+        await supervisor.restart()
+        assert supervisor.state == "serving"
+        assert await there(supervisor) == FILLED
 
 
 async def test_a_broker_that_is_down_can_be_stopped(tmp_path: Path) -> None:
     files = TroubledFiles()
-    async with lives_in(tmp_path, files) as lives:
+    async with lives_in(tmp_path, files) as supervisor:
         files.trouble = trouble(OSError(errno.EIO, "Input/output error"), "create", at="checkpoint")
         with pytest.raises((DataDirectoryError, OSError)):
-            await lives.crash()
+            await supervisor.crash()
         files.trouble = nothing
-    assert lives.state == "stopped"
+    assert supervisor.state == "stopped"
 
 
 async def test_another_broker_takes_the_directory_between_two_lives(tmp_path: Path) -> None:
@@ -413,139 +415,139 @@ async def test_another_broker_takes_the_directory_between_two_lives(tmp_path: Pa
             return super().lock(path)
 
     files = Taken()
-    async with lives_in(tmp_path, files) as lives:
-        await fill(lives)
+    async with lives_in(tmp_path, files) as supervisor:
+        await fill(supervisor)
         files.taken = True
         with pytest.raises(DataDirectoryError, match="taken"):
-            await lives.reset()
-        assert lives.state == "down"
+            await supervisor.reset()
+        assert supervisor.state == "down"
         files.taken = False
-        await lives.restart()
-        assert await there(lives) == FILLED
+        await supervisor.restart()
+        assert await there(supervisor) == FILLED
 
 
 async def test_a_reset_that_the_disk_refuses_leaves_everything(tmp_path: Path) -> None:
     files = TroubledFiles()
-    async with lives_in(tmp_path, files) as lives:
-        await fill(lives)
-        lives.clock.advance(HOUR_MS)
+    async with lives_in(tmp_path, files) as supervisor:
+        await fill(supervisor)
+        supervisor.clock.advance(HOUR_MS)
         files.trouble = trouble(OSError(errno.EIO, "Input/output error"), "rename", at="-delete")
         with pytest.raises(OSError, match="Input/output error"):
-            await lives.reset()
+            await supervisor.reset()
         files.trouble = nothing
-        assert (lives.state, lives.clock.ahead_ms) == ("serving", HOUR_MS)
-        assert await there(lives) == FILLED
+        assert (supervisor.state, supervisor.clock.ahead_ms) == ("serving", HOUR_MS)
+        assert await there(supervisor) == FILLED
 
 
 async def test_an_exchange_that_was_decided_is_ended_by_the_next_start(tmp_path: Path) -> None:
     files = TroubledFiles()
-    async with lives_in(tmp_path, files) as lives:
-        await fill(lives)
+    async with lives_in(tmp_path, files) as supervisor:
+        await fill(supervisor)
         files.trouble = trouble(OSError(errno.EIO, "Input/output error"), "rename", at="/t-0")
         with pytest.raises((OSError, DataDirectoryError), match="Input/output error"):
-            await lives.reset()
-        assert (lives.state, (tmp_path / NEXT_CONTENT).exists()) == ("down", True)
+            await supervisor.reset()
+        assert (supervisor.state, (tmp_path / NEXT_CONTENT).exists()) == ("down", True)
         files.trouble = nothing
-        await lives.restart()
-        (names,) = await ask(lives, topic_names)
+        await supervisor.restart()
+        (names,) = await ask(supervisor, topic_names)
         assert names == set()
 
 
 async def test_snapshots_that_are_refused_leave_the_broker_serving_as_it_was(tmp_path: Path) -> None:
-    async with lives_in(tmp_path / "data") as lives:
-        await fill(lives)
+    async with lives_in(tmp_path / "data") as supervisor:
+        await fill(supervisor)
         good = str(tmp_path / "good")
-        await lives.snapshot(good)
-        await add(lives)
-        broker = lives.broker
+        await supervisor.snapshot(good)
+        await add(supervisor)
+        broker = supervisor.broker
         for path in (good, str(tmp_path / "data" / "inside")):
             with pytest.raises(SnapshotError):
-                await lives.snapshot(path)
+                await supervisor.snapshot(path)
         with pytest.raises(SnapshotError, match="directory not found"):
-            await lives.restore(str(tmp_path / "none"))
+            await supervisor.restore(str(tmp_path / "none"))
         log = tmp_path / "good" / "0" / "t-0" / ("0" * 20 + ".log")
         data = log.read_bytes()
         log.write_bytes(data[:-1] + b"!")
         with pytest.raises(SnapshotError, match="was changed"):
-            await lives.restore(good)
-        assert lives.broker is broker, "it was not even restarted"
+            await supervisor.restore(good)
+        assert supervisor.broker is broker, "it was not even restarted"
         assert not [path for path in (tmp_path / "data").iterdir() if path.name.endswith("-delete")]
-        assert await there(lives) == ADDED
+        assert await there(supervisor) == ADDED
         log.write_bytes(data)
-        await lives.restore(good)
-        assert await there(lives) == FILLED
+        await supervisor.restore(good)
+        assert await there(supervisor) == FILLED
 
 
 async def test_a_snapshot_of_another_node_or_of_more_directories_is_refused(tmp_path: Path) -> None:
-    async with lives_in(tmp_path / "one") as lives:
-        await lives.snapshot(str(tmp_path / "snapshot"))
-    async with lives_in(tmp_path / "seven", node_id="7") as lives:
+    async with lives_in(tmp_path / "one") as supervisor:
+        await supervisor.snapshot(str(tmp_path / "snapshot"))
+    async with lives_in(tmp_path / "seven", node_id="7") as supervisor:
         with pytest.raises(SnapshotError, match=r"is a snapshot of node 0, but node\.id is 7"):
-            await lives.restore(str(tmp_path / "snapshot"))
-    async with lives_in(f"{tmp_path / 'a'},{tmp_path / 'b'}") as lives:
+            await supervisor.restore(str(tmp_path / "snapshot"))
+    async with lives_in(f"{tmp_path / 'a'},{tmp_path / 'b'}") as supervisor:
         with pytest.raises(SnapshotError, match=r"is a snapshot of 1 data directories, but log\.dirs has 2"):
-            await lives.restore(str(tmp_path / "snapshot"))
+            await supervisor.restore(str(tmp_path / "snapshot"))
 
 
 async def test_a_snapshot_may_be_taken_to_another_broker(tmp_path: Path) -> None:
-    async with lives_in(tmp_path / "one") as lives:
-        await fill(lives)
-        await lives.snapshot(str(tmp_path / "snapshot"))
-    async with lives_in(tmp_path / "other") as lives:
-        await lives.restore(str(tmp_path / "snapshot"))
-        assert await there(lives) == FILLED
+    async with lives_in(tmp_path / "one") as supervisor:
+        await fill(supervisor)
+        await supervisor.snapshot(str(tmp_path / "snapshot"))
+    async with lives_in(tmp_path / "other") as supervisor:
+        await supervisor.restore(str(tmp_path / "snapshot"))
+        assert await there(supervisor) == FILLED
 
 
 async def test_a_restore_whose_asker_is_cancelled_comes_to_its_end(tmp_path: Path) -> None:
-    async with lives_in(tmp_path / "data") as lives:
-        await fill(lives)
-        await lives.snapshot(str(tmp_path / "snapshot"))
-        await add(lives)
+    async with lives_in(tmp_path / "data") as supervisor:
+        await fill(supervisor)
+        await supervisor.snapshot(str(tmp_path / "snapshot"))
+        await add(supervisor)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(lives.restore, str(tmp_path / "snapshot"))
+            nursery.start_soon(supervisor.restore, str(tmp_path / "snapshot"))
             await trio.sleep(0.001)
             nursery.cancel_scope.cancel()
-        assert await there(lives) in (FILLED, ADDED)
-        await lives.restart()
-        assert lives.state == "serving"
+        assert await there(supervisor) in (FILLED, ADDED)
+        await supervisor.restart()
+        assert supervisor.state == "serving"
 
 
-@pytest.mark.parametrize("end", [Lives.restart, Lives.crash])
+@pytest.mark.parametrize("end", [Supervisor.restart, Supervisor.crash])
 async def test_no_life_begins_while_a_snapshot_is_staged_as_it_would_remove_that(
-    end: Callable[[Lives], Awaitable[None]], tmp_path: Path
+    end: Callable[[Supervisor], Awaitable[None]], tmp_path: Path
 ) -> None:
     files = GatedFiles("-delete/t-0/")
-    async with lives_in(tmp_path / "data", files) as lives:
-        await fill(lives)
-        await lives.snapshot(str(tmp_path / "snapshot"))
-        await add(lives)
+    async with lives_in(tmp_path / "data", files) as supervisor:
+        await fill(supervisor)
+        await supervisor.snapshot(str(tmp_path / "snapshot"))
+        await add(supervisor)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(lives.restore, str(tmp_path / "snapshot"))
+            nursery.start_soon(supervisor.restore, str(tmp_path / "snapshot"))
             await files.reached()
             with trio.move_on_after(0.3):  # a run takes some hundredths of that
-                await end(lives)
-            await lives.broker.housekeeping.tick()
+                await end(supervisor)
+            await supervisor.broker.background_jobs.tick()
             files.let_on()
-        assert await there(lives) == FILLED
+        assert await there(supervisor) == FILLED
 
 
 async def test_restores_that_wait_for_their_turn_end_with_the_broker(tmp_path: Path) -> None:
-    async with lives_in(tmp_path / "data") as lives:
-        await fill(lives)
-        await lives.snapshot(str(tmp_path / "snapshot"))
-        over: list[LifeOverError] = []
+    async with lives_in(tmp_path / "data") as supervisor:
+        await fill(supervisor)
+        await supervisor.snapshot(str(tmp_path / "snapshot"))
+        over: list[RunEndedError] = []
 
         async def restore() -> None:
             try:
-                await lives.restore(str(tmp_path / "snapshot"))
-            except LifeOverError as error:
+                await supervisor.restore(str(tmp_path / "snapshot"))
+            except RunEndedError as error:
                 over.append(error)
 
         async with trio.open_nursery() as nursery:
             for _ in range(3):
                 nursery.start_soon(restore)
             await trio.lowlevel.checkpoint()
-            await lives.stop()
+            await supervisor.stop()
         assert over
 
 
@@ -554,50 +556,50 @@ async def test_an_error_of_a_later_life_ends_the_body_and_comes_out(tmp_path: Pa
         raise ZeroDivisionError("a bug")
 
     with pytest.raises(ZeroDivisionError, match="a bug"):
-        async with lives_in(tmp_path) as lives:
-            await lives.restart()
-            lives.broker.tasks.start_soon(fail)
+        async with lives_in(tmp_path) as supervisor:
+            await supervisor.restart()
+            supervisor.broker.tasks.start_soon(fail)
             await trio.sleep_forever()
-    assert lives.state == "stopped"
+    assert supervisor.state == "stopped"
 
 
-@pytest.mark.parametrize("end", [Lives.restart, Lives.crash, Lives.stop])
+@pytest.mark.parametrize("end", [Supervisor.restart, Supervisor.crash, Supervisor.stop])
 async def test_a_life_whose_end_goes_wrong_keeps_nobody_waiting(
-    end: Callable[[Lives], Awaitable[None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    end: Callable[[Supervisor], Awaitable[None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: Broker) -> None:
         raise ZeroDivisionError("a bug")
 
-    told: list[LifeOverError] = []
+    told: list[RunEndedError] = []
 
-    async def ask(lives: Lives) -> None:
+    async def ask(supervisor: Supervisor) -> None:
         with trio.CancelScope(shield=True):
             try:
-                await end(lives)
-            except LifeOverError as error:
+                await end(supervisor)
+            except RunEndedError as error:
                 told.append(error)
 
     with pytest.raises(ZeroDivisionError, match="a bug"):
-        async with lives_in(tmp_path) as lives, trio.open_nursery() as nursery:
+        async with lives_in(tmp_path) as supervisor, trio.open_nursery() as nursery:
             for name in ("close", "abandon"):
                 monkeypatch.setattr(Broker, name, fail)
-            nursery.start_soon(ask, lives)
-    assert lives.state == "stopped"
-    assert [str(error) for error in told] == ([] if end is Lives.stop else ["the broker was stopped"])
-    lives.broker.services.logs.release()
+            nursery.start_soon(ask, supervisor)
+    assert supervisor.state == "stopped"
+    assert [str(error) for error in told] == ([] if end is Supervisor.stop else ["the broker was stopped"])
+    supervisor.broker.services.logs.release()
 
 
 async def test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of_collections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Collector, "a_life_has_ended", False)
-    async with lives_in(tmp_path) as lives:
-        lives.in_each_life(lambda broker: broker.collector.run())
-        for end in (Lives.restart, Lives.crash, Lives.reset):
-            await fill(lives)
-            before = weakref.ref(lives.broker)
-            lives.broker.collector.keep()
-            await end(lives)
+    monkeypatch.setattr(Collector, "a_run_has_ended", False)
+    async with lives_in(tmp_path) as supervisor:
+        supervisor.in_each_run(lambda broker: broker.collector.run())
+        for end in (Supervisor.restart, Supervisor.crash, Supervisor.reset):
+            await fill(supervisor)
+            before = weakref.ref(supervisor.broker)
+            supervisor.broker.collector.keep()
+            await end(supervisor)
             assert before() is None
     leave_alone()
 
@@ -605,19 +607,21 @@ async def test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of
 async def test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Collector, "a_life_has_ended", False)
+    monkeypatch.setattr(Collector, "a_run_has_ended", False)
     kept_at_once = size(30, PARTITIONS_KEPT_AT_ONCE)
     monkeypatch.setattr("ottla.server.runtime.collector.PARTITIONS_KEPT_AT_ONCE", kept_at_once)
     many = kept_at_once * 2 // 3
-    async with lives_in(tmp_path) as lives:
-        lives.in_each_life(lambda broker: broker.collector.run())
+    async with lives_in(tmp_path) as supervisor:
+        supervisor.in_each_run(lambda broker: broker.collector.run())
         garbage = OldGarbage()
         for _ in range(3):
-            await ask(lives, lambda client: create_topic(client, "t", many), lambda client: delete(client, "t"))
+            await ask(supervisor, lambda client: create_topic(client, "t", many), lambda client: delete(client, "t"))
         gc.collect()
         assert not garbage.is_there()
         garbage = OldGarbage()
-        await ask(lives, lambda client: create_topic(client, "a", many), lambda client: create_topic(client, "b", many))
+        await ask(
+            supervisor, lambda client: create_topic(client, "a", many), lambda client: create_topic(client, "b", many)
+        )
         gc.collect()
         assert garbage.is_there()
     leave_alone()
@@ -627,11 +631,11 @@ async def test_many_lives_leave_nothing_behind(tmp_path: Path) -> None:
     def descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
-    async with lives_in(tmp_path) as lives:
-        await fill(lives)
-        await lives.reset()
+    async with lives_in(tmp_path) as supervisor:
+        await fill(supervisor)
+        await supervisor.reset()
         before = descriptors()
         for _ in range(5):
-            await fill(lives)
-            await lives.reset()
+            await fill(supervisor)
+            await supervisor.reset()
         assert descriptors() <= before + 1

@@ -32,7 +32,7 @@ log = logging.getLogger("ottla.nodes")
 STOP_DEADLINE_S = 5.0
 
 
-class NodeLife:
+class NodeRun:
     """Stops and starts the nodes of a broker, one at a time."""
 
     def __init__(

@@ -17,7 +17,7 @@ from ottla.protocol.apis import APIS
 from ottla.protocol.connection import encode_request, parse_request
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.server.runtime.freeing import ARENAS_MAX, FEW, _trim, free, free_frames, give_back
+from ottla.server.runtime.deferred_free import ARENAS_MAX, FEW, _trim, free, free_frames, give_back
 from support.left_behind import older_left_alone
 
 MANY = 3 * FEW

@@ -20,7 +20,7 @@ from kafka import KafkaProducer
 from ottla.server.commands.frame.command_line import understand
 from ottla.server.commands.serve import configuration
 from ottla.server.config.static_config import StaticConfig
-from ottla.server.security.tls.throw_away import DAYS, LAST_DAYS, Authority
+from ottla.server.security.tls.dev_certificates import DAYS, LAST_DAYS, Authority
 from ottla.storage.topics.options import ConfigError
 from support.broker.serve_process import ServeProcess
 from support.commands.command_runs import run_command

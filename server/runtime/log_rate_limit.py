@@ -14,7 +14,7 @@ TOLD_MAX = 20
 """Largest number of lines per second."""
 
 
-class Floods:
+class LogRateLimiter:
     """Rate limiter for lines of one kind; all of them are logged at DEBUG. The first line beyond the limit says that there are
     more. Their number is logged by `tell_of_hidden`, or before the next line in a later second.
 
@@ -62,7 +62,7 @@ class Floods:
             self._hidden = 0
 
 
-_HIDING: set[Floods] = set()
+_HIDING: set[LogRateLimiter] = set()
 """Limiters with hidden lines to report, of all brokers in the process."""
 
 

@@ -11,8 +11,8 @@ import trio.testing
 import ottla
 from ottla.protocol.apis import APIS
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.server.network.answer_places import COUNTS_S, PLACES, UNBOUNDED, AnswerPlace, AnswerPlaces
-from ottla.server.network.desk import finished
+from ottla.server.network.dispatcher import finished
+from ottla.server.network.response_slots import COUNTS_S, PLACES, UNBOUNDED, AnswerPlace, ResponseSlots
 from ottla.server.network.transport import PeerGoneError
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
@@ -24,7 +24,7 @@ def test_the_table_names_the_apis_by_their_keys() -> None:
     assert {key: APIS[key].name for key in UNBOUNDED} == UNBOUNDED
 
 
-async def take(places: AnswerPlaces, of: str, count: int, nursery: trio.Nursery) -> list[AnswerPlace]:
+async def take(places: ResponseSlots, of: str, count: int, nursery: trio.Nursery) -> list[AnswerPlace]:
     taken = [AnswerPlace(of) for _ in range(count)]
     for each in taken:
         nursery.start_soon(each.take, places[METADATA])
@@ -37,7 +37,7 @@ def held(places: list[AnswerPlace]) -> int:
 
 
 async def test_an_address_has_half_of_the_places_and_others_come_at_once() -> None:
-    places = AnswerPlaces()
+    places = ResponseSlots()
     async with trio.open_nursery() as nursery:
         greedy = await take(places, "greedy", 200, nursery)
         assert held(greedy) == PLACES // 2 + 1, "one may go beyond"
@@ -54,7 +54,7 @@ async def test_an_address_has_half_of_the_places_and_others_come_at_once() -> No
 
 
 async def test_who_is_closed_waits_no_longer() -> None:
-    places = AnswerPlaces()
+    places = ResponseSlots()
     ended: list[str] = []
     async with trio.open_nursery() as nursery:
         holders = await take(places, "one", PLACES // 2 + 1, nursery)
@@ -77,7 +77,7 @@ async def test_who_is_closed_waits_no_longer() -> None:
 
 
 async def test_answers_that_wait_for_a_disk_do_not_keep_others_waiting(autojump_clock: trio.testing.MockClock) -> None:
-    places = AnswerPlaces()
+    places = ResponseSlots()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(places.run)
         await take(places, "one", PLACES, nursery)
@@ -89,7 +89,7 @@ async def test_answers_that_wait_for_a_disk_do_not_keep_others_waiting(autojump_
 
 
 async def test_places_of_several_apis_are_looked_after_at_once(autojump_clock: trio.testing.MockClock) -> None:
-    places = AnswerPlaces()
+    places = ResponseSlots()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(places.run)
         for key in UNBOUNDED:  # the first of them are already short when the others become so
@@ -124,7 +124,7 @@ def test_so_many_handlers_are_at_work_for_the_connections_of_an_address(tmp_path
 
         async def wait_for(count: int) -> None:
             with trio.fail_after(60):
-                while at_work + broker.inner.shares.answer_places[METADATA].waiting < count:
+                while at_work + broker.inner.shares.response_slots[METADATA].waiting < count:
                     await trio.sleep(0.001)
             go_on.set()
 
@@ -143,7 +143,7 @@ def test_so_many_handlers_are_at_work_for_the_connections_of_an_address(tmp_path
 
         async def all_left() -> None:
             with trio.fail_after(60):
-                while broker.inner.shares.answer_places[METADATA].used_bytes:
+                while broker.inner.shares.response_slots[METADATA].used_bytes:
                     await trio.lowlevel.checkpoint()
 
         broker.run(all_left)

@@ -17,7 +17,7 @@ def retain(broker: ottla.Broker) -> None:
     """Run retention on every log, compacted or not, as the broker does at its interval."""
 
     async def once() -> None:
-        await broker.inner.housekeeping.retain()
+        await broker.inner.background_jobs.retain()
         await broker.inner.services.cleaning.delete_from_compacted_logs()
         # Deletions that the broker's own jobs were busy with.
         manager = broker.inner.services.cleaning.manager
@@ -31,7 +31,7 @@ def retain(broker: ottla.Broker) -> None:
 
 def eventually(broker: ottla.Broker, holds: Callable[[], bool]) -> bool:
     """Return whether `holds` becomes true while the broker continues its work."""
-    tick = broker.inner.housekeeping.tick
+    tick = broker.inner.background_jobs.tick
     return any(holds() or broker.run(tick) for _ in range(TRIES)) or holds()
 
 

@@ -30,7 +30,7 @@ class DueRemoval:
         self._put_off(due_ms, self.path)
 
 
-class Departure:
+class PendingDeletion:
     """Deletion of some partitions' directories. Made by `LogManager.begin_delete`."""
 
     def __init__(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .advice import LastPass
 
 
-class DemandResult(Enum):
+class CleanOutcome(Enum):
     """Result of a demand."""
 
     NOT_DUE = auto()
@@ -35,7 +35,7 @@ class DemandResult(Enum):
     """Another operation has or wants the partition, or the threads restart."""
 
 
-class Demand:
+class CleanRequest:
     """One requested pass, with a waiting caller."""
 
     def __init__(self, log: Log, *, is_forced: bool) -> None:
@@ -46,14 +46,14 @@ class Demand:
         """The end of the cleanable part when a thread took the log; None if no thread did."""
         self.failure: str | None = None
         """Why the pass failed, as in the log."""
-        self._served: DemandResult | None = None
+        self._served: CleanOutcome | None = None
         self._over = trio.Event()
 
-    def end(self, served: DemandResult, failure: str | None = None) -> None:
+    def end(self, served: CleanOutcome, failure: str | None = None) -> None:
         self._served, self.failure = served, failure
         self._over.set()
 
-    async def over(self) -> DemandResult:
+    async def over(self) -> CleanOutcome:
         """Wait for the result. A cancelled caller abandons the demand; a pass that has begun is completed."""
         try:
             await self._over.wait()
@@ -64,11 +64,11 @@ class Demand:
         return self._served
 
 
-class Demands:
+class CleanRequests:
     """Queue of demands that no thread has taken yet, and listeners to passes and changes."""
 
     def __init__(self) -> None:
-        self._line: deque[Demand] = deque()
+        self._line: deque[CleanRequest] = deque()
         self._listeners: dict[TopicPartition, list[list[LastPass]]] = {}
         self.changes = 0
         """Number of changes that may matter to a waiting caller: who has a partition, whether it exists, how far it is
@@ -77,21 +77,21 @@ class Demands:
         self._changed: trio.Event | None = None
         """Set with the next change; None unless a caller waits for it."""
 
-    def add(self, demand: Demand) -> None:
-        self._line.append(demand)
+    def add(self, clean_request: CleanRequest) -> None:
+        self._line.append(clean_request)
 
-    def take(self) -> Demand | None:
+    def take(self) -> CleanRequest | None:
         """Return the first demand that is not abandoned, None if the queue is empty."""
         while self._line:
-            demand = self._line.popleft()
-            if not demand.is_abandoned:
-                return demand
+            clean_request = self._line.popleft()
+            if not clean_request.is_abandoned:
+                return clean_request
         return None
 
     def give_back_all(self) -> None:
         """End all demands because no thread will take them: their callers check again, and find the reason."""
         while self._line:
-            self._line.popleft().end(DemandResult.GIVEN_UP)
+            self._line.popleft().end(CleanOutcome.GIVEN_UP)
 
     @contextmanager
     def listening(self, partition: TopicPartition) -> Iterator[list[LastPass]]:

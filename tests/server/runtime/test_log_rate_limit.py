@@ -6,13 +6,13 @@ import logging
 
 import pytest
 
-from ottla.server.runtime.floods import TOLD_MAX, Floods, tell_of_hidden
+from ottla.server.runtime.log_rate_limit import TOLD_MAX, LogRateLimiter, tell_of_hidden
 
 
 def test_so_many_lines_a_second_are_told_and_how_many_there_were_beyond_them(caplog: pytest.LogCaptureFixture) -> None:
     now_s = 100.0
     caplog.set_level(logging.DEBUG, "ottla.flood")
-    lines = Floods(logging.getLogger("ottla.flood"), lambda: now_s)
+    lines = LogRateLimiter(logging.getLogger("ottla.flood"), lambda: now_s)
     for number in range(TOLD_MAX + 3):
         lines.tell(logging.INFO, "line %d", number)
     now_s = 101.0
@@ -36,7 +36,7 @@ def test_how_many_were_hidden_is_told_when_their_second_is_over_or_the_broker_en
 ) -> None:
     now_s = 100.0
     caplog.set_level(logging.INFO, "ottla.flood")
-    one, other = (Floods(logging.getLogger("ottla.flood"), lambda: now_s) for _ in range(2))
+    one, other = (LogRateLimiter(logging.getLogger("ottla.flood"), lambda: now_s) for _ in range(2))
 
     def told() -> list[tuple[int, str]]:
         found = [(record.levelno, record.message) for record in caplog.records if "more similar" in record.message]

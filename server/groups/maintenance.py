@@ -18,7 +18,7 @@ from .share.group import ShareGroup
 from .share.protocol import ShareProtocol
 
 
-class Upkeep:
+class GroupMaintenance:
     """
     Args:
         start_job: Function that starts a job of a shard, which ends when the shard is unloaded.

@@ -63,7 +63,7 @@ class WriteMarker(Protocol):
     ) -> None: ...
 
 
-class Endings:
+class TransactionCompleter:
     """Ends transactions: those that a client ends, those that time out, and those that are decided at a load.
 
     Args:
