@@ -31,18 +31,18 @@ OVER_TLS = """\
     """
 WHOSE_PASSWORD = "# log in as user {name}; replace … with the password\n    "
 NOTES = """\
-The same as `ottla serve --profile dev --listener localhost:9092 --admin 9099`, with a data directory that is removed at exit.
-Listens on the loopback addresses 127.0.0.1 and ::1 only. The first line of output is `ready HOST:PORT[,HOST:PORT...]`, for
-programs. Ctrl-C stops the broker.
+The same as `ottla serve --profile dev --listener localhost:9092 --admin 9099`, with a temporary data directory unless --data is
+given. By default it listens on the loopback addresses 127.0.0.1 and ::1 only. Two lines of output are for programs: the first is
+`ready HOST:PORT[,HOST:PORT...]`, and `control http://HOST:PORT` has the address of the admin API. Ctrl-C stops the broker.
 """
 
 HELLO = """
 Kafka clients   {bootstrap}
 status page     http://{admin}/
-admin API       http://{admin}   (/v1/openapi.json, /metrics, /healthz)
+control         http://{admin}   (admin API: /v1/openapi.json, /metrics, /healthz)
 data            {data}
 {tls}
-In Python, with `pip install kafka-python`:
+In Python, after `pip install kafka-python`:
 
     from kafka import KafkaConsumer, KafkaProducer
     {login}with KafkaProducer(bootstrap_servers="{address}"{more}) as producer:

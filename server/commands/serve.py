@@ -72,7 +72,7 @@ Ottla serves Kafka clients at {address}. In another shell:
     {ottla} consume greetings --until-end{bootstrap}
     {ottla} --help
 
-In Python, with `pip install kafka-python`:
+In Python, after `pip install kafka-python`:
 
     from kafka import KafkaConsumer, KafkaProducer
     with KafkaProducer(bootstrap_servers="{address}") as producer:

@@ -96,15 +96,15 @@ def beginning_options(parser: Parser) -> None:
         metavar="NAME:PASSWORD[:MECHANISM]|@FILE",
         action="append",
         default=[],
-        help="require SASL, and add this user; repeatable. Mechanisms: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, or only"
-        " MECHANISM. Applies to the default --listener and to those without a NAME. @FILE has one user per line (# starts a"
+        help="require SASL, and add this user; repeatable. The user may log in by PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, or"
+        " only by MECHANISM. Applies to the default --listener and to those without a NAME. @FILE has one user per line (# starts a"
         f" comment), and keeps passwords out of process lists (default: ${USERS}, one user per line)",
     )
     parser.add_argument(
         "--tls",
         action="store_true",
         help="serve TLS with a private CA that is created and kept in the data directory. Applies to the default --listener"
-        " and to those without a NAME. Prints the client settings (`serve`: with --hello)",
+        " and to those without a NAME. Prints the client settings (`ottla serve` only with --hello)",
     )
     parser.add_argument(
         "--emulate",
@@ -115,7 +115,7 @@ def beginning_options(parser: Parser) -> None:
         "--seed",
         metavar="FILE",
         help="YAML or JSON file with topics, records, groups and hard cases to create at start and after each reset (see"
-        " `ottla seed --help`); skipped if any of them exists",
+        " `ottla seed --help`); nothing is created if any of them exists at start",
     )
 
 

@@ -65,7 +65,7 @@ class PartitionExplanation:
         lines.append(
             f"  first dirty offset {found.first_dirty_offset}, a pass would end at {found.upper_offset}, log end"
             f" {found.log_end_offset}; dirty ratio {found.dirty_ratio:.3f}, must be above"
-            f" {found.min_cleanable_dirty_ratio:g}; {self.cleaner.passes} passes so far"
+            f" {found.min_cleanable_dirty_ratio:g}; passes so far: {self.cleaner.passes}"
         )
         for remedy in self.remedies:
             lines.append(f"  - {remedy.sentence}")

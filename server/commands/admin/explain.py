@@ -74,7 +74,7 @@ def _lines(partition: dict[str, Any]) -> Iterator[tuple[int, str]]:
     line = (
         f"first dirty offset {found['first_dirty_offset']}, a pass would end at {found['upper_offset']}, log end"
         f" {found['log_end_offset']}; dirty ratio {found['dirty_ratio']:.3f}, must be above"
-        f" {found['min_cleanable_dirty_ratio']:g}; {partition['cleaner']['passes']} passes so far"
+        f" {found['min_cleanable_dirty_ratio']:g}; passes so far: {partition['cleaner']['passes']}"
     )
     yield 1, line
     for remedy in partition["remedies"]:

@@ -15,7 +15,8 @@ NOTES = """\
 examples:
   ottla faults add --api Produce --error NOT_LEADER_OR_FOLLOWER --count 3
   ottla faults add --api Fetch --topic orders --delay 2s --count all
-  ottla faults add --api Produce --disconnect after --client shop        the records are written, the response is lost
+  ottla faults add --api Produce --disconnect after --client shop        the records are written, but the response is lost
+  ottla faults add --api Fetch --error NOT_LEADER_OR_FOLLOWER --skip 2   the third fetch fails
   ottla faults add --api Fetch --corrupt-batch
   ottla faults add --disk full
 
@@ -113,7 +114,7 @@ def _add_options(parser: Parser) -> None:
         dest="delay_ms",
         type=duration_ms,
         metavar="TIME",
-        help="delay of each request, or with --disk slow of each disk operation, e.g. 2s",
+        help="delay for each request, or with --disk slow for each sync and each read from disk, e.g. 2s",
     )
     parser.add_argument(
         "--disconnect",
@@ -122,7 +123,9 @@ def _add_options(parser: Parser) -> None:
     )
     parser.add_argument("--drop-response", action="store_true", help="execute the request, but never respond")
     parser.add_argument(
-        "--corrupt-batch", action="store_true", help="corrupt a byte of the batches that a Fetch returns"
+        "--corrupt-batch",
+        action="store_true",
+        help="corrupt a byte of the first batch of each partition that a Fetch returns",
     )
     parser.add_argument("--disk", choices=("full", "slow", "failed"), help="disk fault instead of a request fault")
     parser.add_argument("--data-dir", metavar="DIR", help="with --disk: affected data directory (one of log.dirs)")

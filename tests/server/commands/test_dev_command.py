@@ -47,7 +47,8 @@ def test_it_says_ready_first_and_what_to_paste_and_leaves_nothing() -> None:
         ready, _, rest = text.partition("\n")
         assert re.fullmatch(r"ready 127\.0\.0\.1:\d+,127\.0\.0\.1:\d+", ready)
         address = ready.split()[1].split(",")[0]
-        found = re.search(r"admin API +http://(localhost:\d+) ", rest)
+        # Programs read this line: docs/other-languages.md and the test suites in compat/examples.
+        found = re.search(r"^control +http://(localhost:\d+) ", rest, re.MULTILINE)
         assert found is not None
         assert f"    export OTTLA_BOOTSTRAP={address}\n    export OTTLA_ADMIN={found[1]}\n" in rest
         directory = re.search(r"data +(\S+), removed at exit", rest)

@@ -25,8 +25,8 @@ def apis_page() -> str:
 
 def _apis() -> Iterator[str]:
     yield "# APIs and versions\n"
-    yield "Made from the broker's own tables (`cd tests && python -m support.broker.reference_pages`); a test compares it, and what"
-    yield "ApiVersions says, with Apache Kafka 4.3.1's.\n"
+    yield "`cd tests && python -m support.broker.reference_pages` makes this page from the broker's own tables. A test compares the page"
+    yield "and the answer to ApiVersions with Apache Kafka 4.3.1.\n"
     yield "| key | API | versions | at a controller's listener |"
     yield "|---|---|---|---|"
     for key, api in APIS.items():
@@ -46,8 +46,8 @@ def options_page() -> str:
 
 def _options() -> Iterator[str]:
     yield "# Options without effect\n"
-    yield "Broker options that Apache Kafka 4.3.1 has and that mean nothing here. They are taken, checked as there, and shown; setting"
-    yield "one is told of in one line. Made from the broker's own tables (`cd tests && python -m support.broker.reference_pages`).\n"
+    yield "These broker options of Apache Kafka 4.3.1 have no effect in Ottla. They are accepted, checked as in Apache Kafka, and shown. A"
+    yield "log line names each one that is set. `cd tests && python -m support.broker.reference_pages` makes this page from the broker's own tables.\n"
     yield "| why | options |"
     yield "|---|---|"
     reasons: dict[str, list[str]] = {reason: [] for _, reason in REASONS}

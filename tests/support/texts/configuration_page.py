@@ -18,17 +18,19 @@ PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 INTRODUCTION = """\
 # Profiles and configuration
 
-Made from the broker's own declarations (`cd tests && python -m support.texts.configuration_page`); `ottla describe-config NAME` says the
-same of one. Names, defaults and bounds are Apache Kafka 4.3.1's. Options that are taken, and mean nothing here, are in
-[a list of their own](options-without-effect.md), each with its reason.
+This page lists every option with its default and bounds. `ottla describe-config NAME` shows the same for one option. Names, defaults and
+bounds are Apache Kafka 4.3.1's. Options that are accepted without having an effect are on
+[another page](options-without-effect.md), each with the reason.
 
-An option has the value of the strongest source that gives one: what was set at run time for one broker, for all brokers, then
+The value of an option comes from the first of these sources that sets it: run time for one broker, run time for all brokers,
 `--override NAME=VALUE` (`overrides=` of `ottla.Broker`), other flags, the environment, `--config FILE`, `--profile`, Apache Kafka's default.
-`ottla configs describe topic:NAME` shows where each value comes from.
+`ottla configs describe topic:NAME` shows the source of each value.
 
-Where it may be changed: *anywhere* is at the start, and at run time for one broker or all; *all brokers* is at the start, and at run time
-for all together; *start* is at the start alone. An option of a topic may be changed at any time (`ottla configs alter topic:NAME
-NAME=VALUE`); its default, where *default from* names an option of the broker, is what that option says.
+All broker options can be set at the start. The column *changed* says which can change at run time: *anywhere*, for one broker or for all;
+*all brokers*, only for all together; *start*, not at run time. A topic option can change at any time (`ottla configs alter topic:NAME
+NAME=VALUE`). The broker option in the column *default from* gives its default.
+
+`cd tests && python -m support.texts.configuration_page` makes this page from the broker's own declarations.
 """
 WHERE = {UpdateMode.READ_ONLY: "start", UpdateMode.PER_BROKER: "anywhere", UpdateMode.CLUSTER_WIDE: "all brokers"}
 
@@ -40,8 +42,8 @@ def page() -> str:
 
 def _profiles() -> Iterator[str]:
     yield "## Profiles\n"
-    yield "`kafka` is Apache Kafka's defaults, and what `ottla serve` takes unless told. `dev` is for development and tests, and what"
-    yield "`ottla dev`, `ottla.Broker` and the pytest plugin take: it says no more than these.\n"
+    yield "The profile `kafka` has Apache Kafka's defaults; `ottla serve` uses it by default. The profile `dev` is for development and tests;"
+    yield "`ottla dev`, `ottla.Broker` and the pytest plugin use it. It changes the defaults of these options, and of no others:\n"
     yield "| option | `dev` | `kafka` |"
     yield "|---|---|---|"
     for name, value in PROFILES["dev"].items():
@@ -61,7 +63,7 @@ def _topics() -> Iterator[str]:
 
 def _groups() -> Iterator[str]:
     yield "## Groups\n"
-    yield "Of one consumer group (`ottla configs alter group:ID NAME=VALUE`), within the bounds that the broker's options `group.…` have.\n"
+    yield "These options belong to one consumer group (`ottla configs alter group:ID NAME=VALUE`). The broker's options `group.…` bound them.\n"
     yield "| option | type | default | bounds | what it does |"
     yield "|---|---|---|---|---|"
     for option in _acting(GROUP_OPTIONS.values()):

@@ -16,9 +16,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 INTRODUCTION = """\
 # Metrics
 
-Made from a broker's own answer (`cd tests && python -m support.texts.metrics_page`). `broker.metrics()` has them under Apache Kafka's JMX
-names, attributes behind a `#`; `GET /metrics` of the admin listener ([control over HTTP](admin.md)) for Prometheus, under the names that the
-JMX exporter's usual rules make of these, so that dashboards for Kafka's logs and cleaner find them. Values are read when they are asked for.
+`broker.metrics()` returns all metrics under Apache Kafka's JMX names, with `#` before the attribute. `GET /metrics` of the
+[admin listener](admin.md) returns them for Prometheus, under the names that the JMX exporter's usual rules derive from the JMX names. Dashboards
+for Kafka's logs and cleaner therefore find them. Values are read at the time of the request.
+
+`cd tests && python -m support.texts.metrics_page` makes this page from a broker's own answer.
 """
 MEANINGS = {
     "DeadThreadCount": "threads of the cleaner that have died",
