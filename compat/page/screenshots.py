@@ -27,7 +27,7 @@ SYNC_S = 0.15
 """The delay of the disk during a screenshot of a pass, which otherwise ends too soon."""
 IN_README = {"width": 1000, "height": 636}
 """The size of `docs/pictures/status-page.png`, which is a copy of `status-page.png`."""
-HALF_WAY = re.compile("a pass copies group [2-9]")
+HALF_WAY = re.compile("a pass is copying group [2-9]")
 
 
 @contextmanager
