@@ -133,7 +133,7 @@ async def open_broker(
     Raises:
         RuntimeError: The caller does not run in Trio.
         TypeError, ConfigError: An option is invalid.
-        OSError, DataDirectoryError and others: see `broker.supervisor.run_lives`.
+        OSError, DataDirectoryError and others: see `broker.supervisor.run_supervisor`.
     """
     if (library := event_loop()) != "trio":
         raise RuntimeError(

@@ -113,7 +113,7 @@ class Pages:
     """The pages of one listener.
 
     Args:
-        lives: The lives of the broker that is shown.
+        supervisor: Supervisor of the broker that is shown.
         token: The token of the page's calls.
     """
 

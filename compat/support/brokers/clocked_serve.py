@@ -123,7 +123,7 @@ def main(path: str, *arguments: str) -> int:
             threading.Thread(target=partial(obey, trio.lowlevel.current_trio_token()), daemon=True).start()
             yield supervisor
 
-    vars(serve)["run_lives"] = run_measured
+    vars(serve)[run_supervisor.__name__] = run_measured
     return cli.main(arguments)
 
 

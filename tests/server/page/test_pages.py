@@ -253,7 +253,7 @@ def test_producers_of_a_partition_are_shown(broker: ottla.Broker) -> None:
     with KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True) as producer:
         producer.send("p", b"v").get()
     _, html = get(broker, "/topics/p/partitions/0/producers")
-    assert html.count('<tr id="producer-') == 1 and "None." not in html
+    assert html.count('<tr id="producer-') == 1 and "No producers." not in html
     assert get(broker, "/topics/p/partitions/x/producers")[0].status == 422
     assert get(broker, "/topics/p/partitions/1/producers")[0].status == 404
     broker.delete_topic("p")
