@@ -1,9 +1,9 @@
 """Requested passes and their results.
 
-    on_demand  --demand-->  the queue  --a cleaner thread, before it selects a log itself-->  one pass  -->  again, until all
+    on_demand  --request-->  the queue  --a cleaner thread, before it selects a log itself-->  one pass  -->  again, until all
                                                                          is covered that could be cleaned when it began
 
-Threads, memory, states of partitions and checkpoints are those of the cleaner's own rounds. So a demand waits for a
+Threads, memory, states of partitions and checkpoints are those of the cleaner's own rounds. So a request waits for a
 partition that another operation has, and a pass that is stopped for another operation is requested again.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class CleanOutcome(Enum):
-    """Result of a demand."""
+    """Result of a request."""
 
     NOT_DUE = auto()
     """Nothing to clean."""
@@ -54,7 +54,7 @@ class CleanRequest:
         self._over.set()
 
     async def over(self) -> CleanOutcome:
-        """Wait for the result. A cancelled caller abandons the demand; a pass that has begun is completed."""
+        """Wait for the result. A cancelled caller abandons the request; a pass that has begun is completed."""
         try:
             await self._over.wait()
         except trio.Cancelled:
@@ -65,7 +65,7 @@ class CleanRequest:
 
 
 class CleanRequests:
-    """Queue of demands that no thread has taken yet, and listeners to passes and changes."""
+    """Queue of clean requests that no thread has taken yet, and listeners to passes and changes."""
 
     def __init__(self) -> None:
         self._line: deque[CleanRequest] = deque()
@@ -81,7 +81,7 @@ class CleanRequests:
         self._line.append(clean_request)
 
     def take(self) -> CleanRequest | None:
-        """Return the first demand that is not abandoned, None if the queue is empty."""
+        """Return the first request that is not abandoned, None if the queue is empty."""
         while self._line:
             clean_request = self._line.popleft()
             if not clean_request.is_abandoned:
@@ -89,7 +89,7 @@ class CleanRequests:
         return None
 
     def give_back_all(self) -> None:
-        """End all demands because no thread will take them: their callers check again, and find the reason."""
+        """End all clean requests because no thread will take them: their callers check again, and find the reason."""
         while self._line:
             self._line.popleft().end(CleanOutcome.GIVEN_UP)
 

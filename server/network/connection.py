@@ -128,7 +128,7 @@ class Connection:
         self._shares = shares
         self._dispatcher = dispatcher
         self._session: RequestDispatcher = dispatcher
-        """The desk, or the session in front of it for a client whose session ends."""
+        """The dispatcher, or the session in front of it for a client whose session ends."""
         self._transport = transport
         self._frames = FrameReader(
             transport, shares.request_max_bytes, shares.request_memory, self.client_host, self.give_up

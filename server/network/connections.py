@@ -106,7 +106,7 @@ class Connections:
     async def accept_on(
         self, listening: socket.socket, listener: Listener, dispatcher: RequestDispatcher, nursery: trio.Nursery
     ) -> None:
-        """Accept on one socket of `listener` until the listener or the desk is closed, despite any errors.
+        """Accept on one socket of `listener` until the listener or the dispatcher is closed, despite any errors.
 
         Connections run in `nursery`.
         """

@@ -63,7 +63,7 @@ class Session:
 
     @property
     def dispatcher(self) -> RequestDispatcher:
-        """The desk for further requests: this session, if it ends."""
+        """The dispatcher for further requests: this session, if it ends."""
         return self._dispatcher if self._due_ms == math.inf else self
 
     @property

@@ -416,7 +416,7 @@ RULES: Any = SimpleNamespace(max_receive_bytes=16384, is_limited_in_all=True, fa
 
 
 class Closed:
-    """A desk without requests."""
+    """A dispatcher without requests."""
 
     handlers: Handlers = Handlers()
     node_id = 0
@@ -435,7 +435,7 @@ async def handle_api_versions(ctx: Any, request: Any) -> ApiVersionsResponse:
 
 
 class Greeting(Closed):
-    """A desk that answers it."""
+    """A dispatcher that answers it."""
 
     handlers: Any = MappingProxyType({18: handle_api_versions})
 

@@ -103,7 +103,7 @@ def produced(key: str, records: bytes) -> str:
 
 
 class RequestDispatcher:
-    """A desk that answers with the request's key, at the time that the key says.
+    """A dispatcher that answers with the request's key, at the time that the key says.
 
     `later`: when the test allows it. `pass`: in the next pass of the scheduler. `silent` in it: without an answer. `big`: at
     once, with LARGE_ANSWER bytes more. All others: at once.
@@ -269,7 +269,7 @@ def steps_of(name: str) -> Iterator[Steps]:
 
 
 class Served:
-    """Connections of one desk."""
+    """Connections of one dispatcher."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.dispatcher = RequestDispatcher()
