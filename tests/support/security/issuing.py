@@ -102,9 +102,18 @@ def key_server(tls: ssl.SSLContext | None = None) -> Iterator[KeyServer]:
         def handle_error(self, request: Any, client_address: Any) -> None:
             pass
 
+        def get_request(self) -> tuple[Any, Any]:
+            request, address = super().get_request()
+            if tls is None:
+                return request, address
+            try:
+                request.getpeername()  # after a reset by the client, `wrap_socket` would leave the socket open
+                return tls.wrap_socket(request, server_side=True), address
+            except OSError:
+                request.close()
+                raise
+
     with Listening(("127.0.0.1", 0), Handler) as listening:
-        if tls is not None:
-            listening.socket = tls.wrap_socket(listening.socket, server_side=True)
         thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
         server.url = f"http{'s' if tls else ''}://127.0.0.1:{listening.server_port}/keys"
