@@ -90,7 +90,7 @@ def operated_by_keyboard(suite: Suite, browser: Browser, broker: ottla.Broker) -
         suite.check("a topic is created by Tab, letters and Enter", "by-keyboard" in topics(broker))
         suite.equal("the button that was pressed has the focus still", "Create", focused_text(page))
         said = [each.inner_text() for each in page.get_by_role("status").all()]
-        suite.check("what came of it is told to screen readers", "Topic created." in said, said)
+        suite.check("screen readers get the result", "Topic created." in said, said)
 
 
 def focus_stays(suite: Suite, browser: Browser, broker: ottla.Broker) -> None:

@@ -36,10 +36,10 @@ class Work(Enum):
     """A kind of work, with the largest number of its threads per data directory."""
 
     CATALOG = "the catalog, and directories of partitions that come and go", 2
-    CHECKPOINT = "checkpoints for somebody who waits", 2
+    CHECKPOINT = "checkpoints that a request waits for", 2
     WRITE = "batches of megabytes on their way to their logs", 2
     SYNC = "appends made durable; several at a time share one commit of the file system", 8
-    BACKGROUND = "deleted files, retention and checkpoints that nobody waits for", 4
+    BACKGROUND = "deleted files, retention and checkpoints that no request waits for", 4
     READ = "loads of coordinators, the room that is left", 4
     COLD = "what is not in the page cache; more at a time make few disks faster", 4
     SEARCH = "searches by timestamp; each may unpack a batch", 2

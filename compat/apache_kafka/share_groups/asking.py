@@ -230,7 +230,7 @@ class Side:
             answer.member_id,
             answer.member_epoch,
             answer.heartbeat_interval_ms,
-            # Which partitions are whose is chance in Apache Kafka (../DIFFERENCES.md), so whether they change is, too.
+            # Apache Kafka assigns partitions to members at random (../DIFFERENCES.md), so a change of them is also random.
             answer.assignment is not None if epoch == 0 else None,
         )
 

@@ -148,7 +148,7 @@ class World:
             leaves = not self._joined or self._rng.random() < 0.5
             return [*(self._leaving() if leaves else ()), *self._dropping(), step]
         if isinstance(step, DeleteRecords):
-            # Apache Kafka's share partition finds out once it fetches what is gone (../DIFFERENCES.md), which one begun anew does.
+            # Apache Kafka's share partition notices deleted records when it fetches them (../DIFFERENCES.md). A new one does so.
             return [*self._dropping(), step]
         return [step]
 
@@ -187,8 +187,8 @@ class World:
             case Drop():
                 self._ended(step.member)
                 if not self._sessions:
-                    # What was begun is let go of: it has to be begun again. Of locks that ran out together Apache Kafka writes one
-                    # by one (../DIFFERENCES.md), which shows in batches begun anew unless something was written behind that.
+                    # Share partitions are released, and must be loaded again. Apache Kafka writes locks that expired together
+                    # one by one (../DIFFERENCES.md). That shows in the loaded batches, unless a later write follows.
                     self._queue.appendleft(Settled(self.group, tuple(sorted(self._loaded)), joins=True))
                     self._queue.appendleft(Pause(RELEASED_S))
                     self._loaded.clear()
@@ -333,7 +333,7 @@ class World:
             version=version,
         )
         if len(self._session_with(step)) > 1:
-            # Which partitions give something when there is not enough for all is chance in Apache Kafka (../DIFFERENCES.md).
+            # If the limits are too small for all partitions, Apache Kafka picks partitions at random (../DIFFERENCES.md).
             step = step._replace(max_records=500, max_bytes=1 << 20)
         if renews and rng.random() < 0.8:
             step = step._replace(max_records=0, max_bytes=0, min_bytes=0, wait_ms=0)

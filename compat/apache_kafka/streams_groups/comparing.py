@@ -64,8 +64,10 @@ def _retold(ours: HeartbeatResult, theirs: HeartbeatResult, given: Roles | None)
 
 
 def _with_old_port(step: Step, ours: HeartbeatResult, theirs: HeartbeatResult) -> HeartbeatResult:
-    """Our answer as it would be if a member that names another endpoint were told of its own as it was, once more (../DIFFERENCES.md).
-    Hosts are the members' names here, and stay."""
+    """Return Ottla's answer with the old port of the member's own endpoint, after the member has named another one.
+
+    Apache Kafka returns the old port once more (../DIFFERENCES.md). Hosts are the members' names here, and stay.
+    """
     if not isinstance(step, Beat) or not ours.endpoints or not theirs.endpoints or "user_endpoint" not in step.fields:
         return ours
     own = step.fields["user_endpoint"].host

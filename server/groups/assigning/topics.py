@@ -1,4 +1,4 @@
-"""What consumer groups ask of the broker's topics."""
+"""View of the broker's topics for consumer groups."""
 
 from __future__ import annotations
 
