@@ -45,12 +45,10 @@ class Flush(NamedTuple):
         """
         with suppress(FileNotFoundError):  # the partition has been deleted
             self.leader_epochs.write()
-        try:
-            for segment in self.sealed:
-                with suppress(FileNotFoundError):  # swapped or deleted since; what replaced it was synced before
-                    segment.flush()
-        finally:
-            self.sealed.clear()
+        for segment in self.sealed:
+            with suppress(FileNotFoundError):  # swapped or deleted since; its replacement was synced before
+                segment.flush()
+        self.sealed.clear()  # not after an error: a second call must not pass over what was never synced
         if self.active is not None:
             self.active.log_file.sync()
         if self.new_names_in is not None:

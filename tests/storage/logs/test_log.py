@@ -828,6 +828,24 @@ def test_a_flush_lets_go_segments_that_were_replaced_meanwhile() -> None:
     assert log.recovery_point == 2
 
 
+def test_a_flush_that_failed_has_all_to_sync_again() -> None:
+    log = make_log()
+    put_many(log, 2)
+    log.roll(0)
+    flush = log.begin_flush_of_sealed()
+    assert flush is not None
+
+    def no(operation: str, path: str, _: int) -> None:
+        if operation == "sync" and path.endswith(".log"):
+            raise OSError(errno.EIO, "the disk is tired", path)
+
+    assert isinstance(log.files, CrashFiles)
+    log.files.refuse = no
+    for _ in range(2):
+        with pytest.raises(OSError, match="tired"):
+            flush.sync()
+
+
 # Log start
 
 
