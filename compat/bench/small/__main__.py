@@ -58,8 +58,8 @@ def body(suite: Suite, options: Options) -> None:
         asks = {side: prepare(broker) | prepare_fetches(broker, versions) for side, broker in sides.items()}
         if counts is None:
             slices = arguments.slices or (4 if options.quick else 20)
-            rows = timed(load, sides, asks, connections, slices, judged=not options.quick)
-            show(suite, rows, sides)
+            for number in connections:
+                show(suite, timed(load, sides, asks, number, slices, judged=not options.quick), sides)
         else:
             count = instructions if arguments.instructions else calls
             for what in asks[OTTLA]:
@@ -92,36 +92,37 @@ def started(suite: Suite, arguments: argparse.Namespace, *, is_counted: bool) ->
         yield sides
 
 
-def timed(load: Load, sides: Sides, asks: Asks, connections: Sequence[int], slices: int, *, judged: bool) -> list[Row]:
+def timed(load: Load, sides: Sides, asks: Asks, number: int, slices: int, *, judged: bool) -> list[Row]:
     """Measure two turns of each side for each row, the second in the other order. Floors are those against Apache Kafka."""
     theirs, ours = next(iter(sides)), OTTLA
     judged = judged and theirs == KAFKA
     rows: list[Row] = []
-    for number in connections:
-        for what in asks[OTTLA]:
-            title = f"{what}, {number} connections"
-            few = judged and number in (10, 100)
-            alone = judged and number == 1
-            requests = Row(f"{title}: requests", "1/s", 0.5 if few else None, 1.0 if few else None, more_is_better=True)
-            cpu = Row(f"{title}: broker CPU a request", "us", 1.5 if few else None, 1.0 if few else None)
-            p50 = Row(f"{title}: p50", "us", 1.0 if alone else None, 0.6 if alone else None)
-            p99 = Row(f"{title}: p99", "us")
-            fewest = Row(f"{title}: fewest requests of a connection to the median", "1", more_is_better=True)
-            for row in (found := [requests, cpu, p50, p99, fewest]):
-                row.sides = (theirs, ours)
-                row.values = {side: [] for side in sides}
-            if theirs == KAFKA:
-                warm(load, sides[KAFKA], asks[KAFKA][what], number)
-            for order in (1, -1):
-                for side, broker in list(sides.items())[::order]:
-                    loaded = load.timed(broker, asks[side][what], number, -(-slices // 2), SLICE_MS)
-                    for one in loaded.slices:
-                        requests.values[side].append(one.requests_a_s)
-                        cpu.values[side].append(one.cpu_us)
-                        p50.values[side].append(one.p50_us)
-                        p99.values[side].append(one.p99_us)
-                    fewest.values[side].append(loaded.fewest_part)
-            rows += found
+    for what in asks[OTTLA]:
+        title = f"{what}, {number} connections"
+        few = judged and number in (10, 100)
+        alone = judged and number == 1
+        requests = Row(f"{title}: requests", "1/s", 0.5 if few else None, 1.0 if few else None, more_is_better=True)
+        cpu = Row(f"{title}: broker CPU a request", "us", 1.5 if few else None, 1.0 if few else None)
+        p50 = Row(f"{title}: p50", "us", 1.0 if alone else None, 0.6 if alone else None)
+        p99 = Row(f"{title}: p99", "us")
+        fewest = Row(f"{title}: fewest requests of a connection to the median", "1", more_is_better=True)
+        memory = Row(f"{title}: most memory", "MB")
+        for row in (found := [requests, cpu, p50, p99, fewest, memory]):
+            row.sides = (theirs, ours)
+            row.values = {side: [] for side in sides}
+        if theirs == KAFKA:
+            warm(load, sides[KAFKA], asks[KAFKA][what], number)
+        for order in (1, -1):
+            for side, broker in list(sides.items())[::order]:
+                loaded = load.timed(broker, asks[side][what], number, -(-slices // 2), SLICE_MS)
+                for one in loaded.slices:
+                    requests.values[side].append(one.requests_a_s)
+                    cpu.values[side].append(one.cpu_us)
+                    p50.values[side].append(one.p50_us)
+                    p99.values[side].append(one.p99_us)
+                fewest.values[side].append(loaded.fewest_part)
+                memory.values[side].append(loaded.memory_mb)
+        rows += found
     return rows
 
 

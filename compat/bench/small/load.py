@@ -16,6 +16,8 @@ from .requests import Asked
 
 SOURCE = Path(__file__).with_name("load.c")
 COMPILERS = ("cc", "gcc", "clang")
+MEMORY_EVERY_S = 0.5
+"""The time between two looks at the broker's memory during a load."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Loaded:
     slices: list[Slice]
     fewest_part: float
     """Requests of the connection with the fewest, divided by those of the median connection."""
+    memory_mb: float
+    """The most resident memory that the broker had during the load."""
 
 
 class Load:
@@ -57,17 +61,24 @@ class Load:
         """Ask for `slices` times `slice_ms`, after a second that does not count."""
         assert broker.process is not None
         command = self._command(broker, asked, connections, slices, slice_ms, broker.process.pid)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            said = done.stderr.strip() or f"the load ended with {done.returncode}"
+        memory_bytes = 0
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            while True:
+                try:
+                    answer, said = process.communicate(timeout=MEMORY_EVERY_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    memory_bytes = max(memory_bytes, broker.resident_bytes())
+        if process.returncode:
+            said = said.strip() or f"the load ended with {process.returncode}"
             raise RuntimeError(f"{connections} connections: {said}")
-        *lines, last = done.stdout.splitlines()
+        *lines, last = answer.splitlines()
         found = []
         for line in lines:
             requests, wall_ns, cpu_ns, p50_ns, p99_ns = map(int, line.split())
             found.append(Slice(requests * 1e9 / wall_ns, cpu_ns / 1e3 / requests, p50_ns / 1e3, p99_ns / 1e3))
         fewest, median = map(int, last.split()[1:])
-        return Loaded(found, fewest / max(median, 1))
+        return Loaded(found, fewest / max(median, 1), memory_bytes / 2**20)
 
     @contextmanager
     def counted(
