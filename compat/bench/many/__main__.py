@@ -141,7 +141,7 @@ def body(suite: Suite, options: Options) -> None:
     suite.note(
         "what else the machine did is not known" if others is None else f"others had {others:.0%} of the machine"
     )
-    suite.check("everybody was answered without an error", True)
+    suite.check("every request was answered without an error", True)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
