@@ -55,7 +55,7 @@ NO_IDS_YET = (10, 11)
 NAMED_MAX = 100
 """Largest number of topics in a request whose response is cached."""
 
-HIDDEN_S = 0.05
+HIDDEN_S = 0.036
 """Time for which Metadata hides a topic that it has created. On Apache Kafka 4.3.1 it appears 35 to 117 ms after the
 first request; clients ask again after 100 ms by default. Trio's clock counts, since clients wait while the broker's clock is
 frozen."""

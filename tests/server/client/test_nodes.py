@@ -7,6 +7,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.client.nodes import BEING_MADE_S, NodeConnections, addresses
 from ottla.server.client.values import UnreachableError
+from ottla.server.handlers.metadata import HIDDEN_S
 
 
 class Time:
@@ -87,6 +88,18 @@ def test_a_topic_that_is_being_made_may_be_unknown_for_a_second(nodes: NodeConne
     with pytest.raises(KafkaError):
         nodes.retrying(Attempts(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)), unknown_s=BEING_MADE_S)
     assert 0.5 < time.now_s <= BEING_MADE_S
+
+
+def test_a_topic_is_found_soon_after_its_creation(nodes: NodeConnections, time: Time) -> None:
+    """With pauses that double, a topic that the broker hid for 36 ms was found after 75."""
+
+    def ask() -> str:
+        if time.now_s < HIDDEN_S:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return "done"
+
+    assert nodes.retrying(ask, unknown_s=BEING_MADE_S) == "done"
+    assert time.now_s < HIDDEN_S + 0.01
 
 
 def test_a_slow_first_connection_takes_nothing_of_that_second(nodes: NodeConnections, time: Time) -> None:
