@@ -141,7 +141,7 @@ def test_new_figures_replace_the_old_ones_in_the_first_line_and_the_sentences() 
     assert figures.rewritten(readme, figures.Figures("0.19 s", "0.14 s", "0.003 s", "48 MB"), "Compared.", "today") == (
         "no containers, no JVM, 0.19 s. More\n<!-- figures: begin -->\n"
         "`ottla serve` starts in 0.19 s, the first `ottla.Broker()` of a process in 0.14 s and each later one in 0.003 s;"
-        " an idle broker uses 48 MB.\n"
+        " it uses 48 MB once a client has connected.\n"
         "Compared.\nMeasured today; [method and all figures](compat/bench/README.md).\n<!-- figures: end -->\nbelow\n"
     )
     with pytest.raises(figures.NotMeasuredError, match=r"^README\.md has no lines"):

@@ -14,7 +14,7 @@ BEGIN, END = "<!-- headlines: begin -->\n", "<!-- headlines: end -->\n"
 TITLES = {KAFKA: "Apache Kafka", OTTLA: "Ottla", KFAKE: "kfake", MOCK: "librdkafka's mock"}
 HEADLINES = {
     ("start", "start to first produce"): "from the command to a first record",
-    ("start", "resident memory at rest"): "memory at rest",
+    ("start", "resident memory at rest"): "memory at rest, after a first record",
     ("small", "produce 100 B, 100 connections: requests"): "requests of one record, 100 connections",
     ("large", "produce 1 KB: broker CPU"): "CPU for a gigabyte of 1 KB records produced",
 }

@@ -153,7 +153,7 @@ def rewritten(readme: str, figures: Figures, comparison: str, measurement: str) 
     """README.md with these figures in its three sentences and in its first line."""
     started = (
         f"`ottla serve` starts in {figures.serve}, the first `ottla.Broker()` of a process in {figures.first_broker}"
-        f" and each later one in {figures.later_broker}; an idle broker uses {figures.idle_memory}."
+        f" and each later one in {figures.later_broker}; it uses {figures.idle_memory} once a client has connected."
     )
     sentences = [
         started,
