@@ -1423,7 +1423,7 @@ class RecordWalk:
         found: cython.int
         timestamp: i64
         if p < 0 or p > len(b):
-            raise IndexError("no piece goes on there")
+            raise IndexError("the next piece does not continue there")
         with cython.nogil:
             found, p, timestamp = self.walk_on(b, p)
         return found, p, timestamp

@@ -54,7 +54,7 @@ def start(course: Course) -> list[Figure]:
 def recovery(course: Course) -> list[Figure]:
     """Filled once, then killed and started again; the records are counted each time."""
     total_bytes = 200_000_000 if course.quick else 2_000_000_000
-    what = f"from a start after kill -9 beside {total_bytes / 1e9:.1f} GB until all ends are told"
+    what = f"from a start after kill -9 beside {total_bytes / 1e9:.1f} GB until all ends are reported"
     took, cpu = Figure(what, "s"), Figure(f"{what}: broker CPU", "s", is_cpu=True)
     for figure in (took, cpu):
         figure.absent |= {KFAKE: IN_MEMORY, MOCK: IN_MEMORY}

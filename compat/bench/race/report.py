@@ -34,8 +34,8 @@ def rendered(sections: Iterable[Section], missing: Mapping[str, str]) -> str:
     lines = [
         "# The race",
         "",
-        "Made by `make bench`; what each row does stands in [README.md](README.md). Medians (least–most) of rounds in turns on one machine;",
-        "**ratio** is Ottla's median to Apache Kafka's, of CPU also the least to the least, which says something on a busy machine, too.",
+        "Made by `make bench`; what each row measures is in [README.md](README.md). Medians (least–most) of rounds in turns on one machine;",
+        "**ratio** is Ottla's median to Apache Kafka's, of CPU also the least to the least, which is meaningful on a busy machine as well.",
         "",
         *told(ground),
         *(f"\n{TITLES[side]} did not run: {why}." for side, why in missing.items() if side not in have_figures),

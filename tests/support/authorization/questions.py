@@ -460,7 +460,7 @@ def _(version: int, ids: Ids) -> Values:
     return {"renewers": [{"principal_type": "Nobody", "principal_name": "n"}], "max_lifetime_ms": 1000}
 
 
-@_question("CreateDelegationToken", "for somebody else", since=3)
+@_question("CreateDelegationToken", "for another user", since=3)
 def _(version: int, ids: Ids) -> Values:
     return {
         "owner_principal_type": "User",

@@ -35,7 +35,7 @@ def _apis() -> Iterator[str]:
         if api.advertised != api.versions:
             versions += f" (named as {api.advertised[0]}–{api.advertised[1]})"
         if api.name in OF_METRICS:
-            versions += " (named where somebody receives metrics)"
+            versions += " (listed if a metrics receiver is configured)"
         yield f"| {key} | {api.name} | {versions} | {'yes' if key in CONTROLLER_KEYS else ''} |"
 
 

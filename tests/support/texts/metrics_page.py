@@ -55,7 +55,7 @@ MEANINGS = {
     "reauthentication-latency-avg": "how long further logins took, mean",
     "reauthentication-latency-max": "how long further logins took, the longest",
     "remainingLogsToRecover": "0: recovery is over before the broker serves",
-    "remainingSegmentsToRecover": "0, likewise",
+    "remainingSegmentsToRecover": "0: recovery is over before the broker serves",
     "request-time": "percent of the broker's thread that a client uses that falls under a quota",
     "successful-authentication-no-reauth-total": "logins of clients that cannot log in again",
     "successful-authentication-rate": "logins a second",

@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 KEPT = Path(__file__).with_suffix(".json")
 BANNED = re.compile(
-    r"\b(anew|told|whoever|nobody|somebody|likewise|meanwhile|as far as|is to be|are to be|stands? in|cannot be had)\b"
+    r"\b((?<!-)anew|told|whoever|nobody|somebody|likewise|meanwhile|as far as|is to be|are to be|stands? in|cannot be had)\b"
     r"|\bso (many|long|often)\b|, too\b|\bthere is no\b|\bgo(es|ne)? on\b",
     re.IGNORECASE,
 )
