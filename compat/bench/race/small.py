@@ -7,7 +7,7 @@ import statistics
 
 from ...support.brokers.process import BrokerProcess
 from ...support.suite import NotRunError
-from ..small.__main__ import CONNECTIONS, timed
+from ..small.__main__ import CONNECTIONS, MEMORY, timed
 from ..small.load import Load
 from ..small.requests import Asked, prepare
 from ..wire.load import round_trips
@@ -40,7 +40,12 @@ def small_requests(course: Course) -> list[Figure]:
         probe = Figure("", "")
         able = course.taking_part(brokers, [probe], attempt)
         refusals.update(probe.absent)
-        rows = timed(load, able, asks, connections, 2 * course.rounds, judged=False)
+        rows = [
+            row
+            for number in connections
+            for row in timed(load, able, asks, number, 2 * course.rounds, judged=False)
+            if not row.what.endswith(MEMORY)
+        ]
     return [Figure.of_row(row, refusals) for row in rows]
 
 

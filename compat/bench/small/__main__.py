@@ -33,6 +33,7 @@ SLICE_MS = 500
 COUNTED, COUNTED_WARM_UP = 2_000, 1_000
 TRACED = 5_000
 SHOWN_VERSIONS = (4, 12, 18)
+MEMORY = ": most memory"
 WARM_MS, WARM_LOADS_MAX, STILL = 2_000, 15, 1.03
 """Apache Kafka is hot when a load of two seconds has less than 3 % more requests than the best before it."""
 
@@ -106,7 +107,7 @@ def timed(load: Load, sides: Sides, asks: Asks, number: int, slices: int, *, jud
         p50 = Row(f"{title}: p50", "us", 1.0 if alone else None, 0.6 if alone else None)
         p99 = Row(f"{title}: p99", "us")
         fewest = Row(f"{title}: fewest requests of a connection to the median", "1", more_is_better=True)
-        memory = Row(f"{title}: most memory", "MB")
+        memory = Row(f"{title}{MEMORY}", "MB")
         for row in (found := [requests, cpu, p50, p99, fewest, memory]):
             row.sides = (theirs, ours)
             row.values = {side: [] for side in sides}
