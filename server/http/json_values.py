@@ -68,9 +68,10 @@ def _from_text(kind: Any, text: str) -> Any:
 
 def _present(kind: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return X of `X | None`, the only union in requests, and its annotations; any other type unchanged."""
-    if is_union(kind):
-        (kind,) = (each for each in get_args(kind) if each is not types.NoneType)
-    return stripped(kind)
+    arms = [each for each in get_args(kind) if each is not types.NoneType] if is_union(kind) else [kind]
+    if len(arms) > 1:
+        raise TypeError(f"type {kind} is not supported in requests")
+    return stripped(arms[0])
 
 
 def is_union(kind: Any) -> bool:

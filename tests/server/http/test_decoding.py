@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from enum import Enum, StrEnum
 from typing import Annotated, Any, Literal
 
@@ -135,6 +136,13 @@ def test_what_does_not_fit_is_named_in_one_line(given_fields: dict[str, Any], se
         decoded(Everything, given_fields if sentence.startswith("name") else {"name": "x"} | given_fields)
     assert refused.value.kind is Kind.INVALID and str(refused.value).startswith(sentence)
     assert len(str(refused.value)) < 500 and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [bytes, list[str], int | str, Any])
+def test_a_type_that_no_call_has_is_an_error_that_names_it(kind: Any) -> None:
+    cls = make_dataclass("Other", [("field", kind)])
+    with pytest.raises(TypeError, match=re.escape(f"{kind} is not supported in requests")):
+        decoded(cls, {"field": "text"})
 
 
 def test_texts_of_a_query_become_what_json_would_have() -> None:
