@@ -11,7 +11,7 @@ import math
 import re
 import reprlib
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -24,8 +24,8 @@ from .fields import HttpField, fields_of, is_object, stripped
 Request = TypeVar("Request")
 
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
-_NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?", re.ASCII)
 _ANY_INT = Range(-INT64_MAX - 1)
+_ANY_FLOAT = Range(-1e308, 1e308)
 
 
 def decoded(cls: type[Request], found: Mapping[str, Any]) -> Request:
@@ -48,7 +48,7 @@ def from_texts(cls: type, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     for name, text in pairs:
         if name not in known:
             raise ControlError(Kind.INVALID, _unknown(name, "", known))
-        kind = _present(known[name].type)
+        kind, _ = _present(known[name].type)
         if (inner := _items(kind)) is not None:
             found.setdefault(name, []).append(_from_text(stripped(inner)[0], text))
         elif name in found:
@@ -59,20 +59,19 @@ def from_texts(cls: type, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _from_text(kind: Any, text: str) -> Any:
-    kind = _present(kind)
     if kind is bool and text in ("true", "false"):
         return text == "true"
     if kind is int and _WHOLE_NUMBER.fullmatch(text):
         return int(text)
-    if kind is float and _NUMBER.fullmatch(text):
-        return float(text)
     return text
 
 
-def _present(kind: Any) -> Any:
-    """Return X of `X | None`."""
-    arms = [each for each in get_args(kind) if each is not types.NoneType] if is_union(kind) else []
-    return stripped(arms[0])[0] if len(arms) == 1 else kind
+def _present(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return X of `X | None`, the only union in requests, and its annotations; any other type unchanged."""
+    arms = [each for each in get_args(kind) if each is not types.NoneType] if is_union(kind) else [kind]
+    if len(arms) > 1:
+        raise TypeError(f"type {kind} is not supported in requests")
+    return stripped(arms[0])
 
 
 def is_union(kind: Any) -> bool:
@@ -83,15 +82,13 @@ def is_union(kind: Any) -> bool:
 def _items(kind: Any) -> Any:
     """Return the type of an array's items, None if it is not an array."""
     arguments = get_args(kind)
-    if get_origin(kind) in (list, Iterable, Sequence) or (get_origin(kind) is tuple and arguments[1:] == (...,)):
+    if get_origin(kind) in (Iterable, Sequence) or (get_origin(kind) is tuple and arguments[1:] == (...,)):
         return arguments[0]
     return None
 
 
 def _value(kind: Any, marks: tuple[Any, ...], found: Any, where: str) -> Any:
     origin = get_origin(kind)
-    if kind is Any:
-        return found
     if kind in _SCALARS:
         return _SCALARS[kind](marks, found, where)
     if is_object(kind):
@@ -99,15 +96,15 @@ def _value(kind: Any, marks: tuple[Any, ...], found: Any, where: str) -> Any:
     if origin is Literal:
         return _one_of(get_args(kind), found, where)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _one_of({spelt(each): each for each in kind}, found, where)
+        return _one_of({each.value: each for each in kind}, found, where)
     if is_union(kind):
-        return _union(kind, marks, found, where)
+        present, inner_marks = _present(kind)
+        return None if found is None else _value(present, marks + inner_marks, found, where)
     if (inner := _items(kind)) is not None:
         bare, inner_marks = stripped(inner)
-        array = [
+        return tuple(
             _value(bare, inner_marks, each, f"{where}[{at}]") for at, each in enumerate(_array(marks, found, where))
-        ]
-        return array if origin is list else tuple(array)
+        )
     if origin is tuple:
         return _tuple(get_args(kind), found, where)
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -117,11 +114,6 @@ def _value(kind: Any, marks: tuple[Any, ...], found: Any, where: str) -> Any:
             for name, each in _checked_length(marks, _mapping(found, where), where).items()
         }
     raise TypeError(f"{where}: type {kind} is not supported in requests")
-
-
-def spelt(member: Enum) -> str:
-    """Return a member of an enumeration as in JSON: its value if that is a text, else its name."""
-    return member.value if isinstance(member.value, str) else member.name.lower()
 
 
 def _object(cls: type, found: Any, prefix: str) -> Any:
@@ -178,24 +170,6 @@ def _one_of(names: Any, found: Any, where: str) -> Any:
     return names[found] if isinstance(names, dict) else found
 
 
-def _union(kind: Any, marks: tuple[Any, ...], found: Any, where: str) -> Any:
-    arms = get_args(kind)
-    if found is None and types.NoneType in arms:
-        return None
-    errors = []
-    for arm in arms:
-        if arm is types.NoneType:
-            continue
-        bare, arm_marks = stripped(arm)
-        try:
-            return _value(bare, marks + arm_marks, found, where)
-        except ControlError as error:
-            errors.append(error)
-    if len(errors) == 1:
-        raise errors[0]
-    raise _wrong(where, _expected(kind, marks), found)
-
-
 def _bool(_marks: tuple[Any, ...], found: Any, where: str) -> bool:
     if not isinstance(found, bool):
         raise _wrong(where, "true or false", found)
@@ -210,9 +184,8 @@ def _int(marks: tuple[Any, ...], found: Any, where: str) -> int:
 
 
 def _float(marks: tuple[Any, ...], found: Any, where: str) -> float:
-    bound = _mark(marks, Range, Range(-math.inf, math.inf))
-    is_number = isinstance(found, int | float) and not isinstance(found, bool) and -1e308 <= found <= 1e308
-    if not is_number or not bound.low <= found <= bound.high:
+    bound = _mark(marks, Range, _ANY_FLOAT)
+    if not isinstance(found, int | float) or isinstance(found, bool) or not bound.low <= found <= bound.high:
         raise _wrong(where, _expected(float, marks), found)
     return float(found)
 
@@ -230,24 +203,15 @@ def _text(marks: tuple[Any, ...], found: Any, where: str) -> str:
     return _checked_length(marks, found, where)
 
 
-def _bytes(marks: tuple[Any, ...], found: Any, where: str) -> bytes:
-    if isinstance(found, str):
-        try:
-            return _checked_length(marks, base64.b64decode(found, validate=True), where)
-        except ValueError:
-            pass
-    raise _wrong(where, "bytes in base64", found)
+_SCALARS = {bool: _bool, int: _int, float: _float, str: _text}
 
-
-_SCALARS = {bool: _bool, int: _int, float: _float, str: _text, bytes: _bytes}
-
-Sized = TypeVar("Sized", str, bytes, list[Any], Mapping[str, Any])
+Sized = TypeVar("Sized", str, list[Any], Mapping[str, Any])
 
 
 def _checked_length(marks: tuple[Any, ...], found: Sized, where: str) -> Sized:
     bound = _mark(marks, Length, Length(0))
     if not bound.low <= len(found) <= bound.high:
-        unit = "characters" if isinstance(found, str) else "bytes" if isinstance(found, bytes) else "members"
+        unit = "characters" if isinstance(found, str) else "members"
         high = f" to {bound.high}" if bound.high < INT64_MAX else " or more"
         raise ControlError(Kind.INVALID, f"{where}: expected {bound.low}{high} {unit}, found {len(found)}")
     return found
@@ -260,8 +224,8 @@ def _mark(marks: tuple[Any, ...], kind: type, default: Any) -> Any:
 def _expected(kind: Any, marks: tuple[Any, ...]) -> str:
     """Describe what a field accepts."""
     if is_union(kind):
-        arms = [stripped(arm) for arm in get_args(kind)]
-        return " or ".join(_expected(arm, marks + arm_marks) for arm, arm_marks in arms)
+        present, inner_marks = _present(kind)
+        return f"{_expected(present, marks + inner_marks)} or null"
     if kind in (int, float):
         bound = _mark(marks, Range, None)
         what = "an integer" if kind is int else "a number"
@@ -269,8 +233,8 @@ def _expected(kind: Any, marks: tuple[Any, ...]) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return f"one of {', '.join(map(spelt, kind))}"
-    words = {bool: "true or false", str: "a string", bytes: "bytes in base64", types.NoneType: "null"}
+        return f"one of {', '.join(each.value for each in kind)}"
+    words = {bool: "true or false", str: "a string"}
     if kind in words:
         return words[kind]
     return "an object" if is_object(kind) or (_items(kind) is None and get_origin(kind) is not tuple) else "an array"
@@ -307,20 +271,14 @@ def plain(value: Any) -> Json:
     if kind is bytes:
         return base64.b64encode(value).decode()
     if isinstance(value, Enum):
-        return spelt(value)
+        return value.value
     if (names := _names(kind)) is not None:
         return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {spelt(key) if isinstance(key, Enum) else str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, Iterable) and not isinstance(value, str):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, Iterable):
         return [plain(each) for each in value]
-    if isinstance(value, int | float | str):  # an instance of a subclass
-        return plain(_base(value)(value))
     raise TypeError(f"type {type(value).__name__} is not supported in responses")
-
-
-def _base(value: float | str) -> Callable[[Any], Any]:
-    return next(kind for kind in (bool, int, float, str) if isinstance(value, kind))
 
 
 @cache

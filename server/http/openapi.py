@@ -16,7 +16,7 @@ from ..control.broker_state import version
 from ..control.operation import INT64_MAX, Length, Matches, Range
 from .call import JSON_TYPE, Call, Text
 from .fields import HttpField, doc_of, docs_of, fields_of, is_object, stripped
-from .json_values import is_union, plain, spelt
+from .json_values import is_union, plain
 
 AnyCall = Call[Any, Any]
 
@@ -50,7 +50,6 @@ ERROR: Schema = {
 Schema = dict[str, Any]
 
 _SCALARS: dict[Any, Schema] = {
-    Any: {},
     bool: {"type": "boolean"},
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -99,7 +98,7 @@ class Schemas:
         if origin is Literal:
             return {"enum": list(arguments)}
         if isinstance(kind, type) and issubclass(kind, Enum):
-            return {"enum": [spelt(member) for member in kind]}
+            return {"enum": [member.value for member in kind]}
         if is_union(kind):
             return _any_of([self.of(each) for each in arguments])
         if origin is tuple and arguments[1:] != (...,):
@@ -107,7 +106,7 @@ class Schemas:
             return {"type": "array", "prefixItems": prefix, "minItems": len(prefix), "maxItems": len(prefix)}
         if isinstance(origin, type) and issubclass(origin, Mapping):
             return {"type": "object", "additionalProperties": self.of(arguments[1])}
-        if origin in (list, tuple, set, frozenset, Iterable, Sequence):
+        if origin in (tuple, Iterable, Sequence):
             return {"type": "array", "items": self.of(arguments[0])}
         raise TypeError(f"type {kind} has no schema")
 
@@ -140,13 +139,12 @@ def _any_of(arms: list[Schema]) -> Schema:
 
 def _bounds(marks: tuple[Any, ...], kind: Any) -> Schema:
     found: Schema = {}
-    is_text = kind in (str, bytes)
     for mark in marks:
         match mark:
             case Range(low, high):
                 found |= {"minimum": low} | ({"maximum": high} if high < INT64_MAX else {})
             case Length(low, high):
-                lowest, highest = ("minLength", "maxLength") if is_text else ("minItems", "maxItems")
+                lowest, highest = ("minLength", "maxLength") if kind is str else ("minItems", "maxItems")
                 found |= ({lowest: low} if low else {}) | ({highest: high} if high < INT64_MAX else {})
             case Matches(pattern):
                 found["pattern"] = f"^(?:{pattern})$"

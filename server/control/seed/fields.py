@@ -127,11 +127,11 @@ def field_of(value: Any, source: str) -> SeedField:
 
 def _of_json(text: str, source: str) -> SeedField:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            seen: set[str] = set()
-            twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-            raise ControlError(Kind.INVALID, f"{source}: duplicate key {twice!r} in a mapping")
+        found: dict[str, Any] = {}
+        for name, each in pairs:
+            if name in found:
+                raise ControlError(Kind.INVALID, f"{source}: duplicate key {name!r} in a mapping")
+            found[name] = each
         return found
 
     try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, make_dataclass
 from enum import Enum, StrEnum
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -24,8 +24,8 @@ from support.noted import each_case
 
 
 class When(Enum):
-    BEFORE = 1
-    AFTER = 2
+    BEFORE = "before"
+    AFTER = "after"
 
 
 class Color(StrEnum):
@@ -35,7 +35,7 @@ class Color(StrEnum):
 @dataclass(frozen=True)
 class Header:
     key: str
-    value: bytes | None = None
+    value: str | None = None
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,19 @@ class Everything:
     """The name."""
     count: Annotated[int, Range(1, 9)] = 1
     part: Annotated[float, Range(0, 1)] = 0.5
+    any_part: float = 0.5
     anything: int = 0
     is_there: bool = False
     when: When = When.BEFORE
     color: Color = Color.DARK_RED
     side: Literal["left", "right"] = "left"
     lease: Name | None = None
-    number_or_text: int | str = 0
-    data: Annotated[bytes, Length(0, 4)] = b""
     headers: tuple[Header, ...] = ()
     pairs: Annotated[tuple[tuple[int, int], ...], Length(0, 2)] = ()
     configs: Mapping[str, str] = field(default_factory=dict)
     small: Annotated[str, Matches("[a-z]*", "small letters")] = ""
-    free: Any = None
     partition: TopicPartition | None = None
-    names: list[str] = field(default_factory=list)
+    names: Sequence[str] = ()
 
 
 def test_what_is_given_is_read_and_the_rest_has_its_default() -> None:
@@ -73,12 +71,9 @@ def test_what_is_given_is_read_and_the_rest_has_its_default() -> None:
             "color": "dark-red",
             "side": "right",
             "lease": None,
-            "number_or_text": "seven",
-            "data": "AAE=",
-            "headers": [{"key": "a"}, {"key": "b", "value": ""}],
+            "headers": [{"key": "a"}, {"key": "b", "value": "c"}],
             "pairs": [[1, 2]],
             "configs": {"a.b": "c"},
-            "free": [{}],
             "partition": {"topic": "t", "partition": 3},
             "names": ["a"],
         },
@@ -90,14 +85,11 @@ def test_what_is_given_is_read_and_the_rest_has_its_default() -> None:
         is_there=True,
         when=When.AFTER,
         side="right",
-        number_or_text="seven",
-        data=b"\0\1",
-        headers=(Header("a"), Header("b", b"")),
+        headers=(Header("a"), Header("b", "c")),
         pairs=((1, 2),),
         configs={"a.b": "c"},
-        free=[{}],
         partition=TopicPartition("t", 3),
-        names=["a"],
+        names=("a",),
     )
     assert decoded(Everything, {"name": "x"}) == Everything("x")
 
@@ -115,7 +107,8 @@ REFUSED: list[tuple[Any, str]] = [
     ({"count": 10**30}, "count: expected an integer from 1 to 9, found 1000000000000000000000000000000"),
     ({"anything": 2**63}, "anything: expected an integer, found 9223372036854775808"),
     ({"part": math.inf}, "part: expected a number from 0 to 1, found inf"),
-    ({"part": 10**400}, "part: expected a number from 0 to 1, found " + "1" + "0" * 17 + "..." + "0" * 19),
+    ({"any_part": math.nan}, "any_part: expected a number, found nan"),
+    ({"any_part": 10**400}, "any_part: expected a number, found " + "1" + "0" * 17 + "..." + "0" * 19),
     ({"is_there": 1}, "is_there: expected true or false, found 1"),
     ({"when": "befor"}, "when: expected one of before, after, found 'befor'; did you mean 'before'?"),
     ({"when": 1}, "when: expected one of before, after, found 1"),
@@ -123,9 +116,6 @@ REFUSED: list[tuple[Any, str]] = [
     ({"color": "DARK_RED"}, "color: expected one of dark-red, found 'DARK_RED'"),
     ({"side": "up"}, "side: expected one of left, right, found 'up'"),
     ({"lease": 1}, "lease: expected a string, found 1"),
-    ({"number_or_text": []}, "number_or_text: expected an integer or a string, found []"),
-    ({"data": "?"}, "data: expected bytes in base64, found '?'"),
-    ({"data": "AAAAAAAA"}, "data: expected 0 to 4 bytes, found 6"),
     ({"headers": {}}, "headers: expected an array, found {}"),
     ({"headers": [{}]}, "headers[0].key: expected a string, but the field is missing"),
     ({"headers": [1]}, "headers[0]: expected an object, found 1"),
@@ -148,11 +138,17 @@ def test_what_does_not_fit_is_named_in_one_line(given_fields: dict[str, Any], se
     assert len(str(refused.value)) < 500 and "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("kind", [bytes, list[str], int | str, Any])
+def test_a_type_that_no_call_has_is_an_error_that_names_it(kind: Any) -> None:
+    cls = make_dataclass("Other", [("field", kind)])
+    with pytest.raises(TypeError, match=re.escape(f"{kind} is not supported in requests")):
+        decoded(cls, {"field": "text"})
+
+
 def test_texts_of_a_query_become_what_json_would_have() -> None:
-    pairs = [("count", "7"), ("part", "1e-1"), ("is_there", "true"), ("names", "a"), ("names", "1"), ("lease", "5")]
+    pairs = [("count", "7"), ("is_there", "true"), ("names", "a"), ("names", "1"), ("lease", "5")]
     assert from_texts(Everything, pairs) == {
         "count": 7,
-        "part": 0.1,
         "is_there": True,
         "names": ["a", "1"],
         "lease": "5",
@@ -189,15 +185,15 @@ def test_whatever_comes_is_read_or_refused(found: dict[str, Any]) -> None:
 def test_answers_are_written_as_their_dataclasses_are() -> None:
     found = plain(
         {
-            TopicPartition("t", 1): Header("k", b"\xff"),
-            When.AFTER: [When.BEFORE, Color.DARK_RED, math.nan, -math.inf, 1.5, True],
-            1: (TopicPartition("t", 1), Path.__name__),
+            TopicPartition("t", 1): b"\xff",
+            "row": [When.BEFORE, Color.DARK_RED, math.nan, -math.inf, 1.5, True],
+            1: (TopicPartition("t", 1), Header("k")),
         }
     )
     assert found == {
-        "t-1": {"key": "k", "value": base64.b64encode(b"\xff").decode()},
-        "after": ["before", "dark-red", None, None, 1.5, True],
-        "1": [{"topic": "t", "partition": 1}, "Path"],
+        "t-1": base64.b64encode(b"\xff").decode(),
+        "row": ["before", "dark-red", None, None, 1.5, True],
+        "1": [{"topic": "t", "partition": 1}, {"key": "k", "value": None}],
     }
     with pytest.raises(TypeError, match="type object is not supported in responses"):
         plain(object())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, get_args, get_origin
 
 from ottla.server.control.operation import Length, Range
 from ottla.server.http.fields import HttpField, fields_of, is_object, stripped
-from ottla.server.http.json_values import decoded, is_union, spelt
+from ottla.server.http.json_values import decoded, is_union
 from ottla.server.runtime.errors import ControlError
 
 ANYTHING: list[Any] = [
@@ -58,21 +58,21 @@ def plausible(kind: Any, marks: tuple[Any, ...] = ()) -> Any:
         return False
     if kind in (int, float):
         return max(least, 0)
-    if kind in (str, bytes):
-        return "x" * length if kind is str else ""
+    if kind is str:
+        return "x" * length
     if is_object(kind):
         return body(kind)
     if origin is Literal:
         return arguments[0]
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return spelt(next(iter(kind)))
+        return next(iter(kind)).value
     if is_union(kind):
         return plausible(next(arm for arm in arguments if arm is not types.NoneType), marks)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return {}
     if origin is tuple and arguments[1:] != (...,):
         return [plausible(each) for each in arguments]
-    if origin in (list, tuple):
+    if origin in (tuple, Iterable, Sequence):
         return [plausible(arguments[0])] * length
     return None
 
