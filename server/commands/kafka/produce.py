@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ...client.values import NewRecord, Record
-from ..frame.errors import CommandError, WrongCallError
+from ..frame.errors import CommandError, wrong_call
 from ..frame.options import bootstrap_option, json_option, name_and_value, number
 from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
                     _note(written, cluster.kafka.produce_all(options.topic, chunk))
                     progress.say(f"{_count(written)} records written")
         except RecordLineError as error:
-            raise WrongCallError(f"{error}; the {_count(written)} records before it are written") from error
+            raise wrong_call(f"{error}; the {_count(written)} records before it are written") from error
     if options.json:
         show_json(
             [
@@ -94,13 +94,9 @@ def _count(written: dict[int, WrittenRecords]) -> int:
 
 def _from_arguments(options: argparse.Namespace) -> Iterator[NewRecord]:
     if options.key_separator is not None or options.json_lines:
-        raise WrongCallError(
-            "--key-separator and --json-lines apply to lines of standard input; not allowed with VALUE"
-        )
+        raise wrong_call("--key-separator and --json-lines apply to lines of standard input; not allowed with VALUE")
     if options.null and options.values:
-        raise WrongCallError(
-            f"--null and VALUE cannot be combined: a tombstone has no value, found {options.values[0]!r}"
-        )
+        raise wrong_call(f"--null and VALUE cannot be combined: a tombstone has no value, found {options.values[0]!r}")
     for value in [None] if options.null else options.values:
         yield _record(options, options.key, value)
 
@@ -112,13 +108,13 @@ def _record(options: argparse.Namespace, key: str | bytes | None, value: str | b
 def _from_lines(options: argparse.Namespace) -> Iterator[NewRecord | None]:
     """Yield one record for each line; None when all input that is available now was read."""
     if options.json_lines and (options.key_separator is not None or options.key is not None or options.header):
-        raise WrongCallError(
+        raise wrong_call(
             "--json-lines cannot be combined with --key, --key-separator or --header: each line sets its own"
         )
     if options.key_separator == "":
-        raise WrongCallError("--key-separator is empty")
+        raise wrong_call("--key-separator is empty")
     if options.key_separator is not None and options.key is not None:
-        raise WrongCallError("--key and --key-separator cannot be combined")
+        raise wrong_call("--key and --key-separator cannot be combined")
     separator = None if options.key_separator is None else options.key_separator.encode()
     for place, line in enumerate(_lines(), start=1):
         if line is None:
