@@ -328,7 +328,7 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
 
 
 async def wait_for(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
-    """Wait until `waiter` is woken or its time is over; raises PeerGoneError if the client disconnects."""
+    """Wait until `waiter` is woken or its time is over; raises trio.BrokenResourceError if the client disconnects."""
     patience_ms = PEER_CHECK_MS
     while (left_ms := (deadline_s - trio.current_time()) * 1000) > 0:
         if await waiter.wait(min(left_ms, patience_ms)):
