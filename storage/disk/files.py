@@ -43,10 +43,6 @@ class DamagedFileError(Exception):
     """A file does not contain what was written to it. The message has the reason; the caller rebuilds or refuses the file."""
 
 
-class DirectoryLockedError(Exception):
-    """Another broker, in this process or another one, holds the lock file."""
-
-
 class Ownership(NamedTuple):
     """Owner and permissions of a file."""
 
@@ -238,7 +234,7 @@ class Files(Protocol):
         """Take the lock file `path`, making it if missing, without waiting.
 
         Raises:
-            DirectoryLockedError: Another broker (Ottla or Apache Kafka), in this or another process, holds the lock.
+            BlockingIOError: Another broker (Ottla or Apache Kafka), in this or another process, holds the lock.
         """
 
     def disk_total_and_free(self, path: str) -> tuple[int, int]:

@@ -17,7 +17,6 @@ from ....storage.cleaning.cleaner import Cleaner, CleaningAbortedError, CleanSta
 from ....storage.cleaning.cleaner_manager import CleanerManager
 from ....storage.cleaning.dirtiness import is_any_reached
 from ....storage.disk import paths
-from ....storage.disk.files import DirectoryLockedError
 from ....storage.disk.health import DataDirectoryError
 from ....storage.disk.os_files import OsFiles
 from ....storage.filter.offset_map import SECRET_BYTES
@@ -58,7 +57,7 @@ def compact_stopped(
     try:
         store = open_store(Start(static, LiveConfig(static).current, files, clock, random.Random()))
     except DataDirectoryError as error:
-        is_held = isinstance(error.__cause__, DirectoryLockedError)
+        is_held = isinstance(error.__cause__, BlockingIOError)
         hint = f"; run it on that broker instead: ottla compact {topic}" if is_held else ""
         raise ControlError(Kind.CONFLICT, f"{error}{hint}") from error
     except OSError as error:
