@@ -39,6 +39,14 @@ class SyncError(OSError):
     """
 
 
+class AbortedError(Exception):
+    """A clean pass over a log, or its move to another directory, was given up. One line with the reason.
+
+    A pass is given up when another operation needs the log, the broker stops, or segments had to be split first: the next pass
+    starts again. A move is given up when the log has changed since it was copied, or one of the two disks refused.
+    """
+
+
 class DamagedFileError(Exception):
     """A file does not contain what was written to it. The message has the reason; the caller rebuilds or refuses the file."""
 
