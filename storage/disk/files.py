@@ -39,6 +39,16 @@ class SyncError(OSError):
     """
 
 
+class UnusableError(OSError):
+    """A file that another user of the machine may have made or may write to; or an address that cannot be bound.
+
+    The text is a sentence, without the number of the error.
+    """
+
+    def __str__(self) -> str:
+        return str(self.strerror) if self.filename is None else f"{self.filename}: {self.strerror}"
+
+
 class AbortedError(Exception):
     """A clean pass over a log, or its move to another directory, was given up. One line with the reason.
 
