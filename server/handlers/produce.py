@@ -50,7 +50,7 @@ from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..transactions.writes import TransactionalWrites, is_one_plain_batch, transactional_writes
-from .routing import NotLeaderError, endpoints, led_partition
+from .routing import endpoints, led_partition
 
 # Older clients cannot read zstd (KIP-110).
 ZSTD_SINCE = 7
@@ -318,9 +318,10 @@ class Appending:
         return response
 
     def _refused(self, index: int, log: Log | None, error: KafkaError) -> PartitionProduceResponse:
-        if isinstance(error, NotLeaderError):
-            self.leaders.add(error.partition.leader)
-            led = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
+        if isinstance(error, EarlyRefusalError) and error.leader is not None:
+            leader_id, leader_epoch = error.leader
+            self.leaders.add(leader_id)
+            led = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
             return replace(refusal(index, None, error, self.reasons), current_leader=led)
         told = refusal(index, log, error, self.reasons)
         # Without a response only the log has the reason.

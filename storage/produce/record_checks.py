@@ -93,9 +93,16 @@ class RecordError(NamedTuple):
 class EarlyRefusalError(KafkaError):
     """A refusal before the log is involved, as in Apache Kafka, so the response has no log start offset.
 
-    INVALID_RECORD: no batch, several batches, or an old magic. Any other code: the transaction's coordinator refused, or the
-    partition has seen a later epoch.
+    INVALID_RECORD: no batch, several batches, or an old magic. NOT_LEADER_OR_FOLLOWER: another node leads the partition. Any
+    other code: the transaction's coordinator refused, or the partition has seen a later epoch.
+
+    Args:
+        leader: The partition's leader and its epoch, if the request reached a node that does not lead it.
     """
+
+    def __init__(self, code: ErrorCode, message: str, leader: tuple[int, int] | None = None) -> None:
+        super().__init__(code, message)
+        self.leader = leader
 
 
 class InvalidRecordError(KafkaError):
