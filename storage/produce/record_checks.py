@@ -17,7 +17,7 @@ A small batch is checked at once, on the thread that owns the logs. A batch that
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from ...protocol.compression import Codec, Packer, UnpackLimitError
+from ...protocol.compression import Codec, Packer
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import HEADER_BYTES, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, null_key_indexes, wrapped
 from .. import kernel
@@ -187,7 +187,9 @@ def _unpacked(batch: RecordBatch, at_once: bool) -> memoryview:
         return batch.payload(max_frames=FRAMES_MAX)
     try:
         return batch.payload(max_bytes=AT_ONCE_BYTES[codec], max_frames=AT_ONCE_FRAMES)
-    except UnpackLimitError:
+    except CorruptRecordError as error:
+        if not error.is_over_limit:
+            raise
         raise HeavyBatchError from None
 
 
