@@ -40,9 +40,8 @@ from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER
 from ...protocol.schema import maker
 from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
-from ...storage.logs.large_append import LargeWriteError
 from ...storage.logs.log import AppendInfo, Log
-from ...storage.produce.record_checks import NO_KEY, EarlyRefusalError, HeavyBatchError, InvalidRecordError
+from ...storage.produce.record_checks import NO_KEY, EarlyRefusalError, InvalidRecordError, LargeBatchError
 from ..partitions.large_appends import append_later
 from ..partitions.reasons import ErrorMessageBudget
 from ..partitions.topics import Partition
@@ -278,7 +277,7 @@ class Appending:
             done = log.append(
                 records, now_ms=services.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
             )
-        except (InvalidRecordError, HeavyBatchError, LargeWriteError, WouldWaitError):
+        except (InvalidRecordError, LargeBatchError, WouldWaitError):
             return None  # the batch was only checked; its refusal may have a row for each of its records
         except KafkaError as error:
             return self._refused(data.index, log, error)
