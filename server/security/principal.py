@@ -14,7 +14,7 @@ class UnprovenError(Exception):
     Args:
         is_told: The client receives the reason. Otherwise only the log has it: it would reveal which users exist, or what is
             wrong with a password.
-        missing_scopes: Scopes that an OAUTHBEARER token lacks, as the client is told them.
+        missing_scopes: Scopes that an OAUTHBEARER token lacks, in the form that the client receives.
     """
 
     def __init__(self, why: str, *, is_told: bool = False, missing_scopes: str = "") -> None:
