@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from .errors import ServiceFailedError, UsageError
+from .errors import PipelineError, UsageError
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -14,7 +14,7 @@ def check_that_somebody_is_there(bootstrap_servers: str) -> None:
 
     Raises:
         UsageError: An address is not HOST:PORT, or its host is not a valid name.
-        ServiceFailedError: No broker accepts a connection.
+        PipelineError: No broker accepts a connection.
     """
     reasons = []
     for text in bootstrap_servers.split(","):
@@ -29,4 +29,4 @@ def check_that_somebody_is_there(bootstrap_servers: str) -> None:
             raise UsageError(f"--bootstrap: {text.strip()}: not a valid host name: {error}") from error
         else:
             return
-    raise ServiceFailedError(f"no broker answers at {'; '.join(reasons)}")
+    raise PipelineError(f"no broker answers at {'; '.join(reasons)}")

@@ -18,7 +18,7 @@ from ..storage.disk.own_files import open_file
 from ..storage.pictures.page import document
 from ..storage.pictures.text import pass_lines, style
 from . import jobs
-from .errors import PipelineError, SparkFailedError, UsageError
+from .errors import ExitCode, PipelineError, UsageError
 from .install.install_steps import is_plan_installed
 from .run.engine import Engine
 from .run.job_plans import Job, find_plan, forget
@@ -196,7 +196,7 @@ def _check(options: argparse.Namespace) -> int:
     finally:
         engine.stop()
     _print(options, asdict(report), [report])
-    return SparkFailedError.exit_code if report.mismatches else 0
+    return ExitCode.FAILED if report.mismatches else 0
 
 
 def _try_html(options: argparse.Namespace) -> None:

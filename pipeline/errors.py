@@ -7,35 +7,61 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from enum import IntEnum
 from importlib import import_module
 from typing import Any
 
 from ..protocol.errors import KafkaError
 
 
-class PipelineError(Exception):
-    """Error that ends a job. `exit_code` gives scripts the reason."""
+class ExitCode(IntEnum):
+    """Exit code with which `ottla-spark` ends, by the reason."""
 
-    exit_code = 1
+    USAGE = 1
+    LOCKED = 2
+    CORRUPT = 3
+    CHANGED = 4
+    UNVERIFIED = 5
+    """`verify` has found an error: the result does not hold what compaction promises."""
+    FAILED = 6
+    """Spark, a disk or a network service failed."""
+
+
+class PipelineError(Exception):
+    """Error that ends a job. `exit_code` gives scripts the reason.
+
+    By itself: an external failure, FAILED. It is Spark, a disk, an object store, a Kafka, or the server through which an install
+    goes; the text names it. Another call may succeed. What a job staged stays, and `--resume` continues from there. What an
+    install did stays also.
+    """
+
+    exit_code = ExitCode.FAILED
 
     results: Sequence[Any] = ()
     """The result of each partition, for a job over several (`PartitionResult`)."""
+
+    def __init__(self, text: str, exit_code: ExitCode | None = None) -> None:
+        super().__init__(text)
+        if exit_code is not None:
+            self.exit_code = exit_code
 
 
 class UsageError(PipelineError):
     """Request that makes no sense: an unknown topic, a topic that is not compacted, a directory that is not a store."""
 
+    exit_code = ExitCode.USAGE
+
 
 class StoreLockedError(PipelineError):
     """A live server holds the data directory."""
 
-    exit_code = 2
+    exit_code = ExitCode.LOCKED
 
 
 class CorruptSourceError(PipelineError):
     """Bytes on disk that a server cannot have written. Nothing is dropped because of them, and nothing was changed."""
 
-    exit_code = 3
+    exit_code = ExitCode.CORRUPT
 
     @classmethod
     def at(
@@ -55,29 +81,7 @@ class CorruptSourceError(PipelineError):
 class SourceChangedError(PipelineError):
     """The segments are no longer those that the plan was made for. A new plan is needed."""
 
-    exit_code = 4
-
-
-class VerifyFailedError(PipelineError):
-    """The result does not hold what compaction promises."""
-
-    exit_code = 5
-
-
-class SparkFailedError(PipelineError):
-    """A job failed for an external reason: Spark, or a disk. What it staged stays, and `--resume` continues from there."""
-
-    exit_code = 6
-
-
-class ServiceFailedError(PipelineError):
-    """A network service failed, or did not answer within the job's timeout.
-
-    It is an object store, a Kafka, or the server through which an install goes. The text names it. Another call may succeed.
-    What an install did stays.
-    """
-
-    exit_code = 6
+    exit_code = ExitCode.CHANGED
 
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
@@ -93,7 +97,7 @@ def as_pipeline_error(error: PipelineError | OSError | KafkaError) -> PipelineEr
     else:
         text = error.strerror or str(error)
         text = f"{error.filename}: {text}" if error.filename else text
-        found = SparkFailedError(text) if error.errno in _DISK_ERRORS else UsageError(text)
+        found = PipelineError(text) if error.errno in _DISK_ERRORS else UsageError(text)
     found.__cause__ = error
     return found
 

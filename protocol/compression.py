@@ -65,14 +65,6 @@ Stream: TypeAlias = tuple[Callable[[BytesLike], bytes], Callable[[], bytes]]
 """(compress the next bytes, finish) of a stream."""
 
 
-class UnpackLimitError(CorruptRecordError):
-    """A batch would unpack to more bytes, or has more frames, than the caller allows.
-
-    The code for too many bytes is MESSAGE_TOO_LARGE, after which producers split the batch. After CORRUPT_MESSAGE they would
-    send the same batch again.
-    """
-
-
 def compress(codec: int, data: BytesLike, level: int | None = None) -> bytes:
     """Return `data` in the form the Java client writes for that codec.
 
@@ -143,10 +135,9 @@ def decompress(
         The unpacked bytes; for codec 0 a view of `data` itself.
 
     Raises:
-        UnpackLimitError: The output would exceed `max_bytes` (MESSAGE_TOO_LARGE), detected before it is in memory; or more than
-            `max_frames` (CORRUPT_MESSAGE), detected when that number has been unpacked.
-        CorruptRecordError: The stream is damaged or incomplete, something other than a frame follows it,
-            or no codec has this number.
+        CorruptRecordError: The stream is damaged or incomplete, something other than a frame follows it, or no codec has this
+            number. Or, with `is_over_limit`, the output would exceed `max_bytes` (MESSAGE_TOO_LARGE), detected before it is in
+            memory; or has more than `max_frames` (CORRUPT_MESSAGE), detected when that number has been unpacked.
     """
     pieces = unpack(codec, data, max_bytes=max_bytes, max_frames=max_frames)
     first = next(pieces, b"")
@@ -175,12 +166,14 @@ def unpack(
     return pieces(memoryview(data), max_bytes, max_frames)
 
 
-def _too_large(max_bytes: int) -> UnpackLimitError:
-    return UnpackLimitError(f"decompressed batch exceeds {max_bytes} bytes", ErrorCode.MESSAGE_TOO_LARGE)
+def _too_large(max_bytes: int) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"decompressed batch exceeds {max_bytes} bytes", ErrorCode.MESSAGE_TOO_LARGE, is_over_limit=True
+    )
 
 
-def _too_many(max_frames: int) -> UnpackLimitError:
-    return UnpackLimitError(f"batch consists of more than {max_frames} compressed frames")
+def _too_many(max_frames: int) -> CorruptRecordError:
+    return CorruptRecordError(f"batch consists of more than {max_frames} compressed frames", is_over_limit=True)
 
 
 # --- none -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ in the list of parts, which the connection sends unchanged.
 import struct
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 from .apis import API_VERSIONS_KEY, APIS, Api
 from .errors import ErrorCode, ProtocolError
@@ -62,12 +62,8 @@ class Kept:
     written: dict[int, bytes]
 
 
-class UnspokenError(Exception):
-    """The codec of this API version has not been made yet: call `learn` in another thread, then parse the frame again."""
-
-
 def learn(frame: memoryview) -> None:
-    """Load the messages and make the codec for a frame for which `parse_request` has raised UnspokenError.
+    """Load the messages and make the codec for a frame for which `parse_request` has returned None.
 
     In any thread; takes up to 30 ms.
     """
@@ -75,10 +71,20 @@ def learn(frame: memoryview) -> None:
     _spoken(APIS[api_key], version)
 
 
-def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX, *, at_once: bool = False) -> Request:
+@overload
+def parse_request(
+    frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX, *, at_once: Literal[False] = False
+) -> Request: ...
+@overload
+def parse_request(
+    frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX, *, at_once: Literal[True]
+) -> Request | None: ...
+def parse_request(
+    frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX, *, at_once: bool = False
+) -> Request | None:
     """Parse one frame (without its size) as a request.
 
-    Raises UnspokenError, if `at_once`, when the codec has to be made first.
+    Returns None, if `at_once`, when the codec has to be made first: call `learn` in another thread, then parse the frame again.
 
     Raises LargeMessageError, which is a ProtocolError, as soon as the message has more than `most_elements`.
 
@@ -99,7 +105,7 @@ def parse_request(frame: memoryview, most_elements: int = REQUEST_ELEMENTS_MAX, 
                 f"{api.name} version {version} is not supported, only {api.versions[0]} to {api.versions[1]} (client {client_id!r})"
             )
         if at_once:
-            raise UnspokenError
+            return None
         spoken = _spoken(api, version)
     if spoken.is_flexible:
         at = at + 1 if at < len(frame) and not frame[at] else skip_tags(frame, at)  # nearly always no tags

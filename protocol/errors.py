@@ -170,14 +170,21 @@ class KafkaError(Exception):
 
 
 class CorruptRecordError(KafkaError):
-    """Damage inside record batches: invalid lengths, checksums or compressed data."""
+    """Damage inside record batches: invalid lengths, checksums or compressed data.
 
-    def __init__(self, message: str, code: ErrorCode = ErrorCode.CORRUPT_MESSAGE) -> None:
+    Args:
+        is_over_limit: The batch would unpack to more bytes, or has more frames, than the caller allows. The code for too many
+            bytes is MESSAGE_TOO_LARGE, after which producers split the batch. After CORRUPT_MESSAGE they would send the same
+            batch again.
+    """
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.CORRUPT_MESSAGE, is_over_limit: bool = False) -> None:
         super().__init__(code, message)
+        self.is_over_limit = is_over_limit
 
-    def __reduce__(self) -> tuple[type["CorruptRecordError"], tuple[str, ErrorCode]]:
+    def __reduce__(self) -> tuple[type["CorruptRecordError"], tuple[str, ErrorCode, bool]]:
         # BaseException would copy and pickle it as (code, message), but this __init__ takes them in the other order.
-        return (type(self), (self.message, self.code))
+        return (type(self), (self.message, self.code, self.is_over_limit))
 
 
 class ProtocolError(Exception):

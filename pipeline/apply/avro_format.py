@@ -32,7 +32,7 @@ class AvroFormat:
         """
         Raises:
             UsageError: A schema is missing, or is not that of a record.
-            SparkFailedError: The registry cannot be reached.
+            PipelineError: The registry cannot be reached.
         """
         self._what, self._adds_columns = spec.what, adds_columns
         self._subject = spec.subject or f"{topic}-{spec.what}"

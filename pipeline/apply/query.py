@@ -101,7 +101,7 @@ def applier(
     Raises:
         SourceChangedError: The table has records of a topic of another id, unless `job.topic_made_anew`.
         UsageError: Jars or the table are missing, or a schema is invalid.
-        SparkFailedError: The registry does not answer.
+        PipelineError: The registry does not answer.
     """
     with spoken():
         target = table(job.table_format, job.table)

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from http.client import HTTPMessage
 from typing import IO, Any, Protocol
 
-from ..errors import SparkFailedError, UsageError
+from ..errors import PipelineError, UsageError
 
 USER = "OTTLA_REGISTRY_USER"
 TIMEOUT_S = 10.0
@@ -32,7 +32,7 @@ class Registry(Protocol):
     def by_id(self, schema_id: int) -> str:
         """Return an Avro schema as JSON.
 
-        Raises UsageError if the id is unknown, SparkFailedError if the registry cannot be reached.
+        Raises UsageError if the id is unknown, PipelineError if the registry cannot be reached.
         """
         ...
 
@@ -106,15 +106,11 @@ class HttpRegistry:
                 raise UsageError(
                     f"registry {self._shown}: {error.code} {error.reason}: expected {USER}=USER:PASSWORD in the environment"
                 ) from error
-            raise SparkFailedError(f"registry {self._shown}: {error.code} {error.reason}") from error
+            raise PipelineError(f"registry {self._shown}: {error.code} {error.reason}") from error
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise SparkFailedError(
-                f"registry {self._shown} does not answer: {getattr(error, 'reason', error)}"
-            ) from error
+            raise PipelineError(f"registry {self._shown} does not answer: {getattr(error, 'reason', error)}") from error
         if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
-            raise SparkFailedError(
-                f"registry {self._shown}{path}: expected an object with `schema`, found another answer"
-            )
+            raise PipelineError(f"registry {self._shown}{path}: expected an object with `schema`, found another answer")
         if found.get("schemaType", "AVRO") != "AVRO":
             raise UsageError(f"registry {self._shown}: expected an Avro schema as {what}, found {found['schemaType']}")
         if found.get("references"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...storage.disk.checkpoints import uuid_text
 from ..addresses import check_that_somebody_is_there
-from ..errors import SourceChangedError, SparkFailedError, UsageError
+from ..errors import PipelineError, SourceChangedError, UsageError
 from ..stores.segment_names import topic_id_in
 from ..stores.stores import opened_store
 from .state import AppliedState
@@ -59,7 +59,7 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
 
     Raises:
         UsageError: The topic is not found, or a client's option is wrong.
-        SparkFailedError: No broker answers, or the broker refuses the request.
+        PipelineError: No broker answers, or the broker refuses the request.
     """
     check_that_somebody_is_there(options["bootstrap.servers"])
     isolation = options.get("isolation.level", "read_uncommitted")
@@ -107,7 +107,7 @@ def _asked(session: SparkSession, topic: str, options: Mapping[str, str]) -> Ite
             raise UsageError(f"{topic}: expected a topic of {options['bootstrap.servers']}, found none") from error
         if "InvalidTopic" in said:
             raise UsageError(f"{topic}: {said}") from error
-        raise SparkFailedError(f"Kafka at {options['bootstrap.servers']}: {said}") from error
+        raise PipelineError(f"Kafka at {options['bootstrap.servers']}: {said}") from error
     finally:
         admin.close(jvm.java.time.Duration.ofSeconds(2))
 

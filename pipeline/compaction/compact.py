@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ...storage.disk import paths
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
-from ..errors import SparkFailedError, UsageError
+from ..errors import PipelineError, UsageError
 from ..records.fine_buckets import Buckets
 from ..spark.blobs import BlobRows
 from ..spark.task_logs import logged
@@ -74,7 +74,7 @@ def compact(
 
     Raises:
         CorruptSourceError, SourceChangedError: As the stages do.
-        SparkFailedError: The job failed for another reason.
+        PipelineError: The job failed for another reason.
     """
     files = OsFiles()
     results = _whole(spark, plan, files, watch)
@@ -216,7 +216,7 @@ def _plan(staging: str) -> CompactionPlan:
     try:
         return load_plan(ReadingFiles(), staging)
     except (UsageError, FileNotFoundError) as error:  # the driver could read it
-        raise SparkFailedError(
+        raise PipelineError(
             f"worker {gethostname()}: {error}; the data directory and {os.path.dirname(staging)} must be on all workers,"
             " at the same paths"
         ) from error

@@ -33,7 +33,7 @@ from ...storage.filter.dead_bits import DeadBits
 from ...storage.logs.staged_segment import MANIFEST_FILE, size_and_crc
 from ...storage.segment.cleaned import set_mtime
 from ...storage.segment.segment import LogSegment
-from ..errors import CorruptSourceError, SparkFailedError
+from ..errors import CorruptSourceError, PipelineError
 from ..stores.reading_files import ReadingFiles
 from .exchange import BITS, Blob, set_superseded
 from .group_results import GroupResult, check_finished_group
@@ -89,7 +89,7 @@ def rewrite_group(
     Raises:
         CorruptSourceError: A batch cannot be read, or stage 1 has seen other records.
         SourceChangedError: A segment is not the one that was planned.
-        SparkFailedError: The disk failed. The group's partial output was deleted.
+        PipelineError: The disk failed. The group's partial output was deleted.
     """
     directory = paths.join(plan.staging, f"{plan.group_base(group):020}.{attempt}{PART}")
     try:
@@ -100,7 +100,7 @@ def rewrite_group(
     except OSError as error:
         with suppress(OSError):
             files.remove_dir(directory)
-        raise SparkFailedError(f"{error.filename or directory}: {error.strerror or error}") from error
+        raise PipelineError(f"{error.filename or directory}: {error.strerror or error}") from error
     final = group_directory(plan, group)
     was_there = files.exists(final)
     if check_finished_group(plan, group, files) is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ..errors import PipelineError, ServiceFailedError, SourceChangedError, StoreLockedError, UsageError
+from ..errors import PipelineError, SourceChangedError, StoreLockedError, UsageError
 
 CONNECT_TIMEOUT_S = 10
 TIMEOUT_S = 600
@@ -40,7 +40,7 @@ class AdminClient:
 
         Raises:
             UsageError: No admin listener answers there.
-            ServiceFailedError: The server has failed, or stopped before it answered.
+            PipelineError: The server has failed, or stopped before it answered.
             PipelineError: The server rejected the call; `_ERRORS` has the class by status.
         """
         return self._ask(name, "POST", f"/v1/cleaning/{name}", json.dumps(fields))
@@ -59,13 +59,13 @@ class AdminClient:
         except (OSError, ValueError, http.client.HTTPException) as error:
             if name == "status":  # the first call
                 raise UsageError(f"{self._address}: expected a server's admin listener, found: {error!r}") from error
-            raise ServiceFailedError(f"{self._address}: no answer to {name!r}: {error!r}; call again") from error
+            raise PipelineError(f"{self._address}: no answer to {name!r}: {error!r}; call again") from error
         if not isinstance(answer, dict) or (response.status != 200 and "error" not in answer):
             raise UsageError(
                 f"{self._address}: expected a server's admin listener, found one that answers {answer!r:.100}"
             )
         if response.status != 200:
-            kind = _ERRORS.get((name, response.status), UsageError if response.status < 500 else ServiceFailedError)
+            kind = _ERRORS.get((name, response.status), UsageError if response.status < 500 else PipelineError)
             raise kind(f"{self._address}: {answer['error']}")
         return answer
 
@@ -78,7 +78,7 @@ class AdminClient:
 
         Raises:
             StoreLockedError: Another client has a lease.
-            UsageError, ServiceFailedError, PipelineError: As `post`.
+            UsageError, PipelineError: As `post`.
         """
         held = tp | {"lease": self.post("pause", tp | {"lease_ms": lease_ms}).get("lease")}
         ended = threading.Event()

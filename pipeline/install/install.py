@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from ...storage.data_dirs import clean_stop
 from ...storage.disk import paths
 from ...storage.disk.checkpoints import CorruptCheckpointError, OffsetCheckpoint
-from ...storage.disk.files import DirectoryLockedError, Files, Ownership
+from ...storage.disk.files import Files, Ownership
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.staged_segment import StagedSegment
 from ...storage.logs.swap import finish_swaps, is_begun, swap_files
@@ -147,7 +147,7 @@ def locked(files: Files, data_dir: str) -> Iterator[None]:
     is_new = not files.exists(path)
     try:
         lock = files.lock(path)
-    except DirectoryLockedError as error:
+    except BlockingIOError as error:
         raise StoreLockedError(f"{error}: stop that server, or install through it") from error
     try:
         if is_new:

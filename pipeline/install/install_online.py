@@ -64,7 +64,7 @@ def install_online(
             stale. Groups that were already installed stay.
         UsageError: No server answers, or it serves another directory; a group is not staged, or damaged, or cannot be
             given to the owner of the log.
-        ServiceFailedError: The server has failed or stopped. Call again.
+        PipelineError: The server has failed or stopped. Call again.
         OSError: The disk of the staging directory failed.
     """
     if is_plan_installed(plan, files):

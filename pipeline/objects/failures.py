@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from ..errors import PipelineError, ServiceFailedError, UsageError
+from ..errors import PipelineError, UsageError
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ def as_error(error: BaseException, address: str) -> PipelineError:
     if isinstance(error, (ValueError, TypeError, ImportError)):
         return UsageError(f"{address}: {said}")
     where = "no server answers there" if _NOT_THERE.search(said) else "the store does not answer"
-    return ServiceFailedError(f"{address}: {where} ({said})")
+    return PipelineError(f"{address}: {where} ({said})")
 
 
 def _refusal(said: str) -> Refusal | None:
@@ -89,7 +89,7 @@ def patiently(call: Callable[[], T], address: str, *, answer_s: float = ANSWER_S
 
     Raises:
         FileNotFoundError: The object does not exist.
-        UsageError, ServiceFailedError: As `as_error`.
+        UsageError, PipelineError: As `as_error`.
     """
     store = store_of(address)
     for pause_s in (*PAUSES_S, None):

@@ -37,7 +37,7 @@ def written_beside() -> Iterator[str]:
 
 
 def upload(objects: ObjectFiles, path: str, address: str) -> None:
-    """Upload a file to an address. Raises UsageError or ServiceFailedError as `patiently`; an incomplete object may be left."""
+    """Upload a file to an address. Raises UsageError or PipelineError as `patiently`; an incomplete object may be left."""
     size_bytes = os.path.getsize(path)
 
     def once() -> None:

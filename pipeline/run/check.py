@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import SparkFailedError
+from ..errors import PipelineError
 from ..spark.on_executors import NONE, FoundOnExecutors, found_here
 from .engine import Engine
 
@@ -46,10 +46,10 @@ class CheckReport:
         """Raise the first mismatch.
 
         Raises:
-            SparkFailedError: The versions do not fit together.
+            PipelineError: The versions do not fit together.
         """
         if self.mismatches:
-            raise SparkFailedError(self.mismatches[0])
+            raise PipelineError(self.mismatches[0])
 
     def __str__(self) -> str:
         rows = [COLUMNS, *(tuple(each[name] for name in COLUMNS) for each in (self.driver, *self.executors))]  # type: ignore[literal-required]
@@ -67,7 +67,7 @@ def check(engine: Engine, data_dir: str | None) -> CheckReport:
         data_dir: The directory that all must see; several with commas between them.
 
     Raises:
-        SparkFailedError: No task ended: the executors' Python does not start, or has another version than the driver's.
+        PipelineError: No task ended: the executors' Python does not start, or has another version than the driver's.
     """
     dirs = [] if data_dir is None else data_dir.split(",")
     executors: list[FoundOnExecutors] = []

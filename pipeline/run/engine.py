@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...storage.disk import paths
 from ...storage.disk.files import Files
 from ..compaction.survey import Survey, survey_segments
-from ..errors import SparkFailedError
+from ..errors import PipelineError
 from ..steps import Watch
 from .progress import JobProgress
 
@@ -113,8 +113,8 @@ class Engine:
         try:
             with interrupts_deferred(), failures_translated():
                 started = made.getOrCreate()
-        except SparkFailedError as error:
-            raise SparkFailedError(f"Spark did not start on {self._master or 'its master'}: {error}") from error
+        except PipelineError as error:
+            raise PipelineError(f"Spark did not start on {self._master or 'its master'}: {error}") from error
         self._is_ours = True
         started.sparkContext.setLogLevel("OFF")  # Ottla reports a task's error once
         if started.sparkContext.uiWebUrl:

@@ -58,7 +58,7 @@ def latest(
         UsageError: The log or a column was not found.
         CorruptSourceError: A log is damaged.
         SourceChangedError: No consistent view of all keys was possible, because of the cleaner or a lagging high watermark.
-        SparkFailedError: The job failed for another reason.
+        PipelineError: The job failed for another reason.
     """
     schema = _schema_of(columns)
     store = opened_store(source, ReadingFiles(parse_fs_options(fs_options or {})))

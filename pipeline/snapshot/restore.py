@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..addresses import CONNECT_TIMEOUT_S, check_that_somebody_is_there
-from ..errors import ServiceFailedError, UsageError
+from ..errors import PipelineError, UsageError
 from ..objects.addresses import parse_fs_options
 from ..objects.object_files import ObjectFiles
 from ..stores.reading_files import resolved
@@ -51,7 +51,7 @@ class Writer(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Wait for all records. Raises ServiceFailedError if one was not stored."""
+        """Wait for all records. Raises PipelineError if one was not stored."""
 
     def _delivered(self, error: object, _message: object = None) -> None:
         self._error = self._error or error
@@ -75,7 +75,7 @@ def restore(
 
     Raises:
         UsageError: The snapshot does not exist, the topic has too few partitions, or no producer is installed.
-        ServiceFailedError: The broker did not accept a record.
+        PipelineError: The broker did not accept a record.
     """
     stored = _opened(snapshot, fs_options or {})
     needed = stored.partitions()
@@ -159,7 +159,7 @@ class _Confluent(Writer):
             # All topics, as a request for one may create it.
             found = producer.list_topics(timeout=CONNECT_TIMEOUT_S).topics.get(topic)
         except module.KafkaException as error:
-            raise ServiceFailedError(f"no broker answers at {servers}: {error.args[0].str()}") from error
+            raise PipelineError(f"no broker answers at {servers}: {error.args[0].str()}") from error
         if found is None and creates_with is not None:
             cls._create(known, topic, creates_with, silent)
             return cls(producer, topic), creates_with
@@ -180,14 +180,14 @@ class _Confluent(Writer):
         try:
             admin.create_topics([made], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
         except KafkaException as error:
-            raise ServiceFailedError(f"{topic} was not created: {error.args[0].str()}") from error
+            raise PipelineError(f"{topic} was not created: {error.args[0].str()}") from error
 
     def send(self, row: Mapping[str, Any]) -> None:
         optional = {} if (time := timestamp_ms(row)) is None else {"timestamp": time}
         headers = [(each["key"], each["value"]) for each in row.get("headers") or ()]
         while True:
             if self._error is not None:
-                raise ServiceFailedError(f"{self._topic}: {self._error}")
+                raise PipelineError(f"{self._topic}: {self._error}")
             try:
                 self._producer.produce(
                     self._topic,
@@ -207,7 +207,7 @@ class _Confluent(Writer):
     def close(self) -> None:
         left = self._producer.flush(0 if self._error is not None else TIMEOUT_S)
         if self._error is not None or left:
-            raise ServiceFailedError(
+            raise PipelineError(
                 f"{self._topic}: {self._error or f'{left} records were not stored within {TIMEOUT_S:.0f} s'}"
             )
 
@@ -224,7 +224,7 @@ class _KafkaPython(Writer):
             producer = module.KafkaProducer(**options)
             partitions = producer.partitions_for(topic)
         except module.errors.KafkaError as error:
-            raise ServiceFailedError(f"{servers}: {error!r}") from error
+            raise PipelineError(f"{servers}: {error!r}") from error
         return cls(producer, topic), len(partitions or ())
 
     @staticmethod
@@ -258,4 +258,4 @@ class _KafkaPython(Writer):
         self._producer.flush(TIMEOUT_S)
         self._producer.close()
         if self._error is not None:
-            raise ServiceFailedError(f"{self._topic}: {self._error!r}")
+            raise PipelineError(f"{self._topic}: {self._error!r}")

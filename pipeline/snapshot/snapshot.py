@@ -241,7 +241,7 @@ def take_snapshot(
         UsageError: The log does not exist; or `out` exists, and `overwrite` is not set.
         CorruptSourceError: A log is damaged; no files are left.
         SourceChangedError: Records disappeared during the job, but not by a cleaner; no files are left.
-        SparkFailedError: A job failed for another reason; no files are left.
+        PipelineError: A job failed for another reason; no files are left.
     """
     chosen_run = run or rounds_here(topic)
 

@@ -109,7 +109,7 @@ def write_to_store(out: str, order: Order, objects: ObjectFiles) -> SnapshotResu
         UsageError: A snapshot exists, and `overwrite` is not set; or something else is there; or the earlier one has become
             too old.
         SourceChangedError: Another job wrote a snapshot there at the same time.
-        ServiceFailedError: The store does not answer. If that happened at the manifest's upload, the new snapshot may exist.
+        PipelineError: The store does not answer. If that happened at the manifest's upload, the new snapshot may exist.
         Whatever the order's `run` raises.
     """
     address, since, now_ms = normal(out), order.since, order.now_ms

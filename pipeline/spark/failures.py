@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException, PythonException
 
 from .. import errors
-from ..errors import PipelineError, SparkFailedError
+from ..errors import PipelineError
 
 _RAISED = re.compile(r"ottla\.pipeline\.errors\.(\w+): (.*)")
 _PYTHON_ERROR = re.compile(r"[A-Za-z]\w*(?:\.\w+)*(?:Error|Exception): .+")
@@ -24,7 +24,7 @@ def failures_translated() -> Iterator[None]:
 
     Raises:
         PipelineError: The error that a task raised.
-        SparkFailedError: Spark failed for another reason.
+        PipelineError: Spark failed for another reason.
     """
     try:
         yield
@@ -36,14 +36,14 @@ def failures_translated() -> Iterator[None]:
                 said = f"on a worker: {said}"
             if _MISSING.search(said):
                 said += "; the Python of PYSPARK_PYTHON must have ottla[spark] on every worker"
-            raise SparkFailedError(said) from error
+            raise PipelineError(said) from error
         name, message = raised[-1]
-        kind: type[PipelineError] = getattr(errors, name, SparkFailedError)
+        kind: type[PipelineError] = getattr(errors, name, PipelineError)
         raise kind(message) from error
     except (Py4JNetworkError, ConnectionError) as error:
-        raise SparkFailedError(f"the driver's JVM has exited: {_reason(str(error))}") from error
+        raise PipelineError(f"the driver's JVM has exited: {_reason(str(error))}") from error
     except Py4JError as error:  # not an error of the job: Spark itself did not start
-        raise SparkFailedError(f"Spark's own process: {_reason(str(error))}") from error
+        raise PipelineError(f"Spark's own process: {_reason(str(error))}") from error
 
 
 def _reason(text: str) -> str:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from ..errors import SparkFailedError, UsageError
+from ..errors import PipelineError, UsageError
 from ..steps import Counter, nobody_counts
 from .failures import failures_translated
 
@@ -120,5 +120,5 @@ def attempt_of(application_id: str) -> str:
     """In a task, return a name unique to this attempt, also among other jobs, as executors may outlive their driver."""
     context = TaskContext.get()
     if context is None:
-        raise SparkFailedError("a task of a job was called outside of one")
+        raise PipelineError("a task of a job was called outside of one")
     return f"{application_id}-{context.taskAttemptId()}"

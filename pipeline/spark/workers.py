@@ -12,7 +12,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from ..errors import SparkFailedError, UsageError
+from ..errors import PipelineError, UsageError
 from .failures import failures_translated
 from .tasks import Batches, context_if_any
 
@@ -34,7 +34,7 @@ def check_workers(spark: SparkSession) -> None:
     try:
         with failures_translated():
             spark.range(0, 1, 1, 1).mapInArrow(_nothing, "id bigint").collect()
-    except SparkFailedError as error:
+    except PipelineError as error:
         raise UsageError(refusal(str(error), python, is_given="PYSPARK_PYTHON" in os.environ)) from None
     _checked.add(application)
 

@@ -18,7 +18,7 @@ from ...storage.disk.paths import OFFSET_MAX, TopicPartition
 from ...storage.topics.config import LogConfig
 from ..compaction.plan import CompactionPlan
 from ..compaction.staging import group_directory, originals_directory
-from ..errors import CorruptSourceError, UsageError, VerifyFailedError
+from ..errors import CorruptSourceError, ExitCode, PipelineError, UsageError
 from ..stores.store import Store
 from .findings import Finding
 from .log_view import SegmentRef, WindowCursor, segments_in
@@ -91,11 +91,13 @@ def scope_against(
 
     Raises:
         UsageError: The copy does not have the log.
-        VerifyFailedError: Only the copy has it.
+        PipelineError: UNVERIFIED. Only the copy has it.
     """
     before = _segments(originals, tp)
     if not store.files.is_dir(store.directory_of(tp)):
-        raise VerifyFailedError(f"{store.directory_of(tp)}: expected a log, as in {originals.data_dir}, found none")
+        raise PipelineError(
+            f"{store.directory_of(tp)}: expected a log, as in {originals.data_dir}, found none", ExitCode.UNVERIFIED
+        )
     after = _segments(store, tp)
     config = store.config_of(tp.topic, overrides)
     log_start_offset = max(_log_start(store, tp), _log_start(originals, tp), before[0].base_offset)

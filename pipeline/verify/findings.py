@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from ...storage.disk.paths import LOG, TopicPartition
-from ..errors import VerifyFailedError
+from ..errors import ExitCode, PipelineError
 
 FINDINGS_MAX = 100
 """Number of findings of one partition that a report names. All are counted."""
@@ -120,11 +120,11 @@ class VerifyReport:
         """Raise the first finding.
 
         Raises:
-            VerifyFailedError: There are findings; the text has the first one and their number.
+            PipelineError: UNVERIFIED. There are findings; the text has the first one and their number.
         """
         if (first := self.first) is not None:
             more = f" (and {self.finding_count - 1} more)" if self.finding_count > 1 else ""
-            raise VerifyFailedError(f"{first[0]}: {first[1]}{more}")
+            raise PipelineError(f"{first[0]}: {first[1]}{more}", ExitCode.UNVERIFIED)
 
     def lines(self) -> Iterator[str]:
         """Yield lines for people: each partition, and its first findings."""

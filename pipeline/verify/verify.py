@@ -85,7 +85,7 @@ def verify(
 
     Raises:
         CorruptSourceError: The originals are damaged.
-        SparkFailedError: A job failed for another reason.
+        PipelineError: A job failed for another reason.
     """
     partitions = []
     for scope in scopes:

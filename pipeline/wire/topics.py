@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 
 from ..addresses import check_that_somebody_is_there
 from ..apply.packages import is_loaded
-from ..errors import PipelineError, ServiceFailedError, SourceChangedError, SparkFailedError, UsageError
+from ..errors import ExitCode, PipelineError, SourceChangedError, UsageError
 from .cluster import WireCluster
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _REFUSALS: Mapping[str, tuple[type[PipelineError], str]] = {
     "errors.UnsupportedSaslMechanismException": (UsageError, "authentication failed: {said}"),
     "errors.UnsupportedVersionException": (UsageError, "this Kafka is too old: {said}"),
     "errors.TimeoutException": (
-        ServiceFailedError,
+        PipelineError,
         "no Kafka answers with these options ({said}); check the address, security.protocol, and the advertised listeners",
     ),
     "config.ConfigException": (UsageError, "invalid client options: {said}"),
@@ -74,7 +74,7 @@ class KafkaTopics:
         """
         Raises:
             UsageError: The session has no connector, or the options are invalid.
-            ServiceFailedError: No broker accepts a connection.
+            PipelineError: No broker accepts a connection.
         """
         check_connector(spark)
         check_that_somebody_is_there(cluster.bootstrap)
@@ -96,7 +96,7 @@ class KafkaTopics:
 
         Raises:
             UsageError: The topic does not exist, or may not be read.
-            ServiceFailedError: No broker answers in time.
+            PipelineError: No broker answers in time.
         """
         ids = self._partitions(topic)
         start, end = self.offsets(topic, ids, "earliest"), self.offsets(topic, ids, "latest")
@@ -213,12 +213,14 @@ def reading_errors(places: str) -> Iterator[None]:
 
     Raises:
         SourceChangedError: Records were deleted during the read.
-        UsageError, ServiceFailedError: As of `KafkaTopics`.
-        SparkFailedError: Another error.
+        UsageError: As of `KafkaTopics`.
+        PipelineError: Another error.
     """
     try:
         yield
-    except SparkFailedError as error:
+    except PipelineError as error:
+        if error.exit_code is not ExitCode.FAILED:
+            raise
         text = f"{error} {error.__cause__}"
         if _LOST.search(text):
             raise SourceChangedError(
@@ -243,4 +245,4 @@ def refusal(error: Py4JJavaError, bootstrap: str, topic: str) -> PipelineError:
             kind, text = known
             said = " ".join((chain[-1][1] or chain[-1][0]).split())
             return kind(f"{bootstrap}: {text.format(topic=topic, said=said)}")
-    return ServiceFailedError(f"{bootstrap}: {': '.join(' '.join(each).strip() for each in chain)}")
+    return PipelineError(f"{bootstrap}: {': '.join(' '.join(each).strip() for each in chain)}")

@@ -72,9 +72,8 @@ def verify_wire(spark: SparkSession, asked: WireQuestion, *, now_ms: int) -> Wir
 
     Raises:
         UsageError: The session has no connector, a topic does not exist or may not be read, or an option does not fit.
-        ServiceFailedError: A Kafka does not answer.
         SourceChangedError: Records were deleted, or all keys that differ are being written.
-        SparkFailedError: A job failed for another reason.
+        PipelineError: A Kafka does not answer, or a job failed for another reason.
     """
     if asked.other is None:
         return _alone(spark, asked, now_ms)

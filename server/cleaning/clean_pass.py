@@ -15,6 +15,7 @@ import trio
 import trio.from_thread
 
 from ...storage.cleaning.dirtiness import LogToClean, is_any_reached
+from ...storage.disk.files import AbortedError
 from ...storage.segment.segment import LogSegment
 from ..runtime.clock import Clock
 from ..runtime.meters import Meter
@@ -53,10 +54,9 @@ def clean(
         As `Cleaner.clean`, with the three times filled in.
 
     Raises:
-        CleaningAbortedError: `must_stop` returned true.
+        AbortedError: `must_stop` returned true.
         Others: as `Cleaner.clean`.
     """
-    from ...storage.cleaning.cleaner import CleaningAbortedError
     from ...storage.filter.offset_map import SECRET_BYTES
 
     begun_s = map_built_s = now_s()
@@ -72,7 +72,7 @@ def clean(
         nonlocal throttled_s
         throttled_s += throttler.hold(moved_bytes, now_s, must_stop)
         if must_stop():
-            raise CleaningAbortedError
+            raise AbortedError
 
     def on_map_built() -> None:
         nonlocal map_built_s
@@ -108,11 +108,10 @@ def is_worth_it(chosen: LogToClean, now_ms: int, must_stop: Callable[[], bool]) 
 
     In a worker thread; errors as of `clean`.
     """
-    from ...storage.cleaning.cleaner import CleaningAbortedError
 
     def checkpoint() -> None:
         if must_stop():
-            raise CleaningAbortedError
+            raise AbortedError
 
     return is_any_reached(chosen.segments, now_ms, checkpoint)
 

@@ -22,7 +22,7 @@ from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.cleaner_manager import CleanerManager
 from ...storage.cleaning.dirtiness import LogToClean
-from ...storage.disk.files import Files, WouldWaitError
+from ...storage.disk.files import AbortedError, Files, WouldWaitError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.logs.retention import may_have_deletable
@@ -233,7 +233,6 @@ class Cleaning:
         self, thread: CleanerThread, cleaner: Cleaner, chosen: LogToClean, watched: ActivePass
     ) -> _EndedPass:
         """Run the pass, and record its result."""
-        from ...storage.cleaning.cleaner import CleaningAbortedError
         from .advice import LastPass
 
         manager, partition = self.manager, chosen.log.topic_partition
@@ -254,7 +253,7 @@ class Cleaning:
                 if not await in_thread(Work.CLEAN, data_dir_of(chosen.log), look):
                     return _EndedPass(CleanOutcome.NOT_DUE)
             end_offset, stats = await in_thread(Work.CLEAN, data_dir_of(chosen.log), work)
-        except CleaningAbortedError:
+        except AbortedError:
             await self._save(chosen, chosen.first_dirty_offset)
             return _EndedPass(CleanOutcome.GIVEN_UP)
         except OSError as error:

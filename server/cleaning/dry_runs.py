@@ -13,6 +13,7 @@ import trio.from_thread
 
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.dirtiness import LogToClean, measure_in_pieces
+from ...storage.disk.files import AbortedError
 from ...storage.logs.log import Log
 from ...storage.produce.producer_state import LastRecord
 from ..runtime.threads import Work, in_thread
@@ -35,7 +36,7 @@ async def dry_run(
         records_max: Maximum number of listed removals.
 
     Raises:
-        CleaningAbortedError: Another operation needs the partition, or the broker is stopping.
+        AbortedError: Another operation needs the partition, or the broker is stopping.
         ValueError: The cleaner has no memory for any pass.
         Others: as `Cleaner.clean`.
     """
@@ -75,7 +76,6 @@ def _run(
     must_stop: Callable[[], bool],
     records_max: int,
 ) -> DryPass:
-    from ...storage.cleaning.cleaner import CleaningAbortedError
     from ...storage.cleaning.dry_run import dry_run as count
     from ...storage.filter.offset_map import SECRET_BYTES
 
@@ -83,7 +83,7 @@ def _run(
         trio.from_thread.check_cancelled()  # the caller may be gone
         hold(moved_bytes, must_stop=must_stop)
         if must_stop():
-            raise CleaningAbortedError("cancelled: another operation needs the partition, or the broker is stopping")
+            raise AbortedError("cancelled: another operation needs the partition, or the broker is stopping")
 
     try:
         return count(

@@ -19,8 +19,9 @@ import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.data_dirs.manager import LogManager
-from ...storage.data_dirs.relocation import CHUNK_BYTES, Relocation, RelocationError
+from ...storage.data_dirs.relocation import CHUNK_BYTES, Relocation
 from ...storage.disk import paths
+from ...storage.disk.files import AbortedError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.topics.options import MAX_LONG
@@ -242,7 +243,7 @@ class LogMoves:
                         await self._carry_out(move)
                     finally:
                         self._cleaning.resume(where)
-                except (RelocationError, KafkaError, OSError) as error:
+                except (AbortedError, KafkaError, OSError) as error:
                     move.is_given_up = True
                     log.error("%s", error)
                 except Exception:
@@ -287,7 +288,7 @@ class LogMoves:
                 break
             except Exception as error:
                 # E.g. no thread. While a start may choose either log, any error is retried, and nothing is cleaned.
-                if not isinstance(error, RelocationError) and moving.is_place_on_disk:
+                if not isinstance(error, AbortedError) and moving.is_place_on_disk:
                     raise
                 if self._logs.is_offline(target_dir) or (self._logs.is_offline(old_dir) and moving.is_place_on_disk):
                     log.error("%s; the next start completes the move", error)

@@ -10,7 +10,7 @@ import tempfile
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .frame.errors import WrongCallError
+from .frame.errors import CommandError, wrong_call
 from .frame.options import ADMIN, BOOTSTRAP, COMMAND_CONFIG, DEFAULT_ADMIN, number
 from .frame.parser import Command, Parser
 from .serve_command import beginning_options, loading, log_to_standard_error, users_given
@@ -112,9 +112,9 @@ def run(options: argparse.Namespace) -> int:
             tempfile.mkdtemp(prefix="ottla-dev-") if options.data is None or options.user or options.tls else None
         )
     except ConfigError as error:
-        raise WrongCallError(str(error)) from None
+        raise wrong_call(str(error)) from None
     except OSError as error:
-        raise WrongCallError(
+        raise wrong_call(
             f"cannot create a temporary directory: {error.strerror}; set TMPDIR to another location"
         ) from error
     data = options.data
@@ -123,9 +123,9 @@ def run(options: argparse.Namespace) -> int:
         data = f"{options.data}, removed at exit"
     try:
         return serve(options, partial(hello, data, temporary))
-    except WrongCallError as error:
+    except CommandError as error:
         hint = "; use --listener 127.0.0.1:0 and --admin 0 for free ports" if "in use" in str(error) else ""
-        raise WrongCallError(f"{error}{hint}") from error
+        raise CommandError(f"{error}{hint}", error.exit_code) from error
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)

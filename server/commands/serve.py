@@ -40,7 +40,7 @@ from ..runtime.errors import ControlError
 from ..runtime.nursery import open_plain_nursery
 from ..runtime.threads import Arguments
 from .frame.environment import read_environment
-from .frame.errors import WrongCallError
+from .frame.errors import wrong_call
 from .frame.options import DEFAULT_BOOTSTRAP
 from .node_lines import obey
 
@@ -131,7 +131,7 @@ def serve(
         defaults: Options that are weaker than the given ones, and stronger than the profile.
 
     Raises:
-        WrongCallError: Bad options, an address or a data directory that cannot be used. Nothing was written.
+        CommandError: WRONG_CALL. Bad options, an address or a data directory that cannot be used. Nothing was written.
     """
     stop = StopSignals()
     try:
@@ -145,7 +145,7 @@ def serve(
         if stop.may_end:
             log.exception("the broker failed")
             return 1
-        raise WrongCallError(str(error)) from error
+        raise wrong_call(str(error)) from error
     finally:
         stop.ignore()
 

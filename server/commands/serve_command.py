@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-from .frame.errors import WrongCallError
+from .frame.errors import wrong_call
 from .frame.options import number
 from .frame.parser import Command, Parser
 
@@ -160,11 +160,11 @@ def missing_packages(
 def loading() -> Iterator[None]:
     """Load the broker's modules in the block, in a process of its own, without garbage collections, since all modules stay.
 
-    One collection runs at the end, since garbage that is frozen with the rest would be kept for good. WrongCallError: a
+    One collection runs at the end, since garbage that is frozen with the rest would be kept for good. CommandError: a
     package is missing on a Python that is too new.
     """
     if (missing := missing_packages()) is not None:
-        raise WrongCallError(missing)
+        raise wrong_call(missing)
     gc.disable()
     try:
         yield

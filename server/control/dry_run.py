@@ -8,6 +8,7 @@ from typing import Annotated
 
 from ...protocol.errors import KafkaError
 from ...storage.cleaning.clean_stats import DryPass
+from ...storage.disk.files import AbortedError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
@@ -116,7 +117,6 @@ async def dry_run(
 
 
 async def _of_partition(broker: Broker, log: Log, force: bool, records_max: int) -> PartitionDryRun:
-    from ...storage.cleaning.cleaner import CleaningAbortedError  # it imports the kernel
 
     cleaning, tp = broker.services.cleaning, log.topic_partition
     if not log.config.is_compact:
@@ -134,7 +134,7 @@ async def _of_partition(broker: Broker, log: Log, force: bool, records_max: int)
             found = await dry_runs.dry_run(
                 cleaning, settings, log, broker.clock.now_ms(), is_forced=force, records_max=records_max
             )
-        except CleaningAbortedError as error:
+        except AbortedError as error:
             raise ControlError(Kind.CONFLICT, f"{tp}: {error}; retry") from error
         except KafkaError as error:
             raise ControlError(Kind.FAILED, error.message) from error

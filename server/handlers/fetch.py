@@ -49,6 +49,7 @@ from ...protocol.messages.fetch import (
 from ...protocol.schema import ZERO_UUID, maker
 from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
+from ...storage.produce.record_checks import EarlyRefusalError
 from ...storage.segment.index import AbortedTxn
 from ...storage.steps import A_PIECE, Steps, to_the_end
 from ..network.connection import PEER_CHECK_MS
@@ -71,7 +72,7 @@ from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .permissions import refusal
-from .routing import NotLeaderError, endpoints, led_partition
+from .routing import endpoints, led_partition
 
 Answer = tuple[FetchItem, PartitionData]
 
@@ -328,7 +329,7 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
 
 
 async def wait_for(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
-    """Wait until `waiter` is woken or its time is over; raises PeerGoneError if the client disconnects."""
+    """Wait until `waiter` is woken or its time is over; raises trio.BrokenResourceError if the client disconnects."""
     patience_ms = PEER_CHECK_MS
     while (left_ms := (deadline_s - trio.current_time()) * 1000) > 0:
         if await waiter.wait(min(left_ms, patience_ms)):
@@ -401,9 +402,11 @@ def _look_at(ctx: Context, asked: FetchQuery, look: FetchLook, item: FetchItem, 
         return
     try:
         partition = led_partition(ctx, item.topic, item.partition)
-    except NotLeaderError as error:
-        look.leaders.add(error.partition.leader)
-        current_leader = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
+    except EarlyRefusalError as error:
+        assert error.leader is not None
+        leader_id, leader_epoch = error.leader
+        look.leaders.add(leader_id)
+        current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
         look.answers.append((item, _refusal(item, error, current_leader)))
         look.is_enough = True
         return

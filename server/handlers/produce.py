@@ -40,9 +40,8 @@ from ...protocol.records import ATTRIBUTES_LOW_BYTE_POSITION, CODEC_MASK, HEADER
 from ...protocol.schema import maker
 from ...protocol.wire import as_array
 from ...storage.disk.files import WouldWaitError
-from ...storage.logs.large_append import LargeWriteError
 from ...storage.logs.log import AppendInfo, Log
-from ...storage.produce.record_checks import NO_KEY, EarlyRefusalError, HeavyBatchError, InvalidRecordError
+from ...storage.produce.record_checks import NO_KEY, EarlyRefusalError, InvalidRecordError, LargeBatchError
 from ..partitions.large_appends import append_later
 from ..partitions.reasons import ErrorMessageBudget
 from ..partitions.topics import Partition
@@ -50,7 +49,7 @@ from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..transactions.writes import TransactionalWrites, is_one_plain_batch, transactional_writes
-from .routing import NotLeaderError, endpoints, led_partition
+from .routing import endpoints, led_partition
 
 # Older clients cannot read zstd (KIP-110).
 ZSTD_SINCE = 7
@@ -278,7 +277,7 @@ class Appending:
             done = log.append(
                 records, now_ms=services.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
             )
-        except (InvalidRecordError, HeavyBatchError, LargeWriteError, WouldWaitError):
+        except (InvalidRecordError, LargeBatchError, WouldWaitError):
             return None  # the batch was only checked; its refusal may have a row for each of its records
         except KafkaError as error:
             return self._refused(data.index, log, error)
@@ -318,9 +317,10 @@ class Appending:
         return response
 
     def _refused(self, index: int, log: Log | None, error: KafkaError) -> PartitionProduceResponse:
-        if isinstance(error, NotLeaderError):
-            self.leaders.add(error.partition.leader)
-            led = LeaderIdAndEpoch(leader_id=error.partition.leader, leader_epoch=error.partition.leader_epoch)
+        if isinstance(error, EarlyRefusalError) and error.leader is not None:
+            leader_id, leader_epoch = error.leader
+            self.leaders.add(leader_id)
+            led = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
             return replace(refusal(index, None, error, self.reasons), current_leader=led)
         told = refusal(index, log, error, self.reasons)
         # Without a response only the log has the reason.

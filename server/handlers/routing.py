@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.errors import ErrorCode
+from ...storage.produce.record_checks import EarlyRefusalError
 from ..partitions.topics import NO_LEADER, Partition
 from ..services.context import Context
 
 
-class NotLeaderError(KafkaError):
-    """The request reached a node that does not lead the partition; `partition` has the leader."""
-
-    def __init__(self, partition: Partition, node_id: int) -> None:
-        who = "no live node" if partition.leader == NO_LEADER else f"node {partition.leader}"
-        super().__init__(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} does not lead {partition.topic_partition}; {who} does"
-        )
-        self.partition = partition
+def _not_led(partition: Partition, node_id: int) -> EarlyRefusalError:
+    """Return the error for a request that reached a node that does not lead the partition."""
+    who = "no live node" if partition.leader == NO_LEADER else f"node {partition.leader}"
+    return EarlyRefusalError(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        f"node {node_id} does not lead {partition.topic_partition}; {who} does",
+        (partition.leader, partition.leader_epoch),
+    )
 
 
 def led_partition(ctx: Context, topic: str | bytes, index: int) -> Partition:
@@ -25,12 +25,12 @@ def led_partition(ctx: Context, topic: str | bytes, index: int) -> Partition:
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, or NOT_LEADER_OR_FOLLOWER
-            (as NotLeaderError).
+            (as EarlyRefusalError, with the leader).
     """
     topics = ctx.services.topics
     partition = topics.partition(topic, index) if isinstance(topic, str) else topics.partition_by_id(topic, index)
     if partition.leader != ctx.node.node_id:
-        raise NotLeaderError(partition, ctx.node.node_id)
+        raise _not_led(partition, ctx.node.node_id)
     return partition
 
 
@@ -38,11 +38,11 @@ def replica_of(ctx: Context, topic: str, index: int) -> Partition:
     """Return the partition `index` of `topic`, if this node has a replica of it.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER (as NotLeaderError).
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER (as EarlyRefusalError, with the leader).
     """
     partition = ctx.services.topics.partition(topic, index)
     if ctx.node.node_id not in partition.replicas:
-        raise NotLeaderError(partition, ctx.node.node_id)
+        raise _not_led(partition, ctx.node.node_id)
     return partition
 
 

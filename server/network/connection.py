@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
 
-from ...protocol.connection import Request, UnspokenError, encode_response, parse_request
+from ...protocol.connection import Request, encode_response, parse_request
 from ...protocol.errors import LargeMessageError, ProtocolError
 from ...protocol.last_produce import LastProduce
 from ..runtime.addresses import java_host
@@ -41,7 +41,7 @@ from .large_requests import (
 from .listener import Listener
 from .response_slots import AnswerPlace
 from .shares import ConnectionResources
-from .transport import Part, PeerGoneError, PlainTransport
+from .transport import Part, PlainTransport
 from .unsent_answers import COUNTED_BYTES_MIN, memory_bytes
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Connection:
         match error:
             case ProtocolError():
                 self._shares.closings.tell(logging.WARNING, "closing %s: %s", self.peer, one_line(error))
-            case PeerGoneError():
+            case trio.BrokenResourceError():
                 log.debug("%s disconnected: %s", self.peer, error)
             case HangUpError():
                 self._shares.closings.tell(logging.INFO, "closing %s: %s", self.peer, one_line(error))
@@ -367,7 +367,7 @@ class Connection:
     async def _take_long_frame(self) -> None:
         frame = await self._frames.next_frame()
         if frame is None:
-            raise PeerGoneError("closed")
+            raise trio.BrokenResourceError("closed")
         parts = self._answer(frame)
         del frame
         if parts is not None:
@@ -387,11 +387,11 @@ class Connection:
             # An element takes at least one byte.
             try:
                 request = parse_request(frame, at_once=True) if size_bytes <= READ_ELEMENTS_AT_ONCE else read_now(frame)
-            except UnspokenError:
-                self._leave(frame, self._learn, [frame])
+            except LargeMessageError:
+                self._leave(frame, self._read_large, [frame], size_bytes)
                 return None
             if request is None:
-                self._leave(frame, self._read_large, [frame], size_bytes)
+                self._leave(frame, self._learn, [frame])
                 return None
             request.size_bytes = size_bytes
             if request.api.key == PRODUCE_KEY:
@@ -521,12 +521,12 @@ class Connection:
         return self._large
 
     def check_peer(self) -> None:
-        """Raise PeerGoneError if the client has disconnected while its request was parked.
+        """Raise trio.BrokenResourceError if the client has disconnected while its request was parked.
 
         Otherwise a client that asks for a wait of days and disconnects would keep its place for days.
         """
         if self._transport.is_closed_by_peer():
-            raise PeerGoneError("closed while its request was parked")
+            raise trio.BrokenResourceError("closed while its request was parked")
 
     @property
     def is_held(self) -> bool:
@@ -540,7 +540,7 @@ class Connection:
             is_client_needed: Give up when the client closes the connection; otherwise the request takes effect even then.
 
         Raises:
-            PeerGoneError: The connection is closed during the wait, e.g. by us when the node stops.
+            trio.BrokenResourceError: The connection is closed during the wait, e.g. by us when the node stops.
         """
         if self._place is None:
             await self._hold(until, for_s, is_client_needed)
@@ -567,12 +567,12 @@ class Connection:
             finally:
                 self._holding = None
         if holding.cancelled_caught:
-            raise PeerGoneError("closed while muted")
+            raise trio.BrokenResourceError("closed while muted")
         self.time_slice.begin()
 
     async def _hold(self, until: trio.Event, for_s: float, is_client_needed: bool) -> None:
         if not self._dispatcher.is_open:
-            raise PeerGoneError("node is shutting down")
+            raise trio.BrokenResourceError("node is shutting down")
         due_s = trio.current_time() + for_s
         with trio.CancelScope() as holding:
             self._holding = holding
@@ -585,7 +585,7 @@ class Connection:
             finally:
                 self._holding = None
         if holding.cancelled_caught:
-            raise PeerGoneError("closed while its request was waiting")
+            raise trio.BrokenResourceError("closed while its request was waiting")
         self.time_slice.begin()
 
     def idle_s(self, now_s: float) -> float:

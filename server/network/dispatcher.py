@@ -76,7 +76,7 @@ class RequestingClient(Protocol):
     """Called once, when the connection has ended."""
 
     def check_peer(self) -> None:
-        """Raise PeerGoneError if the client has disconnected."""
+        """Raise trio.BrokenResourceError if the client has disconnected."""
 
     def mute(self, until: Callable[[], Awaitable[None]]) -> None:
         """Take no further request after the answer to the present one has been sent, before `until()` has returned."""

@@ -18,7 +18,7 @@ import trio
 
 from ...protocol.errors import ProtocolError
 from .request_memory import RequestMemory
-from .transport import PeerGoneError, PlainTransport
+from .transport import PlainTransport
 
 # Memory of an idle connection. Requests other than Produce are far smaller.
 INITIAL_BUFFER_BYTES = 16 << 10
@@ -97,7 +97,7 @@ class FrameReader:
 
         Raises:
             ProtocolError: A negative or too large size.
-            PeerGoneError: The connection ended inside a frame.
+            trio.BrokenResourceError: The connection ended inside a frame.
         """
         self._is_in_use = False
         if self._start == self._end:
@@ -115,7 +115,7 @@ class FrameReader:
                 received = self._transport.receive_now(self._view[self._end : self._room])
             if not received:
                 if have := self._end - self._start:
-                    raise PeerGoneError(f"closed inside a frame, after {have} bytes")
+                    raise trio.BrokenResourceError(f"closed inside a frame, after {have} bytes")
                 return None
             self._end += received
             self.is_drained = self._transport.is_emptied and not self.is_ending
@@ -141,7 +141,7 @@ class FrameReader:
 
         Raises:
             ProtocolError: As `next_frame`.
-            PeerGoneError: The connection was reset.
+            trio.BrokenResourceError: The connection was reset.
         """
         self._is_in_use = self.is_shared = False
         if self._start == self._end:
@@ -220,7 +220,7 @@ class FrameReader:
             self._memory.give_back(self, self.held_bytes)
 
     def stop_waiting(self) -> None:
-        """Stop waiting for memory: a `next_frame` that waits raises PeerGoneError."""
+        """Stop waiting for memory: a `next_frame` that waits raises trio.BrokenResourceError."""
         self._memory.stop_waiting(self)
 
     def close(self) -> None:

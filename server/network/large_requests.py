@@ -21,7 +21,7 @@ from ...protocol.errors import LargeMessageError, ProtocolError
 from ..runtime.collector import Collector
 from ..runtime.deferred_free import free, free_frames, give_back
 from .request_memory import RequestMemory
-from .transport import Part, PeerGoneError
+from .transport import Part
 
 # Each takes about two milliseconds.
 READ_ELEMENTS_AT_ONCE = 1_000
@@ -47,16 +47,13 @@ T = TypeVar("T")
 
 
 def read_now(frame: memoryview) -> Request | None:
-    """Read the request in a frame; None if it is large. Raises ProtocolError and UnspokenError."""
+    """Read the request in a frame as `parse_request` does at once. LargeMessageError if it is large."""
     most = READ_ELEMENTS_AT_ONCE
     if len(frame) > FRAME_BYTES_AT_ONCE:
         if frame[:2] != PRODUCE:
-            return None
+            raise LargeMessageError("a large frame")
         most = LARGE_PRODUCE_ELEMENTS_AT_ONCE
-    try:
-        return parse_request(frame, most, at_once=True)
-    except LargeMessageError:
-        return None
+    return parse_request(frame, most, at_once=True)
 
 
 def write_now(request: Request, body: Any) -> list[Part] | None:
@@ -95,7 +92,7 @@ class LargeRequestOwner(Protocol):
     """The connection of a large request."""
 
     def check_peer(self) -> None:
-        """Raise PeerGoneError if the client has disconnected."""
+        """Raise trio.BrokenResourceError if the client has disconnected."""
 
     def give_up(self, reason: str) -> None:
         """Close the connection, for this reason."""
@@ -125,7 +122,7 @@ class LargeRequest:
 
         Raises:
             ProtocolError: As `parse_request`.
-            PeerGoneError: The connection was closed, by either side, before the worker began.
+            trio.BrokenResourceError: The connection was closed, by either side, before the worker began.
         """
         living = self._shared.living
         self._worker = self._shared.for_requests
@@ -144,7 +141,7 @@ class LargeRequest:
     async def write(self, box: list[Any]) -> list[Part] | None:
         """Write the parts of a response; None if the body is None. The request and the body in `box` are freed.
 
-        Raises PeerGoneError, as `read` does.
+        Raises trio.BrokenResourceError, as `read` does.
         """
         return await self._in_line(_write, box, is_client_needed=box[1] is not None)
 
@@ -170,7 +167,7 @@ class LargeRequest:
         )
 
     def stop_waiting(self) -> None:
-        """Let `read` or `write` raise PeerGoneError, now or as soon as they would wait."""
+        """Let `read` or `write` raise trio.BrokenResourceError, now or as soon as they would wait."""
         self._is_closed = True
         if self._waiting is not None:
             self._waiting.cancel()
@@ -187,7 +184,7 @@ class LargeRequest:
                 if is_client_needed:
                     self._connection.check_peer()
                 return await self._worker.run(work, box)
-        raise PeerGoneError("closed while its request was waiting for a worker thread")
+        raise trio.BrokenResourceError("closed while its request was waiting for a worker thread")
 
 
 def _read(box: list[memoryview]) -> Request | ProtocolError:
@@ -230,7 +227,7 @@ class Learning:
         self._thread = trio.CapacityLimiter(1)
 
     async def learn(self, frame: memoryview) -> None:
-        """Enable `parse_request` to read this frame, which has raised UnspokenError."""
+        """Enable `parse_request` to read this frame, for which it has returned None."""
         try:
             await trio.to_thread.run_sync(learn, frame, limiter=self._thread)
         except RuntimeError:  # no thread can be started

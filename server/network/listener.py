@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
+from ...storage.disk.files import UnusableError
 from ..config.listeners import PLAINTEXT, ListenerConfig
 from ..runtime.addresses import with_port
 
@@ -47,13 +48,6 @@ LOCALHOST = "localhost"
 NOT_HERE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
 # A free port of the first address may be in use at the second one: number of tries.
 FREE_PORTS_TRIED = 32
-
-
-class CannotListenError(OSError):
-    """An address cannot be bound. The message begins with the text of the error, not with its number."""
-
-    def __str__(self) -> str:
-        return str(self.strerror)
 
 
 def addresses_of(host: str, resolver: Resolver = socket.getaddrinfo) -> list[Address]:
@@ -90,7 +84,7 @@ def bound_sockets(
     after it is bound.
 
     Raises:
-        CannotListenError: One of the others cannot be bound, with the number and text of the system; nothing stays open.
+        UnusableError: One of the others cannot be bound, with the number and text of the system; nothing stays open.
     """
     tries = FREE_PORTS_TRIED if port == 0 else 1
     while True:
@@ -112,7 +106,7 @@ def _bound_once(addresses: list[Address], port: int, make: Callable[[socket.Addr
             except OSError as error:
                 if error.errno not in NOT_HERE:
                     which = f" ({with_port(address[1], port)})" if len(addresses) > 1 else ""
-                    raise CannotListenError(error.errno, f"{error.strerror}{which}") from error
+                    raise UnusableError(error.errno, f"{error.strerror}{which}") from error
                 missing = missing or error
                 continue
             port = sockets[0].getsockname()[1]
@@ -222,9 +216,7 @@ class Listener:
             raise self._refused(error) from error
 
     def _refused(self, error: OSError) -> OSError:
-        return CannotListenError(
-            error.errno, f"cannot listen on {self.name}://{self.host}:{self.port}: {error.strerror}"
-        )
+        return UnusableError(error.errno, f"cannot listen on {self.name}://{self.host}:{self.port}: {error.strerror}")
 
     @property
     def address(self) -> str:

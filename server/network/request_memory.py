@@ -19,7 +19,6 @@ from typing import Protocol
 import trio
 
 from ..runtime.time_slices import TimeSlice
-from .transport import PeerGoneError
 
 STANDS_STILL_S = 10.0
 """Time in which a connection must fill the room it was given (64 KiB to 2 MiB), while others wait. The connection beyond the
@@ -87,7 +86,7 @@ class RequestMemory:
         """Give `holder` `size_bytes` more, after waiting for room.
 
         Raises:
-            PeerGoneError: `stop_waiting` was called during the wait.
+            trio.BrokenResourceError: `stop_waiting` was called during the wait.
         """
         if self.take_now(holder, size_bytes):
             return
@@ -104,7 +103,7 @@ class RequestMemory:
         finally:
             self.stop_waiting(holder)
         if not wait.is_granted:
-            raise PeerGoneError("closed while waiting for memory")
+            raise trio.BrokenResourceError("closed while waiting for memory")
 
     def give_back(self, holder: Holder, size_bytes: int) -> None:
         """Take `size_bytes` back from `holder`, and serve waiting connections."""

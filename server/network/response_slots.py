@@ -74,7 +74,7 @@ class AnswerPlace:
         self._places: RequestMemory | None = None
 
     async def take(self, places: RequestMemory) -> None:
-        """Take a place. Raises PeerGoneError if `stop_waiting` is called during the wait."""
+        """Take a place. Raises trio.BrokenResourceError if `stop_waiting` is called during the wait."""
         self._places = places
         if not places.take_now(self, 1):
             await places.take(self, 1)

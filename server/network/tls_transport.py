@@ -15,10 +15,12 @@ import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 
+import trio
+
 from ...storage.disk.files import FileSlice, WouldWaitError
 from ..runtime.threads import read_ahead
 from .dispatcher import HangUpError
-from .transport import Part, PeerGoneError, PlainTransport, joined
+from .transport import Part, PlainTransport, joined
 
 RECORD_BYTES = 16 << 10
 """Bytes that are encrypted at once; RFC 8446 allows no more."""
@@ -60,7 +62,7 @@ class TlsTransport(PlainTransport):
 
         Raises:
             HangUpError: The handshake failed; the peer has received a TLS alert if there is one.
-            PeerGoneError: The peer has closed the connection.
+            trio.BrokenResourceError: The peer has closed the connection.
         """
         spent_bytes = 0
         while True:
@@ -92,9 +94,9 @@ class TlsTransport(PlainTransport):
                 await self.readable()
                 continue
             except OSError as error:
-                raise PeerGoneError(str(error)) from error
+                raise trio.BrokenResourceError(str(error)) from error
             if not data:
-                raise PeerGoneError("closed during the TLS handshake")
+                raise trio.BrokenResourceError("closed during the TLS handshake")
             self.has_moved = True
             return self._incoming.write(data)
 
@@ -102,7 +104,7 @@ class TlsTransport(PlainTransport):
         """Receive as `PlainTransport.receive_now` does; at most one record.
 
         Raises:
-            PeerGoneError: The connection was reset, or received bytes cannot be decrypted.
+            trio.BrokenResourceError: The connection was reset, or received bytes cannot be decrypted.
         """
         self.is_emptied = False
         received = self._decrypt(buffer)
@@ -116,7 +118,7 @@ class TlsTransport(PlainTransport):
             self.is_emptied = True
             return None
         except OSError as error:
-            raise PeerGoneError(str(error)) from error
+            raise trio.BrokenResourceError(str(error)) from error
         self.has_moved = True
         if not data:
             return 0  # without close_notify, as most clients close; the size of a frame shows whether it was cut short
@@ -135,18 +137,18 @@ class TlsTransport(PlainTransport):
             return 0
         except ssl.SSLError as error:
             self._send_now()
-            raise PeerGoneError(f"TLS: {why(error)}") from error
+            raise trio.BrokenResourceError(f"TLS: {why(error)}") from error
         if self._outgoing.pending:
             self._send_now()
             if self._outgoing.pending > UNASKED_BYTES_MAX:
-                raise PeerGoneError("TLS: client does not read the responses")
+                raise trio.BrokenResourceError("TLS: client does not read the responses")
         return received
 
     async def send(self, parts: Sequence[Part]) -> None:
         """Encrypt and send all parts in order; small parts share a record.
 
         Raises:
-            PeerGoneError: The connection was closed or reset.
+            trio.BrokenResourceError: The connection was closed or reset.
         """
         small: list[bytes | bytearray | memoryview] = []
         small_bytes = 0
@@ -171,9 +173,9 @@ class TlsTransport(PlainTransport):
                 await self._encrypt(small[0] if len(small) == 1 else b"".join(small))
             await self._flush()
         except ssl.SSLError as error:
-            raise PeerGoneError(f"TLS: {why(error)}") from error
+            raise trio.BrokenResourceError(f"TLS: {why(error)}") from error
         except OSError as error:
-            raise PeerGoneError(str(error)) from error
+            raise trio.BrokenResourceError(str(error)) from error
 
     def send_now(self, parts: Sequence[Part]) -> list[Part]:
         """Send as `PlainTransport.send_now` does. Encrypted bytes that the socket does not take stay here: `send` sends them
@@ -186,9 +188,9 @@ class TlsTransport(PlainTransport):
             for at in range(0, len(view), RECORD_BYTES):
                 self._tls.write(view[at : at + RECORD_BYTES])
         except ssl.SSLError as error:
-            raise PeerGoneError(f"TLS: {why(error)}") from error
+            raise trio.BrokenResourceError(f"TLS: {why(error)}") from error
         except OSError as error:
-            raise PeerGoneError(str(error)) from error
+            raise trio.BrokenResourceError(str(error)) from error
         return [] if self._send_now() else [b""]
 
     async def _send_file(self, part: FileSlice) -> None:
@@ -203,7 +205,7 @@ class TlsTransport(PlainTransport):
                 self.time_slice.begin()
                 data = file.read_at(position, size_bytes)
             if len(data) != size_bytes:  # The file is shorter than promised: the frame cannot be completed.
-                raise PeerGoneError(f"file ended {left - len(data)} bytes before the expected end")
+                raise trio.BrokenResourceError(f"file ended {left - len(data)} bytes before the expected end")
             await self._encrypt(data)
             position += size_bytes
             left -= size_bytes
@@ -229,7 +231,7 @@ class TlsTransport(PlainTransport):
         """Send encrypted bytes without waiting; returns whether all were sent.
 
         Raises:
-            PeerGoneError: The connection was closed or reset.
+            trio.BrokenResourceError: The connection was closed or reset.
         """
         while True:
             if not self._unsent:
@@ -241,7 +243,7 @@ class TlsTransport(PlainTransport):
             except (BlockingIOError, InterruptedError):
                 return False
             except OSError as error:
-                raise PeerGoneError(str(error)) from error
+                raise trio.BrokenResourceError(str(error)) from error
             self.has_moved = True
             self._unsent = self._unsent[sent:]
 
@@ -251,7 +253,7 @@ class TlsTransport(PlainTransport):
             self._is_secured = False
             with suppress(ssl.SSLError):  # it misses the peer's close_notify, which is not needed
                 self._tls.unwrap()
-            with suppress(PeerGoneError):
+            with suppress(trio.BrokenResourceError):
                 self._send_now()
         super().close()
 

@@ -37,10 +37,6 @@ MSG_MORE = getattr(socket, "MSG_MORE", 0)
 POLLRDHUP = getattr(select, "POLLRDHUP", 0)
 
 
-class PeerGoneError(Exception):
-    """The peer closed or reset the connection."""
-
-
 class PlainTransport:
     """A non-blocking stdlib socket as a Trio task sees it."""
 
@@ -64,7 +60,7 @@ class PlainTransport:
             Bytes received; 0 when the peer closed its side; None when there is nothing yet.
 
         Raises:
-            PeerGoneError: The connection was reset.
+            trio.BrokenResourceError: The connection was reset.
         """
         try:
             received = self._sock.recv_into(buffer)
@@ -72,7 +68,7 @@ class PlainTransport:
             self.is_emptied = True
             return None
         except OSError as error:
-            raise PeerGoneError(str(error)) from error
+            raise trio.BrokenResourceError(str(error)) from error
         self.has_moved = True
         self.is_emptied = received < len(buffer)
         return received
@@ -105,7 +101,7 @@ class PlainTransport:
         A worker thread first reads what is not in the page cache.
 
         Raises:
-            PeerGoneError: The connection was closed or reset.
+            trio.BrokenResourceError: The connection was closed or reset.
         """
         buffers: list[bytes | bytearray | memoryview] = []
         copied_bytes = 0
@@ -142,13 +138,13 @@ class PlainTransport:
                     buffers.append(part)
             await self._send_buffers(buffers, 0)
         except OSError as error:
-            raise PeerGoneError(str(error)) from error
+            raise trio.BrokenResourceError(str(error)) from error
 
     def send_now(self, parts: Sequence[Part]) -> list[Part]:
         """Send, in one call, as much of a response as possible without waiting. Returns the rest, for `send`.
 
         Raises:
-            PeerGoneError: The connection was closed or reset.
+            trio.BrokenResourceError: The connection was closed or reset.
         """
         try:
             whole = parts[0] if len(parts) == 1 else joined(parts)
@@ -159,7 +155,7 @@ class PlainTransport:
             except BlockingIOError:
                 return [whole]
         except OSError as error:
-            raise PeerGoneError(str(error)) from error
+            raise trio.BrokenResourceError(str(error)) from error
         self.has_moved = True
         return [] if sent == len(whole) else [memoryview(whole)[sent:]]
 
@@ -201,7 +197,7 @@ class PlainTransport:
                 await self._writable()
                 continue
             if sent == 0:  # The file is shorter than promised: the frame cannot be completed.
-                raise PeerGoneError(f"file ended {left} bytes before the expected end")
+                raise trio.BrokenResourceError(f"file ended {left} bytes before the expected end")
             self.has_moved = True
             position += sent
             left -= sent
@@ -215,7 +211,7 @@ class PlainTransport:
             await self._read_ahead(part)
             data = part.file.read_at(part.position, part.size_bytes)
         if len(data) != part.size_bytes:
-            raise PeerGoneError(f"file ended {part.size_bytes - len(data)} bytes before the expected end")
+            raise trio.BrokenResourceError(f"file ended {part.size_bytes - len(data)} bytes before the expected end")
         return data
 
     async def _read_ahead(self, part: FileSlice) -> None:

@@ -21,10 +21,8 @@ from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.files import WouldWaitError
 from ...storage.disk.paths import TopicPartition
-from ...storage.logs.large_append import LargeWriteError
 from ...storage.logs.log import AppendInfo
-from ...storage.produce.record_checks import HeavyBatchError
-from ...storage.produce.validation import CheckedBatch
+from ...storage.produce.record_checks import CheckedBatch, LargeBatchError
 from ..runtime.threads import TRIES_MAX, Work, bring, in_thread
 from .appends import Appends
 from .topics import Partition
@@ -59,22 +57,23 @@ async def append_later(
                     # Markers do not wait for large batches, and memory may be so short that the page cache keeps nothing.
                     at_once=tries < TRIES_MAX,
                 )
-            except HeavyBatchError:
-                check = partial(log.check, records, now_ms=appends.clock.now_ms())
-                try:
-                    checked = await trio.to_thread.run_sync(check, limiter=appends.heavy_checks)
-                except KafkaError as error:
-                    # Trio's frames, which the traceback names, refer to the error. The request would stay in memory until a
-                    # garbage collection.
-                    raise error.with_traceback(None) from None
             except WouldWaitError as cold:
                 await bring(cold, log)
-            except LargeWriteError as large:
-                checked = large.checked
+            except LargeBatchError as large:
+                if large.begun is None:
+                    check = partial(log.check, records, now_ms=appends.clock.now_ms())
+                    try:
+                        checked = await trio.to_thread.run_sync(check, limiter=appends.heavy_checks)
+                    except KafkaError as error:
+                        # Trio's frames, which the traceback names, refer to the error. The request would stay in memory until
+                        # a garbage collection.
+                        raise error.with_traceback(None) from None
+                    continue
+                checked, ahead = large.begun
                 if place is None:
                     place = appends.large[log] = trio.Event()
                 try:
-                    await in_thread(Work.WRITE, data_dir_of(log), large.write)
+                    await in_thread(Work.WRITE, data_dir_of(log), ahead.write)
                 except OSError as error:
                     raise log.fail(error) from error
     finally:

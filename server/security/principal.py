@@ -14,11 +14,13 @@ class UnprovenError(Exception):
     Args:
         is_told: The client receives the reason. Otherwise only the log has it: it would reveal which users exist, or what is
             wrong with a password.
+        missing_scopes: Scopes that an OAUTHBEARER token lacks, in the form that the client receives.
     """
 
-    def __init__(self, why: str, *, is_told: bool = False) -> None:
+    def __init__(self, why: str, *, is_told: bool = False, missing_scopes: str = "") -> None:
         super().__init__(why)
         self.is_told = is_told
+        self.missing_scopes = missing_scopes
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from itertools import pairwise
 
 from ..disk import paths
+from ..disk.files import AbortedError
 from ..filter.batch_chunks import ChunkReader
 from ..filter.clean_rules import BatchFilter
 from ..filter.copy_group import copy_group
@@ -37,7 +38,7 @@ from .clean_stats import CleanStats, GroupPreview
 from .dirtiness import LogToClean
 from .progress import GroupAt, PassProgress, Phase
 
-__all__ = ["IO_BUFFER_BYTES_MIN", "CleanPass", "CleanStats", "Cleaner", "CleaningAbortedError"]
+__all__ = ["IO_BUFFER_BYTES_MIN", "CleanPass", "CleanStats", "Cleaner"]
 
 IO_BUFFER_BYTES_MIN = 2 << 20
 """Smallest I/O buffer of a thread, even if `log.cleaner.io.buffer.size` is less. Reads and writes of 1 MiB cost least, and
@@ -45,13 +46,6 @@ one call of the kernel, which holds no GIL, should have that much to do."""
 
 Swap = Callable[[Sequence[LogSegment], Sequence[LogSegment]], None]
 Checkpoint = Callable[[int], None]
-
-
-class CleaningAbortedError(Exception):
-    """The pass was given up: `checkpoint` asked for it, or segments had to be split first. The next pass starts again.
-
-    `checkpoint` asks for it when another operation needs the log, or the broker stops.
-    """
 
 
 class Cleaner:
@@ -100,7 +94,7 @@ class Cleaner:
             swap: Puts new segments in the place of old ones; `Log.replace_segments`, or the server's way to
                 `prepare_swap` here and `commit_swap` on its own thread.
             checkpoint: Called before every chunk with the bytes read or written since the last call. May wait, or
-                raise CleaningAbortedError.
+                raise AbortedError.
             on_map_built: Called once, between the two halves of the pass.
             progress: A new object, which other threads may read during the pass.
 
@@ -108,7 +102,7 @@ class Cleaner:
             The next first dirty offset, and what was done.
 
         Raises:
-            CleaningAbortedError: From `checkpoint`, or segments had to be split.
+            AbortedError: From `checkpoint`, or segments had to be split.
             CorruptRecordError: A batch or record cannot be read. Groups before it are swapped, its own is untouched.
             OSError: The disk refused.
             After any error no `.cleaned` file is left, if the disk allows that.
@@ -237,7 +231,7 @@ class CleanPass:
         for segment in found:
             self._swap(split_segment(segment, self._now_ms), [segment])
         if found:
-            raise CleaningAbortedError(f"split {len(found)} segments because their offsets are out of range")
+            raise AbortedError(f"split {len(found)} segments because their offsets are out of range")
 
     def _build_map(self) -> DirtyMap:
         start, upper = self._to_clean.first_dirty_offset, self._to_clean.upper_offset

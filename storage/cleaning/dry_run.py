@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from ..disk import paths
-from ..disk.files import Files
+from ..disk.files import AbortedError, Files
 from ..disk.size_only import SizeOnlyFiles
 from ..filter.clean_rules import BatchFilter
 from ..filter.dead_bits import DeadBits
@@ -21,7 +21,7 @@ from ..produce.producer_state import LastRecord
 from ..segment.segment import LogSegment
 from ..steps import Steps
 from .clean_stats import CleanStats, DryPass
-from .cleaner import Checkpoint, Cleaner, CleaningAbortedError, CleanPass
+from .cleaner import Checkpoint, Cleaner, CleanPass
 from .dirtiness import LogToClean, dirtiness_in_pieces, find_bound_in_pieces
 from .outlook import HypotheticalLog
 from .progress import PassProgress
@@ -85,7 +85,7 @@ def dry_run(
     end_offset, stats = to_clean.first_dirty_offset, CleanStats()
     try:
         end_offset, stats = found.run()
-    except CleaningAbortedError:
+    except AbortedError:
         if not found.segments_to_split:
             raise
     return DryPass(
@@ -111,7 +111,7 @@ class _DryPass(CleanPass):
     def _prepare(self) -> None:
         if found := self._overflowing():
             self.segments_to_split = len(found)
-            raise CleaningAbortedError
+            raise AbortedError
 
     def _new_rules(self, bits: DeadBits, last_records: Mapping[int, LastRecord]) -> BatchFilter:
         if not self.records_max:

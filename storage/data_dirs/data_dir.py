@@ -19,7 +19,7 @@ from ..disk.checkpoints import (
     read_meta_properties,
     write_meta_properties,
 )
-from ..disk.files import DirectoryLockedError, Files, Lock
+from ..disk.files import Files, Lock
 from ..disk.health import DataDirectoryError, Health
 from ..disk.paths import TopicPartition
 from ..logs.log import Log
@@ -64,7 +64,7 @@ class DataDir:
             _make_dir_durably(files, path)
             files.check_data_dir(path)
             self._lock = files.lock(paths.join(path, paths.LOCK_FILE))
-        except (OSError, DirectoryLockedError) as error:
+        except OSError as error:
             raise DataDirectoryError.of(path, error) from error
         try:
             if any(files.exists(paths.join(path, name)) for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN)):
@@ -214,7 +214,7 @@ def holding(files: Files, data_dirs: Iterable[str]) -> Iterator[None]:
         for path in data_dirs:
             try:
                 lock = files.lock(paths.join(path, paths.LOCK_FILE))
-            except (OSError, DirectoryLockedError) as error:
+            except OSError as error:
                 raise DataDirectoryError(f"data directory {path}: {error}") from error
             held.callback(lock.release)
         yield

@@ -30,7 +30,7 @@ from contextlib import contextmanager
 
 from ..disk import paths
 from ..disk.checkpoints import read_text, write_atomically, write_partition_metadata
-from ..disk.files import Files
+from ..disk.files import AbortedError, Files
 from ..logs.log import Log
 from ..logs.log_parts import LogPlace
 from ..segment.batch_scan import RECOVERY_CHUNK_BYTES, UNREADABLE, batch_steps, batch_walk, computed_crc
@@ -44,14 +44,10 @@ _COMPLETE = "complete"
 _FROM = re.compile(r"from ([0-9]{1,19}) (.+)")
 
 
-class RelocationError(Exception):
-    """The log has changed since it was copied, or one of the two disks refused; the copy is useless. One line."""
-
-
 class Relocation:
     """One move. `begin`, `step`, `prepare`, `complete` and `discard` wait for the disk, and are for a worker thread.
 
-    Each raises RelocationError; if a disk has failed, its directory is offline by then.
+    Each raises AbortedError; if a disk has failed, its directory is offline by then.
     """
 
     def __init__(
@@ -128,7 +124,7 @@ class Relocation:
                 )
                 self._marked_from = old.base_offset
                 if self._files.exists(self._final):
-                    raise RelocationError(f"{self._final} already exists: move it elsewhere")
+                    raise AbortedError(f"{self._final} already exists: move it elsewhere")
                 self._target.forget(self.log.topic_partition, self._logs)
                 self._target.guests[self.log.topic_partition] = self.log
             safe = self.copied_up_to
@@ -147,7 +143,7 @@ class Relocation:
         """
         log, files = self.log, self._files
         if log.failure is not None:
-            raise RelocationError(f"{log.topic_partition} is offline: {log.failure}")
+            raise AbortedError(f"{log.topic_partition} is offline: {log.failure}")
         assert self._active is not None
         old, new = self._active
         sealed = log.segments.non_active()
@@ -241,7 +237,7 @@ class Relocation:
                 self._active = self._begun(active)
             old, new = self._active
             if new.size_bytes > old.size_bytes:
-                raise RelocationError(f"{self.log.topic_partition} was truncated while it was copied")
+                raise AbortedError(f"{self.log.topic_partition} was truncated while it was copied")
             # Whole batches up to the present end of the file.
             left_bytes = old.size_bytes - new.size_bytes
             copied_bytes = 0
@@ -338,19 +334,19 @@ class Relocation:
         for each in sealed:
             old, copy = self._sealed.get(each.base_offset, (None, None))
             if old is not each or copy is None or copy.size_bytes != each.size_bytes:
-                raise RelocationError(f"{self.log.topic_partition} was changed while it was copied")
+                raise AbortedError(f"{self.log.topic_partition} was changed while it was copied")
         if len(sealed) != len(self._sealed):
-            raise RelocationError(f"{self.log.topic_partition} lost segments while it was copied")
+            raise AbortedError(f"{self.log.topic_partition} lost segments while it was copied")
 
     @contextmanager
     def _on(self, data_dir: DataDir) -> Iterator[None]:
-        """Guard a use of one of the disks: errors become RelocationError, and are noted in the directory's health."""
+        """Guard a use of one of the disks: errors become AbortedError, and are noted in the directory's health."""
         try:
             yield
         except (OSError, *UNREADABLE) as error:
             if isinstance(error, OSError):
                 data_dir.health.note(error)
-            raise RelocationError(
+            raise AbortedError(
                 f"cannot move {self.log.topic_partition} from {self._source.path} to {self.target_dir}: {error}"
             ) from error
 

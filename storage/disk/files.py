@@ -39,12 +39,26 @@ class SyncError(OSError):
     """
 
 
+class UnusableError(OSError):
+    """A file that another user of the machine may have made or may write to; or an address that cannot be bound.
+
+    The text is a sentence, without the number of the error.
+    """
+
+    def __str__(self) -> str:
+        return str(self.strerror) if self.filename is None else f"{self.filename}: {self.strerror}"
+
+
+class AbortedError(Exception):
+    """A clean pass over a log, or its move to another directory, was given up. One line with the reason.
+
+    A pass is given up when another operation needs the log, the broker stops, or segments had to be split first: the next pass
+    starts again. A move is given up when the log has changed since it was copied, or one of the two disks refused.
+    """
+
+
 class DamagedFileError(Exception):
     """A file does not contain what was written to it. The message has the reason; the caller rebuilds or refuses the file."""
-
-
-class DirectoryLockedError(Exception):
-    """Another broker, in this process or another one, holds the lock file."""
 
 
 class Ownership(NamedTuple):
@@ -238,7 +252,7 @@ class Files(Protocol):
         """Take the lock file `path`, making it if missing, without waiting.
 
         Raises:
-            DirectoryLockedError: Another broker (Ottla or Apache Kafka), in this or another process, holds the lock.
+            BlockingIOError: Another broker (Ottla or Apache Kafka), in this or another process, holds the lock.
         """
 
     def disk_total_and_free(self, path: str) -> tuple[int, int]:

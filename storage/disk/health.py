@@ -18,8 +18,7 @@ from itertools import count
 from typing import ClassVar, Self
 
 from ...protocol.errors import ErrorCode
-from .files import SyncError
-from .own_files import UntrustedFileError
+from .files import SyncError, UnusableError
 
 DISK_FAILED = frozenset(
     number
@@ -63,7 +62,7 @@ class DataDirectoryError(Exception):
     @classmethod
     def of(cls, path: str, error: Exception) -> Self:
         """Make the error for a directory from an error of the system or an invalid file."""
-        made = cls(str(error) if isinstance(error, UntrustedFileError) else f"data directory {path}: {error}")
+        made = cls(str(error) if isinstance(error, UnusableError) else f"data directory {path}: {error}")
         # A read-only file system has more likely been mounted so by mistake than failed.
         if isinstance(error, OSError) and error.errno in DISK_FAILED - {errno.EROFS}:
             made.failed_path = path

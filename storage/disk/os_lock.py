@@ -9,7 +9,6 @@ import struct
 import sys
 import threading
 
-from .files import DirectoryLockedError
 from .own_files import open_file
 
 # POSIX locks belong to the process: it may take one twice, and loses it when it closes *any* descriptor of that file.
@@ -26,7 +25,7 @@ class OsLock:
         self._path = os.path.join(os.path.realpath(above), name)
         with _held_lock_guard:
             if self._path in _held_lock_paths:
-                raise DirectoryLockedError(f"{path} is held by another broker of this process")
+                raise BlockingIOError(f"{path} is held by another broker of this process")
             self._descriptor = open_file(self._path, create=True)
             try:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -34,7 +33,7 @@ class OsLock:
                 holder = _holder(self._descriptor)
                 os.close(self._descriptor)
                 if error.errno in (errno.EACCES, errno.EAGAIN):  # POSIX allows either for "taken"
-                    raise DirectoryLockedError(f"{path} is held by another process{holder}") from None
+                    raise BlockingIOError(f"{path} is held by another process{holder}") from None
                 raise
             _held_lock_paths.add(self._path)
 

@@ -22,6 +22,8 @@ import os
 import re
 import stat
 
+from .files import UnusableError
+
 _ROOT = 0
 OTHERS_MAY_WRITE = stat.S_IWOTH
 _OF_A_DIRECTORY = 0o075
@@ -38,16 +40,6 @@ _NO_MODES = "if chmod has no effect (a Windows drive in WSL), use a directory in
 
 PRIVATE_DIRECTORY = 0o700
 PRIVATE_FILE = 0o600
-
-
-class UntrustedFileError(OSError):
-    """Another user of the machine may have made a file or directory, or may write to it. One line that says what to do."""
-
-    def __init__(self, path: str, problem: str, remedy: str) -> None:
-        super().__init__(errno.EPERM, f"{problem}; {remedy}", path)
-
-    def __str__(self) -> str:
-        return f"{self.filename}: {self.strerror}"
 
 
 def open_file(
@@ -67,7 +59,7 @@ def open_file(
         mode: Permission bits of a new file; None: those of its directory.
 
     Raises:
-        UntrustedFileError: The rules of this module forbid it.
+        UnusableError: The rules of this module forbid it.
         OSError: The system refused.
     """
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
@@ -91,7 +83,7 @@ def open_file(
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise UntrustedFileError(path, "is not a regular file", "move it elsewhere")
+            raise _untrusted(path, "is not a regular file", "move it elsewhere")
         if not _is_plainly_ours(found):
             _check_entry(path, found)
         if truncate:
@@ -160,15 +152,13 @@ def check_data_dir(path: str) -> None:
     The path may be a chain of links, each of which belongs to the broker's user or root.
 
     Raises:
-        UntrustedFileError, OSError
+        UnusableError, OSError
     """
     found = _seen(path)
     links = 0
     while found is not None and stat.S_ISLNK(found.st_mode):
         if not _is_trusted(found):
-            raise UntrustedFileError(
-                path, f"is a symbolic link of uid {found.st_uid}", "use the directory that it leads to"
-            )
+            raise _untrusted(path, f"is a symbolic link of uid {found.st_uid}", "use the directory that it leads to")
         links += 1
         if links > _LINKS_MAX:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
@@ -182,7 +172,7 @@ def check_data_dir(path: str) -> None:
         raise _written_by_all(path, found, f"chmod o-w {path}")
     # The text of `.` and `..` does not contain the directory above.
     if not _is_plainly_ours(os.stat(_above(os.path.realpath(path)))):
-        raise UntrustedFileError(
+        raise _untrusted(
             path,
             f"belongs to uid {found.st_uid}, but the broker runs as uid {os.geteuid()}",
             "use a directory of that user, or run the broker as its owner",
@@ -213,7 +203,7 @@ def check_entry(path: str) -> None:
     """Refuse an untrusted entry of a data directory or of a partition's directory; a missing one is allowed.
 
     Raises:
-        UntrustedFileError, OSError
+        UnusableError, OSError
     """
     found = _seen(path)
     if found is None:
@@ -231,7 +221,7 @@ def _check_entry(path: str, found: os.stat_result) -> None:
         raise _written_by_all(path, found, f"chmod -R o-w {_above(path)}")
     is_of_group = found.st_gid == above.st_gid and above.st_mode & stat.S_IWGRP and not others
     if not (_is_trusted(found) or found.st_uid == above.st_uid or is_of_group):
-        raise UntrustedFileError(
+        raise _untrusted(
             path,
             f"belongs to uid {found.st_uid}, but the broker runs as uid {os.geteuid()}",
             f"move it elsewhere, or chown {os.geteuid()} it if it is yours",
@@ -246,17 +236,21 @@ def _seen(path: str) -> os.stat_result | None:
         return None
 
 
-def _written_by_all(path: str, found: os.stat_result, remedy: str) -> UntrustedFileError:
-    return UntrustedFileError(
+def _untrusted(path: str, problem: str, remedy: str) -> UnusableError:
+    return UnusableError(errno.EPERM, f"{problem}; {remedy}", path)
+
+
+def _written_by_all(path: str, found: os.stat_result, remedy: str) -> UnusableError:
+    return _untrusted(
         path,
         f"all users of this machine can write to it (mode {stat.S_IMODE(found.st_mode):04o})",
         f"{remedy}, or {_NO_MODES}",
     )
 
 
-def linked(path: str) -> UntrustedFileError:
+def linked(path: str) -> UnusableError:
     """Return the error for a symbolic link."""
-    return UntrustedFileError(
+    return _untrusted(
         path, "is a symbolic link, which is not followed", "replace the link by its target, or mount the target there"
     )
 

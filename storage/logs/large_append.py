@@ -1,6 +1,6 @@
 """Append of a batch so large that another thread writes it, while the log continues to work.
 
-    append   reserves the place of the batch after the log's end -> LargeWriteError
+    append   reserves the place of the batch after the log's end -> LargeBatchError
     write    in another thread: all bytes but the header; no reader sees them
     append   again, with the same CheckedBatch: writes the header, and does the rest of what every append does
 
@@ -12,23 +12,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..disk.files import WriteAhead
-from ..produce.validation import CheckedBatch
+from ..produce.record_checks import CheckedBatch, LargeBatchError
 from ..segment.segment import LogSegment
 
 AT_ONCE_WRITTEN_BYTES = 2 << 20
 """Largest batch that is written at once: the system copies it into its page cache, which takes about a millisecond."""
-
-
-class LargeWriteError(Exception):
-    """Writing this batch would block the calling thread for too long. Offsets and producers are unchanged.
-
-    Have another thread call `write`, which raises OSError if the disk refuses.
-    """
-
-    def __init__(self, checked: CheckedBatch, ahead: WriteAhead) -> None:
-        super().__init__("a large batch must be written")
-        self.checked = checked
-        self.write = ahead.write
 
 
 class _Begun(NamedTuple):
@@ -49,16 +37,16 @@ class LargeAppend:
         """Return the bytes of this batch that another thread has written for this segment.
 
         Raises:
-            LargeWriteError: They are not written yet; the error's `write` does that.
+            LargeBatchError: They are not written yet; `begun` of the error does that.
         """
         known, self._begun = self._begun, None
         if known is not None and known.checked is checked and known.segment is segment and known.ahead.is_written:
             return known.ahead
         self._begun = _Begun(checked, segment, segment.write_ahead(batch))
-        raise LargeWriteError(checked, self._begun.ahead)
+        raise LargeBatchError((checked, self._begun.ahead))
 
     def give_up(self) -> None:
-        """Drop what was written: the caller that got a LargeWriteError will not append. OSError: the disk refused."""
+        """Drop what was written: the caller that got a LargeBatchError will not append. OSError: the disk refused."""
         known, self._begun = self._begun, None
         if known is not None and not known.ahead.is_dropped:
             known.segment.log_file.drop_ahead()

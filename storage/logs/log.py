@@ -28,7 +28,8 @@ from ..disk import paths
 from ..disk.files import WouldWaitError
 from ..disk.health import is_disk_failure
 from ..produce import producer_snapshots
-from ..produce.validation import AppendOrigin, CheckedBatch, admit, assign, check_batch
+from ..produce.record_checks import CheckedBatch
+from ..produce.validation import AppendOrigin, admit, assign, check_batch
 from ..segment.cleaned import discard
 from ..segment.index_file import RELATIVE_OFFSET_MAX
 from ..segment.leader_epochs import LeaderEpochs
@@ -123,9 +124,9 @@ class Log(DurableLog):
                 `segment.bytes`); OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH and the like. Nothing was
                 written. KAFKA_STORAGE_ERROR: the disk refused, or no offset is left; the log is as before the call. After
                 any error the bytes of `records` are as before the call also.
-            HeavyBatchError: Only if `at_once`: `check` the batch in another thread, then append the result.
-            LargeWriteError: Only if `at_once`: have another thread `write`, then append the same CheckedBatch again. An append
-                in between makes the write start again.
+            LargeBatchError: Only if `at_once`: `check` the batch in another thread, then append the result. Or, if it was
+                begun, have another thread write it, then append the same CheckedBatch again. An append in between makes the
+                write start again.
             WouldWaitError: Only if `at_once`.
 
         The records are readable on return, or, if the log `needs_flush`, after the next `flush`. They are durable after that.
@@ -234,7 +235,7 @@ class Log(DurableLog):
         return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset)
 
     def give_up_large(self) -> None:
-        """Drop a large write: the caller that got its LargeWriteError will not append."""
+        """Drop a large write: the caller that got its LargeBatchError will not append."""
         try:
             self._large.give_up()
         except OSError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol.compression import UnpackLimitError
+from ...protocol.errors import CorruptRecordError
 from ...protocol.records import RecordBatch
 from ..logs.log import Log
 from ..segment.segment import LogSegment
@@ -80,7 +80,9 @@ class RangeLook:
             return True
         try:
             payload = batch.payload(max_bytes=BATCH_BYTES_MAX)
-        except UnpackLimitError:
+        except CorruptRecordError as error:
+            if not error.is_over_limit:
+                raise
             return False
         self._unpacked_bytes += len(payload)
         for record in batch.spans(payload):

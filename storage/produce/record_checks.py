@@ -11,16 +11,17 @@ slow, so without the kernel records are read only if one of these requires it:
     compression.type                  other than the batch's codec
 
 A small batch is checked at once, on the thread that owns the logs. A batch that would block this thread for too long raises
-`HeavyBatchError`, and another thread checks it.
+`LargeBatchError`, and another thread checks it.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from ...protocol.compression import Codec, Packer, UnpackLimitError
+from ...protocol.compression import Codec, Packer
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import HEADER_BYTES, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, null_key_indexes, wrapped
 from .. import kernel
+from ..disk.files import WriteAhead
 from ..kernel import Found
 
 NO_KEY = "Compacted topic cannot accept message without key"
@@ -75,8 +76,41 @@ class RecordRules(Protocol):
     def message_timestamp_after_max_ms(self) -> int: ...
 
 
-class HeavyBatchError(Exception):
-    """Checking these records would block the calling thread for too long. Nothing was changed."""
+class ValidationConfig(RecordRules, Protocol):
+    """The topic options used here; a `LogConfig` has them."""
+
+    @property
+    def max_message_bytes(self) -> int: ...
+    @property
+    def compression_type(self) -> str: ...
+    @property
+    def compression_gzip_level(self) -> int: ...
+    @property
+    def compression_lz4_level(self) -> int: ...
+    @property
+    def compression_zstd_level(self) -> int: ...
+
+
+class CheckedBatch(NamedTuple):
+    """A valid batch for a topic with this config. Its bytes have not been changed."""
+
+    batch: RecordBatch
+    """The batch as it was sent, or recompressed."""
+    max_timestamp: int
+    config: ValidationConfig
+
+
+class LargeBatchError(Exception):
+    """Checking or writing this batch would block the calling thread for too long. Offsets and producers are unchanged.
+
+    Args:
+        begun: The checked batch and its write, which another thread does; it raises OSError if the disk refuses. None if the
+            batch is not checked yet: another thread checks it.
+    """
+
+    def __init__(self, begun: tuple[CheckedBatch, WriteAhead] | None = None) -> None:
+        super().__init__("a large batch must be checked" if begun is None else "a large batch must be written")
+        self.begun = begun
 
 
 class RecordError(NamedTuple):
@@ -93,9 +127,16 @@ class RecordError(NamedTuple):
 class EarlyRefusalError(KafkaError):
     """A refusal before the log is involved, as in Apache Kafka, so the response has no log start offset.
 
-    INVALID_RECORD: no batch, several batches, or an old magic. Any other code: the transaction's coordinator refused, or the
-    partition has seen a later epoch.
+    INVALID_RECORD: no batch, several batches, or an old magic. NOT_LEADER_OR_FOLLOWER: another node leads the partition. Any
+    other code: the transaction's coordinator refused, or the partition has seen a later epoch.
+
+    Args:
+        leader: The partition's leader and its epoch, if the request reached a node that does not lead it.
     """
+
+    def __init__(self, code: ErrorCode, message: str, leader: tuple[int, int] | None = None) -> None:
+        super().__init__(code, message)
+        self.leader = leader
 
 
 class InvalidRecordError(KafkaError):
@@ -134,7 +175,7 @@ def check_records(
         InvalidRecordError: The topic's rules forbid some records; the error names them.
         KafkaError: INVALID_RECORD (the records cannot be read), MESSAGE_TOO_LARGE (the unpacked records are larger than
             any batch may be).
-        HeavyBatchError: Only if `at_once`.
+        LargeBatchError: Only if `at_once`.
     """
     is_compiled = kernel.COMPILED
     compares = not is_compiled and _must_compare_timestamps(batch, config, now_ms)
@@ -180,8 +221,10 @@ def _unpacked(batch: RecordBatch, at_once: bool) -> memoryview:
         return batch.payload(max_frames=FRAMES_MAX)
     try:
         return batch.payload(max_bytes=AT_ONCE_BYTES[codec], max_frames=AT_ONCE_FRAMES)
-    except UnpackLimitError:
-        raise HeavyBatchError from None
+    except CorruptRecordError as error:
+        if not error.is_over_limit:
+            raise
+        raise LargeBatchError from None
 
 
 class _Stop(NamedTuple):
@@ -242,7 +285,7 @@ def _walk(
 
     Raises:
         CorruptRecordError: The records do not match the batch's header.
-        HeavyBatchError: Only if `at_once`: a record is refused, in a batch with many.
+        LargeBatchError: Only if `at_once`: a record is refused, in a batch with many.
     """
     earliest, latest = _I64_MIN, _I64_MAX
     is_stamped = batch.attributes & LOG_APPEND_TIME_BIT
@@ -261,13 +304,13 @@ def _walk(
             top = timestamp
             break
         if at_once and len(errors) == AT_ONCE_ERRORS:
-            raise HeavyBatchError
+            raise LargeBatchError
         errors[number - 1] = NO_KEY if found == Found.KEYLESS else _untimely(timestamp, number - 1, config, now_ms)
         if len(errors) == RECORD_ERRORS_MAX:
             break
     if is_stamped:
         if at_once and batch.record_count > AT_ONCE_ERRORS:  # all of them, if any
-            raise HeavyBatchError
+            raise LargeBatchError
         top = max(batch.max_timestamp, NO_TIMESTAMP)
         errors = _errors_of_stamped(batch, config, now_ms) | errors
     return top, errors

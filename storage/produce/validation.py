@@ -9,7 +9,7 @@ that the producer itself made invalid are INVALID_RECORD, after which producers 
 """
 
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ...protocol.batch_builder import assign_in_place, seal_batch, set_timestamp_type_in_place
 from ...protocol.checksum import crc32c
@@ -34,9 +34,10 @@ from .record_checks import (
     AT_ONCE_BYTES,
     AT_ONCE_RECORDS,
     LOG_APPEND_TIME,
+    CheckedBatch,
     EarlyRefusalError,
-    HeavyBatchError,
-    RecordRules,
+    LargeBatchError,
+    ValidationConfig,
     check_records,
     timestamp_bounds,
 )
@@ -59,30 +60,6 @@ class AppendOrigin(Enum):
     """A producer: control batches, base offsets other than 0 and gaps in sequence numbers are refused."""
     COORDINATOR = "coordinator"
     """The broker's own group and transaction coordinators: markers, and batches without sequence numbers."""
-
-
-class ValidationConfig(RecordRules, Protocol):
-    """The topic options used here; a `LogConfig` has them."""
-
-    @property
-    def max_message_bytes(self) -> int: ...
-    @property
-    def compression_type(self) -> str: ...
-    @property
-    def compression_gzip_level(self) -> int: ...
-    @property
-    def compression_lz4_level(self) -> int: ...
-    @property
-    def compression_zstd_level(self) -> int: ...
-
-
-class CheckedBatch(NamedTuple):
-    """A valid batch for a topic with this config. Its bytes have not been changed."""
-
-    batch: RecordBatch
-    """The batch as it was sent, or recompressed."""
-    max_timestamp: int
-    config: ValidationConfig
 
 
 class ValidatedBatches(NamedTuple):
@@ -119,11 +96,11 @@ def check_batch(
             without sequence number, records that cannot be read), MESSAGE_TOO_LARGE (over max.message.bytes, before or
             after recompression; or, unpacked, larger than any batch may be), CORRUPT_MESSAGE (CRC, framing),
             UNSUPPORTED_COMPRESSION_TYPE.
-        HeavyBatchError: Only if `at_once`.
+        LargeBatchError: Only if `at_once`.
     """
     batch = _only_batch(memoryview(data), topic_partition)
     if at_once and (batch.record_count > AT_ONCE_RECORDS or (batch.size_bytes > _SMALL_BYTES and _is_large(batch))):
-        raise HeavyBatchError
+        raise LargeBatchError
     _check_header(batch, topic_partition, config, origin)
     codec, packer = _target_codec(batch, config), None
     if codec != batch.attributes & CODEC_MASK:
@@ -131,7 +108,7 @@ def check_batch(
     max_timestamp = check_records(batch, topic_partition, config, now_ms, packer=packer, at_once=at_once)
     if packer is not None:
         if at_once and packer.size_bytes > AT_ONCE_PACKED_BYTES:
-            raise HeavyBatchError
+            raise LargeBatchError
         batch = _recompressed(batch, packer, codec, topic_partition, config)
     return CheckedBatch(batch, max_timestamp, config)
 

@@ -18,7 +18,7 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import ottla
 from ottla.pipeline import cli, jobs
 from ottla.pipeline.cli import main
-from ottla.pipeline.errors import CorruptSourceError, SparkFailedError
+from ottla.pipeline.errors import CorruptSourceError, ExitCode, PipelineError
 from ottla.pipeline.run import wire_runs
 from ottla.pipeline.run.apply_run import job_of
 from ottla.storage.disk import paths
@@ -482,7 +482,7 @@ def test_the_same_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> N
     assert finding.rule == "a batch has the CRC of its bytes"
     assert (tp.partition, finding.offset, finding.position) == (0, 0, 0)
     assert spark.range(1).count() == 1, "the session is the caller's"
-    with pytest.raises(SparkFailedError):
+    with pytest.raises(PipelineError, check=lambda error: error.exit_code == ExitCode.FAILED):
         from ottla.pipeline.spark.failures import failures_translated
 
         with failures_translated():

@@ -16,7 +16,7 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ..frame.errors import CommandError, WrongCallError
+from ..frame.errors import CommandError, wrong_call
 from ..frame.options import ADMIN_TOKEN, admin_of, admin_options, json_option
 from ..frame.parser import Command, Parser, no_options
 from ..frame.printing import show_json, show_table
@@ -37,7 +37,7 @@ class Admin:
     """The admin listener that the options of a command name.
 
     Raises:
-        WrongCallError: The address is invalid, or the file of the token cannot be read.
+        CommandError: WRONG_CALL. The address is invalid, or the file of the token cannot be read.
     """
 
     def __init__(self, options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> None:
@@ -56,7 +56,7 @@ class Admin:
 
         Raises:
             CommandError: With the listener's sentence.
-            WrongCallError: The listener does not answer, or is not one of Ottla.
+            CommandError: WRONG_CALL. The listener does not answer, or is not one of Ottla.
         """
         method, _, template = operation.partition(" ")
         segments = {name: _segment(value) for name, value in fields.items() if f"{{{name}}}" in template}
@@ -84,9 +84,9 @@ class Admin:
                 response = connection.getresponse()
                 status, data = response.status, response.read()
         except (UnicodeError, http.client.InvalidURL) as error:
-            raise WrongCallError(f"{self.address}: invalid address: {error}") from error
+            raise wrong_call(f"{self.address}: invalid address: {error}") from error
         except OSError as error:
-            raise WrongCallError(
+            raise wrong_call(
                 f"no admin listener at {self.address} ({error.strerror or error}); start the broker with"
                 " `ottla dev` or `ottla serve --admin 9099`"
             ) from error
@@ -108,8 +108,8 @@ class Admin:
             sentence += f" (use --admin-token-file, or set {ADMIN_TOKEN})"
         raise CommandError(sentence)
 
-    def _no_ottla(self, found: str) -> WrongCallError:
-        return WrongCallError(f"{self.address} is not an admin listener of Ottla: {found}")
+    def _no_ottla(self, found: str) -> CommandError:
+        return wrong_call(f"{self.address} is not an admin listener of Ottla: {found}")
 
 
 def fields_of(options: argparse.Namespace) -> dict[str, object]:
@@ -153,9 +153,9 @@ def with_admin_options(add_options: Callable[[Parser], None] = no_options) -> Ca
 
 
 def _segment(value: object) -> str:
-    """Quote a segment. WrongCallError for an empty one, which would make another path."""
+    """Quote a segment. CommandError for an empty one, which would make another path."""
     if value == "":
-        raise WrongCallError("expected a name, found ''")
+        raise wrong_call("expected a name, found ''")
     return quote(str(value), safe="")
 
 
@@ -172,7 +172,7 @@ def _parsed(address: str) -> tuple[str, int]:
     host, _, port = address.removeprefix("http://").rstrip("/").rpartition(":")  # in the form that `ottla dev` prints
     host = host.removeprefix("[").removesuffix("]") or "localhost"
     if not (port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
-        raise WrongCallError(f"Invalid value {address} for --admin: must be [HOST:]PORT, port from 1 to 65535")
+        raise wrong_call(f"Invalid value {address} for --admin: must be [HOST:]PORT, port from 1 to 65535")
     return host, int(port)
 
 
@@ -185,9 +185,9 @@ def _token(file: str | None, environment: Mapping[str, str]) -> str | None:
                 token = opened.read(TOKEN_BYTES_MAX + 1).decode("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not ASCII"
-            raise WrongCallError(f"--admin-token-file: cannot read {file}: {reason}") from error
+            raise wrong_call(f"--admin-token-file: cannot read {file}: {reason}") from error
     if token and not (token.isascii() and token.isprintable() and " " not in token and len(token) <= TOKEN_BYTES_MAX):
-        raise WrongCallError(f"{file or ADMIN_TOKEN}: invalid token: must be one line of ASCII without spaces")
+        raise wrong_call(f"{file or ADMIN_TOKEN}: invalid token: must be one line of ASCII without spaces")
     return token or None
 
 

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from ..frame.errors import CommandError, WrongCallError
+from ..frame.errors import CommandError, wrong_call
 from ..frame.options import duration_ms, number
 from ..frame.parser import Command, Parser
 from ..frame.printing import BECOMES, show, waited_for
@@ -29,9 +29,9 @@ def _compact(options: argparse.Namespace) -> None:
         _wait(options)
         return
     if options.timeout is not None:
-        raise WrongCallError("--timeout requires --wait; a pass has no time limit")
+        raise wrong_call("--timeout requires --wait; a pass has no time limit")
     if options.data and options.admin:
-        raise WrongCallError("--data and --admin cannot be combined")
+        raise wrong_call("--data and --admin cannot be combined")
     admin = None if options.data else Admin(options)
     with Progress() as progress:
         progress.say(f"compacting {options.topic} …")
@@ -81,9 +81,9 @@ def _compact_stopped(options: argparse.Namespace) -> dict[str, Any]:
 
 def _wait(options: argparse.Namespace) -> None:
     if options.data:
-        raise WrongCallError("--wait and --data cannot be combined: --wait needs a running broker")
+        raise wrong_call("--wait and --data cannot be combined: --wait needs a running broker")
     if options.force or options.roll or options.partitions:
-        raise WrongCallError(
+        raise wrong_call(
             "--wait starts no pass and covers the whole topic: not allowed with --force, --roll or --partition"
         )
     with Progress() as progress:

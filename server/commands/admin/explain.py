@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from ..frame.errors import WrongCallError
+from ..frame.errors import wrong_call
 from ..frame.options import number
 from ..frame.parser import Command, Parser
 from ..frame.printing import folded, show, terminal_width, visible
@@ -42,10 +42,10 @@ _STAYS = {
 def run(options: argparse.Namespace) -> None:
     """Run the command: call the listener, and print the response."""
     if options.key is not None and options.dry_run:
-        raise WrongCallError("--key and --dry-run cannot be combined")
+        raise wrong_call("--key and --dry-run cannot be combined")
     for name in ("force", "limit"):
         if getattr(options, name) and options.key is None and not options.dry_run:
-            raise WrongCallError(f"--{name} requires --dry-run" + (" or --key" if name == "limit" else ""))
+            raise wrong_call(f"--{name} requires --dry-run" + (" or --key" if name == "limit" else ""))
     if options.key is not None:
         _key(options)
     elif options.dry_run:

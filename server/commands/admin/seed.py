@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from ..frame.errors import WrongCallError
+from ..frame.errors import wrong_call
 from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json
 from .asking import Admin, show_answer, show_rows, with_admin_options
@@ -30,13 +30,13 @@ NOTES = """\
 def _seed(options: argparse.Namespace) -> None:
     if options.export:
         if options.file is not None:
-            raise WrongCallError(
+            raise wrong_call(
                 f"--export and FILE ({options.file}) cannot be combined: --export writes a seed to standard output"
             )
         show_json(Admin(options).call("GET /v1/seed"))
         return
     if options.file is None:
-        raise WrongCallError("missing FILE, e.g. `ottla seed seed.yaml`; use - for standard input")
+        raise wrong_call("missing FILE, e.g. `ottla seed seed.yaml`; use - for standard input")
     name = "standard input" if options.file == "-" else options.file
     answer = Admin(options).call("POST /v1/seed", text=_text(options.file, name), name=name)
     show_answer(options, answer, _tell)
@@ -58,12 +58,12 @@ def _text(file: str, name: str) -> str:
             with open(file, "rb") as opened:
                 data = opened.read(SEED_BYTES_MAX + 1)
         if len(data) > SEED_BYTES_MAX:
-            raise WrongCallError(f"{name}: seed too large (limit {SEED_BYTES_MAX} bytes)")
+            raise wrong_call(f"{name}: seed too large (limit {SEED_BYTES_MAX} bytes)")
         return data.decode()
     except OSError as error:
-        raise WrongCallError(f"cannot read {name}: {error.strerror}") from error
+        raise wrong_call(f"cannot read {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise WrongCallError(f"{name} is not UTF-8 at byte {error.start}") from error
+        raise wrong_call(f"{name} is not UTF-8 at byte {error.start}") from error
 
 
 def _options(parser: Parser) -> None:

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ....protocol.errors import KafkaError
-from ....storage.cleaning.cleaner import Cleaner, CleaningAbortedError, CleanStats
+from ....storage.cleaning.cleaner import Cleaner, CleanStats
 from ....storage.cleaning.cleaner_manager import CleanerManager
 from ....storage.cleaning.dirtiness import is_any_reached
 from ....storage.disk import paths
-from ....storage.disk.files import DirectoryLockedError
+from ....storage.disk.files import AbortedError
 from ....storage.disk.health import DataDirectoryError
 from ....storage.disk.os_files import OsFiles
 from ....storage.filter.offset_map import SECRET_BYTES
@@ -58,7 +58,7 @@ def compact_stopped(
     try:
         store = open_store(Start(static, LiveConfig(static).current, files, clock, random.Random()))
     except DataDirectoryError as error:
-        is_held = isinstance(error.__cause__, DirectoryLockedError)
+        is_held = isinstance(error.__cause__, BlockingIOError)
         hint = f"; run it on that broker instead: ottla compact {topic}" if is_held else ""
         raise ControlError(Kind.CONFLICT, f"{error}{hint}") from error
     except OSError as error:
@@ -166,7 +166,7 @@ class _Compacting:
                 checkpoint=_go_on,
             )
             manager.save_end_offset(chosen, end_offset)
-        except CleaningAbortedError:
+        except AbortedError:
             return True  # segments had to be split first
         finally:
             manager.done_cleaning(chosen)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..frame.errors import WrongCallError
+from ..frame.errors import wrong_call
 from ..frame.parser import Command, Parser
 from ..frame.printing import show
 from ..frame.terminal import Progress
@@ -29,7 +29,7 @@ def _copied(what: str, say: Callable[[dict[str, Any]], str]) -> Callable[[argpar
     def run(options: argparse.Namespace) -> None:
         admin = Admin(options)
         if not options.directory:
-            raise WrongCallError("expected a directory, found ''")
+            raise wrong_call("expected a directory, found ''")
         with Progress() as progress:
             progress.say(f"{what} …")
             # The broker's working directory is another one.

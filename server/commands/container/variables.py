@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from ..frame.environment import BITNAMI_PREFIX, is_service_link
-from ..frame.errors import WrongCallError, did_you_mean
+from ..frame.errors import did_you_mean, wrong_call
 from ..frame.options import ADMIN_TOKEN, BOOTSTRAP, COMMAND_CONFIG
 from ..frame.parser import takes_value
 
@@ -45,7 +45,7 @@ def serve_words(
 
     `OTTLA_ADMIN_TOKEN_FILE` names --admin-token-file, for instance. A variable that names no option gets a warning.
 
-    For a repeatable option each line of a value is one value. WrongCallError for a switch that is neither on nor off.
+    For a repeatable option each line of a value is one value. CommandError for a switch that is neither on nor off.
     """
     given = {word.partition("=")[0] for word in words}
     found, warnings = [], []
@@ -70,7 +70,7 @@ def _words(variable: str, name: str, action: argparse.Action, text: str) -> list
     if takes_value(action):
         return [f"{name}={value}" for value in text.splitlines() if value.strip()]
     if text.lower() not in YES | NO:
-        raise WrongCallError(f"{variable} must be true or false, found {text!r}")
+        raise wrong_call(f"{variable} must be true or false, found {text!r}")
     return [name] if text.lower() in YES else []
 
 
@@ -78,17 +78,17 @@ def broker_variables(environment: Mapping[str, str], secrets: str = SECRETS_DIR)
     """Return the environment with the changes that the scripts of Kafka's images make.
 
     Raises:
-        WrongCallError: The variables describe a cluster of several containers, or name a secret that cannot be read.
+        CommandError: WRONG_CALL. The variables describe a cluster of several containers, or name a secret that cannot be read.
     """
     environment = _with_plain_prefix(environment)
     roles = [each.strip() for each in (environment.get(_ROLES) or "broker").split(",")]
     if "broker" not in roles:
-        raise WrongCallError(
+        raise wrong_call(
             f"{_ROLES}={environment[_ROLES]}: separate controllers are not supported; remove this container"
         )
     voters = [each for each in environment.get(_VOTERS, "").split(",") if each.strip()]
     if len(voters) > 1:
-        raise WrongCallError(
+        raise wrong_call(
             f"{_VOTERS}: a cluster of several containers is not supported ({len(voters)} controllers);"
             " run several brokers in one container with --nodes (OTTLA_NODES)"
         )
@@ -119,4 +119,4 @@ def _secret(variable: str, path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read().strip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise WrongCallError(f"{variable}: cannot read {path}: {getattr(error, 'strerror', 'not UTF-8')}") from error
+        raise wrong_call(f"{variable}: cannot read {path}: {getattr(error, 'strerror', 'not UTF-8')}") from error

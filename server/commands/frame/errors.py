@@ -16,15 +16,20 @@ LESS_LIKE = 0.1
 
 
 class CommandError(Exception):
-    """Rejected by the broker, or invalid file. The message is the line."""
+    """Error that ends a command. The message is the line.
 
-    exit_code = SAID_NO
+    Args:
+        exit_code: SAID_NO: rejected by the broker, or an invalid file. WRONG_CALL: see `wrong_call`.
+    """
+
+    def __init__(self, line: str, exit_code: int = SAID_NO) -> None:
+        super().__init__(line)
+        self.exit_code = exit_code
 
 
-class WrongCallError(CommandError):
-    """Usage error, or no broker reachable."""
-
-    exit_code = WRONG_CALL
+def wrong_call(line: str) -> CommandError:
+    """Return the error for a usage error, or if no broker is reachable."""
+    return CommandError(line, WRONG_CALL)
 
 
 class ReaderGoneError(Exception):

@@ -18,7 +18,7 @@ from ...client.nodes import NodeConnections, check
 from ...client.reading import LATEST, LEVELS, Isolation
 from ...client.security import PLAIN, Security
 from ...client.values import UnreachableError
-from ..frame.errors import CommandError, WrongCallError, did_you_mean
+from ..frame.errors import CommandError, did_you_mean, wrong_call
 from ..frame.options import COMMAND_CONFIG, bootstrap_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def connected(options: argparse.Namespace) -> Iterator[ClusterViews]:
     """Connect to the cluster of `--bootstrap`.
 
     Raises:
-        WrongCallError: Invalid address; no broker reachable there; a request that the broker does not support.
+        CommandError: WRONG_CALL. Invalid address; no broker reachable there; a request that the broker does not support.
         CommandError: A broker's error inside the block.
     """
     bootstrap, security = bootstrap_of(options), security_of(options)
@@ -86,18 +86,18 @@ def connected(options: argparse.Namespace) -> Iterator[ClusterViews]:
         nodes = NodeConnections(bootstrap, client_id=CLIENT_ID, security=security)
         kafka = Kafka(bootstrap, client_id=CLIENT_ID, security=security)
     except ValueError as error:
-        raise WrongCallError(f"--bootstrap: {error}") from error
+        raise wrong_call(f"--bootstrap: {error}") from error
     try:
         with kafka, closing(nodes):
             yield ClusterViews(kafka, nodes)
     except KafkaError as error:
         raise CommandError(f"{error.code.name}: {error.message}" if error.message else error.code.name) from error
     except UnreachableError as error:
-        raise WrongCallError(str(error)) from error
+        raise wrong_call(str(error)) from error
     except (OSError, ProtocolError) as error:
         is_cut_off = isinstance(error, ConnectionError) and security == PLAIN
         hint = "; if its listener requires SASL or TLS, use --command-config" if is_cut_off else ""
-        raise WrongCallError(f"no broker answers at {bootstrap}: {error}{hint}") from error
+        raise wrong_call(f"no broker answers at {bootstrap}: {error}{hint}") from error
 
 
 PROTOCOL = "security.protocol"
@@ -114,7 +114,7 @@ def security_of(options: argparse.Namespace) -> Security:
     file, connections are plain.
 
     Raises:
-        WrongCallError: The file cannot be read, or has an unsupported setting.
+        CommandError: WRONG_CALL. The file cannot be read, or has an unsupported setting.
     """
     path = options.command_config or os.environ.get(COMMAND_CONFIG)
     if not path:
@@ -123,11 +123,11 @@ def security_of(options: argparse.Namespace) -> Security:
         with open(path, encoding="utf-8") as file:
             return security_from(parse_properties(file.read()))
     except UnicodeDecodeError as error:
-        raise WrongCallError(f"{path} is not UTF-8 at byte {error.start}") from None
+        raise wrong_call(f"{path} is not UTF-8 at byte {error.start}") from None
     except OSError as error:
-        raise WrongCallError(f"cannot read {path}: {error.strerror}") from None
+        raise wrong_call(f"cannot read {path}: {error.strerror}") from None
     except ConfigError as error:
-        raise WrongCallError(f"{path}: {error}") from None
+        raise wrong_call(f"{path}: {error}") from None
 
 
 def security_from(properties: Mapping[str, str]) -> Security:

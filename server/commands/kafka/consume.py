@@ -9,7 +9,7 @@ from itertools import islice
 
 from ...client.reading import EARLIEST, LATEST, Isolation
 from ...client.values import Offsets, Record
-from ..frame.errors import CommandError, WrongCallError
+from ..frame.errors import CommandError, wrong_call
 from ..frame.options import bootstrap_option, json_option, number
 from ..frame.parser import Command, Parser
 from ..frame.printing import show_bytes, visible
@@ -55,9 +55,9 @@ def _start(text: str) -> int | str:
     try:
         offset = int(text)
     except ValueError:
-        raise WrongCallError(f"--from: expected beginning, end, an offset or -N, found {text!r}") from None
+        raise wrong_call(f"--from: expected beginning, end, an offset or -N, found {text!r}") from None
     if abs(offset) > _INT64_MAX:
-        raise WrongCallError(f"--from: offset too large ({text!r}, limit {_INT64_MAX})")
+        raise wrong_call(f"--from: offset too large ({text!r}, limit {_INT64_MAX})")
     return offset
 
 
@@ -65,7 +65,7 @@ def _records(cluster: ClusterViews, options: argparse.Namespace, start: int | st
     isolation: Isolation = "read_committed" if options.read_committed else "read_uncommitted"
     partitions = cluster.kafka.topic(options.topic).partitions
     if options.partition is not None and options.partition >= len(partitions):
-        raise WrongCallError(
+        raise wrong_call(
             f"--partition: topic {options.topic} has partitions 0 to {len(partitions) - 1}, found {options.partition}"
         )
     wanted = range(len(partitions)) if options.partition is None else (options.partition,)

@@ -19,7 +19,7 @@ from ....protocol.messages.streams_group_describe import StreamsGroupDescribeReq
 from ...client.nodes import check
 from ...client.reading import EARLIEST, LATEST
 from ...client.values import Group
-from ..frame.errors import CommandError, WrongCallError, did_you_mean
+from ..frame.errors import CommandError, did_you_mean, wrong_call
 from ..frame.options import bootstrap_option, json_option
 from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json, show_table
@@ -297,14 +297,14 @@ def _wanted(
     """Yield the selected partitions, each once; by default those in which the group has offsets."""
     if not options.topics:
         if not known:
-            raise WrongCallError(f"group {options.group!r} has no committed offsets; use --topic to select what to set")
+            raise wrong_call(f"group {options.group!r} has no committed offsets; use --topic to select what to set")
         yield from sorted(known)
         return
     seen = set()
     for topic, index in options.topics:
         there = [each.index for each in cluster.kafka.topic(topic).partitions]
         if index is not None and index not in there:
-            raise WrongCallError(f"--topic: {topic} has partitions 0 to {len(there) - 1}, found {index}")
+            raise wrong_call(f"--topic: {topic} has partitions 0 to {len(there) - 1}, found {index}")
         for each in there if index is None else [index]:
             if (topic, each) not in seen:
                 seen.add((topic, each))
@@ -329,7 +329,7 @@ def _moved(
             elif to in ("beginning", "end"):
                 yield tp, starts[index] if to == "beginning" else ends[index]
             elif to[0] in "+-" and tp not in committed:
-                raise WrongCallError(f"--to {to}: the group has no committed offset in {topic}-{index} to count from")
+                raise wrong_call(f"--to {to}: the group has no committed offset in {topic}-{index} to count from")
             else:
                 offset = int(to) + (committed[tp] if to[0] in "+-" else 0)
                 yield tp, min(max(offset, starts[index]), ends[index])

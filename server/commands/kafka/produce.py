@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ...client.values import NewRecord, Record
-from ..frame.errors import CommandError, WrongCallError
+from ..frame.errors import WRONG_CALL, CommandError, wrong_call
 from ..frame.options import bootstrap_option, json_option, name_and_value, number
 from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json
 from ..frame.terminal import Progress
 from .asking import connected
-from .record_json import RecordLineError, from_json
+from .record_json import from_json
 
 NOTES = """\
 examples:
@@ -51,6 +51,8 @@ def run(options: argparse.Namespace) -> None:
     given = list(_from_arguments(options)) if options.values or options.null else None
     written: dict[int, WrittenRecords] = {}
     with connected(options) as cluster, Progress() as progress:
+        if given is None:
+            _check_options_of_lines(options)
         try:
             if given is not None:
                 _note(written, cluster.kafka.produce_all(options.topic, given))
@@ -58,8 +60,10 @@ def run(options: argparse.Namespace) -> None:
                 for chunk in _chunks(_from_lines(options)):
                     _note(written, cluster.kafka.produce_all(options.topic, chunk))
                     progress.say(f"{_count(written)} records written")
-        except RecordLineError as error:
-            raise WrongCallError(f"{error}; the {_count(written)} records before it are written") from error
+        except CommandError as error:
+            if error.exit_code != WRONG_CALL:  # standard input cannot be read
+                raise
+            raise wrong_call(f"{error}; the {_count(written)} records before it are written") from error
     if options.json:
         show_json(
             [
@@ -94,13 +98,9 @@ def _count(written: dict[int, WrittenRecords]) -> int:
 
 def _from_arguments(options: argparse.Namespace) -> Iterator[NewRecord]:
     if options.key_separator is not None or options.json_lines:
-        raise WrongCallError(
-            "--key-separator and --json-lines apply to lines of standard input; not allowed with VALUE"
-        )
+        raise wrong_call("--key-separator and --json-lines apply to lines of standard input; not allowed with VALUE")
     if options.null and options.values:
-        raise WrongCallError(
-            f"--null and VALUE cannot be combined: a tombstone has no value, found {options.values[0]!r}"
-        )
+        raise wrong_call(f"--null and VALUE cannot be combined: a tombstone has no value, found {options.values[0]!r}")
     for value in [None] if options.null else options.values:
         yield _record(options, options.key, value)
 
@@ -109,16 +109,19 @@ def _record(options: argparse.Namespace, key: str | bytes | None, value: str | b
     return NewRecord(value, key, options.header, options.timestamp, options.partition)
 
 
-def _from_lines(options: argparse.Namespace) -> Iterator[NewRecord | None]:
-    """Yield one record for each line; None when all input that is available now was read."""
+def _check_options_of_lines(options: argparse.Namespace) -> None:
     if options.json_lines and (options.key_separator is not None or options.key is not None or options.header):
-        raise WrongCallError(
+        raise wrong_call(
             "--json-lines cannot be combined with --key, --key-separator or --header: each line sets its own"
         )
     if options.key_separator == "":
-        raise WrongCallError("--key-separator is empty")
+        raise wrong_call("--key-separator is empty")
     if options.key_separator is not None and options.key is not None:
-        raise WrongCallError("--key and --key-separator cannot be combined")
+        raise wrong_call("--key and --key-separator cannot be combined")
+
+
+def _from_lines(options: argparse.Namespace) -> Iterator[NewRecord | None]:
+    """Yield one record for each line; None when all input that is available now was read."""
     separator = None if options.key_separator is None else options.key_separator.encode()
     for place, line in enumerate(_lines(), start=1):
         if line is None:
@@ -126,15 +129,15 @@ def _from_lines(options: argparse.Namespace) -> Iterator[NewRecord | None]:
             continue
         try:
             yield _json_record(options, line) if options.json_lines else _split(options, line, separator)
-        except RecordLineError as error:
-            raise RecordLineError(f"line {place}: {error}") from None
+        except CommandError as error:
+            raise wrong_call(f"line {place}: {error}") from None
 
 
 def _json_record(options: argparse.Namespace, line: bytes) -> NewRecord:
     try:
         return from_json(line.decode(), options.partition)
     except UnicodeDecodeError as error:
-        raise RecordLineError(f"invalid UTF-8 at byte {error.start}") from None
+        raise wrong_call(f"invalid UTF-8 at byte {error.start}") from None
 
 
 def _split(options: argparse.Namespace, line: bytes, separator: bytes | None) -> NewRecord:
@@ -143,9 +146,7 @@ def _split(options: argparse.Namespace, line: bytes, separator: bytes | None) ->
     if separator is not None:
         found, there, value = line.partition(separator)
         if not there:
-            raise RecordLineError(
-                f"expected KEY{separator.decode()}VALUE, found {line[:60].decode(errors='replace')!r}"
-            )
+            raise wrong_call(f"expected KEY{separator.decode()}VALUE, found {line[:60].decode(errors='replace')!r}")
         key = found
     return _record(options, key, None if options.empty_is_null and not value else value)
 
@@ -169,7 +170,7 @@ def _lines() -> Iterator[bytes | None]:
             yield from lines
             yield None
         elif len(pending) > LINE_BYTES_MAX:
-            raise RecordLineError(f"line too long (limit {LINE_BYTES_MAX} bytes)")
+            raise wrong_call(f"line too long (limit {LINE_BYTES_MAX} bytes)")
     if pending:
         yield bytes(pending)
 
@@ -184,7 +185,7 @@ def _chunks(records: Iterable[NewRecord | None]) -> Iterator[list[NewRecord]]:
             if chunk and (record is None or len(chunk) == CHUNK_RECORDS_MAX):
                 yield chunk
                 chunk = []
-    except RecordLineError:
+    except CommandError:
         if chunk:
             yield chunk
         raise

@@ -13,12 +13,9 @@ import json
 from typing import Any
 
 from ...client.values import NewRecord, Record
+from ..frame.errors import wrong_call
 
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
-
-
-class RecordLineError(ValueError):
-    """A line that is not a record, in one sentence."""
 
 
 def as_json(record: Record) -> dict[str, Any]:
@@ -47,16 +44,16 @@ def from_json(line: str, partition: int | None = None) -> NewRecord:
     """Return the record of a line. `partition` applies to all lines; if it is None, the line's own does.
 
     Raises:
-        RecordLineError: The line is not an object with those fields.
+        CommandError: WRONG_CALL. The line is not an object with those fields.
     """
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise RecordLineError(f"expected a JSON object: {error}") from None
+        raise wrong_call(f"expected a JSON object: {error}") from None
     if not isinstance(found, dict):
-        raise RecordLineError(f"expected a JSON object, found {type(found).__name__}")
+        raise wrong_call(f"expected a JSON object, found {type(found).__name__}")
     if unknown := found.keys() - set(FIELDS):
-        raise RecordLineError(f"unknown field {min(unknown)!r}; a record has: {', '.join(FIELDS)}")
+        raise wrong_call(f"unknown field {min(unknown)!r}; a record has: {', '.join(FIELDS)}")
     own = _number(found, "partition")
     return NewRecord(
         _content(found.get("value"), "value"),
@@ -72,7 +69,7 @@ def _headers(found: object) -> tuple[tuple[str, bytes | None], ...]:
     if not isinstance(pairs, list) or not all(
         isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], str) for each in pairs
     ):
-        raise RecordLineError("headers: expected an array of [name, value] pairs")
+        raise wrong_call("headers: expected an array of [name, value] pairs")
     return tuple((name, _content(content, "headers")) for name, content in pairs)
 
 
@@ -85,12 +82,12 @@ def _content(found: object, what: str) -> bytes | None:
         try:
             return base64.b64decode(found["base64"], validate=True)
         except binascii.Error as error:
-            raise RecordLineError(f"{what}: expected base64: {error}") from None
-    raise RecordLineError(f'{what}: expected a string, null or {{"base64": text}}, found {json.dumps(found)[:60]}')
+            raise wrong_call(f"{what}: expected base64: {error}") from None
+    raise wrong_call(f'{what}: expected a string, null or {{"base64": text}}, found {json.dumps(found)[:60]}')
 
 
 def _number(found: dict[str, Any], name: str) -> int | None:
     value = found.get(name)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= -1):
         return value
-    raise RecordLineError(f"{name}: expected a number, found {json.dumps(value)[:60]}")
+    raise wrong_call(f"{name}: expected a number, found {json.dumps(value)[:60]}")

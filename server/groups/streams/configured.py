@@ -89,14 +89,11 @@ class StatusCode(IntEnum):
     ASSIGNMENT_DELAYED = 5
 
 
-class Problem(Exception):
-    """Reason why no member can work: `code` is a StatusCode, the text its detail, in Apache Kafka's words, which clients
-    log."""
+class Problem(NamedTuple):
+    """Reason why no member can work. Clients log the detail, which is in Apache Kafka's words."""
 
-    def __init__(self, code: StatusCode, detail: str) -> None:
-        super().__init__(detail)
-        self.code = code
-        self.detail = detail
+    code: StatusCode
+    detail: str
 
 
 class InternalTopic(NamedTuple):
@@ -145,16 +142,14 @@ def configure(topology: Topology, topics: TopicView) -> Steps[Configured]:
             counts[name] = topics.partition_count(topic_id)
     if len(counts) > A_PIECE:
         yield
-    try:
-        return (yield from _configure(topology, counts.get))
-    except Problem as problem:
-        return Configured(None, {}, problem.with_traceback(None))
+    found = yield from _configure(topology, counts.get)
+    return Configured(None, {}, found) if isinstance(found, Problem) else found
 
 
-def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured]:
+def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured | Problem]:
     subtopologies = topology.subtopologies.values()
     if gone := sorted({name for one in subtopologies for name in one.source_topics if existing(name) is None}):
-        raise Problem(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_shown(gone)} are missing.")
+        return Problem(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_shown(gone)} are missing.")
     is_long = len(topology.required) > A_PIECE
     if is_long:
         yield
@@ -172,7 +167,9 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
         return count
 
     if any(map(attrgetter("copartition_groups"), subtopologies)):
-        yield from _copartition(subtopologies, decided, count_of)
+        problem = yield from _copartition(subtopologies, decided, count_of)
+        if problem is not None:
+            return problem
     tasks: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for number, (key, one) in enumerate(topology.subtopologies.items(), 1):
@@ -199,6 +196,8 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
         if number % A_PIECE == 0:
             yield
     missing = _missing(made.values(), existing)
+    if isinstance(missing, Problem):
+        return missing
     if not missing:
         return Configured(made, {}, None)
     detail = f"Internal topics are missing: {_shown(list(missing))}"
@@ -221,7 +220,9 @@ def _internal(
     return tuple(map(topics.__getitem__, sorted(topics)))
 
 
-def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: PartitionCount) -> dict[str, InternalTopic]:
+def _missing(
+    subtopologies: Iterable[ConfiguredSubtopology], existing: PartitionCount
+) -> dict[str, InternalTopic] | Problem:
     wanted = {topic.name: topic for one in subtopologies for topic in (*one.repartition_sources, *one.changelogs)}
     missing = {}
     for name in sorted(wanted):
@@ -229,7 +230,7 @@ def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: Partition
         if found is None:
             missing[name] = wanted[name]
         elif found != expected:
-            raise Problem(
+            return Problem(
                 StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
                 f"Existing topic {name} has different number of partitions: expected {expected}, found {found}",
             )
@@ -238,7 +239,7 @@ def _missing(subtopologies: Iterable[ConfiguredSubtopology], existing: Partition
 
 def _copartition(
     subtopologies: Collection[Subtopology], decided: dict[str, int], count_of: Callable[[str], int]
-) -> Steps[None]:
+) -> Steps[Problem | None]:
     """Set the partition counts of repartition topics to those of the topics that they are joined with."""
     infos = [info for one in subtopologies for info in one.repartition_source_topics]
     internal = {info.name for info in infos}
@@ -256,30 +257,24 @@ def _copartition(
             yield
             if not names:
                 continue
-            if others:
-                count = _same(set(others.values()), others)
-            elif fixed_counts:
-                count = _same(fixed_counts, repartition)
-            else:
-                count = max(repartition.values())
+            shown = others or repartition
+            counts = set(others.values()) or fixed_counts or {max(repartition.values())}
+            if len(counts) > 1:
+                topics = ", ".join(f"{name}={count}" for name, count in sorted(shown.items()))
+                return Problem(
+                    StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+                    f"Following topics do not have the same number of partitions: [{{{topics}}}]",
+                )
+            (count,) = counts
             for name, own in repartition.items():
                 decided[name] = count
                 if name in fixed and own != count:
-                    raise Problem(
+                    return Problem(
                         StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
                         f"Number of partitions [{own}] of repartition topic [{name}] doesn't match number of partitions"
                         f" [{count}] of the source topic.",
                     )
-
-
-def _same(counts: Collection[int], shown: Mapping[str, int]) -> int:
-    if len(counts) > 1:
-        topics = ", ".join(f"{name}={count}" for name, count in sorted(shown.items()))
-        raise Problem(
-            StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
-            f"Following topics do not have the same number of partitions: [{{{topics}}}]",
-        )
-    return next(iter(counts))
+    return None
 
 
 def _at(topics: tuple[Any, ...], index: int) -> Any:

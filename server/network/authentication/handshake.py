@@ -32,7 +32,7 @@ async def shake_hands(
 
     Raises:
         HangUpError: The handshake failed, or took too long.
-        PeerGoneError: The client has disconnected.
+        trio.BrokenResourceError: The client has disconnected.
     """
     try:
         with trio.CancelScope(deadline=allowance.until_s) as patience:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ....protocol.apis import API_VERSIONS_KEY, APIS
-from ....protocol.connection import Request, UnspokenError, encode_response, parse_request
+from ....protocol.connection import Request, encode_response, parse_request
 from ....protocol.errors import ErrorCode, ProtocolError
 from ...security.principal import UnprovenError
 from ..dispatcher import HangUpError, RequestDispatcher, RequestingClient, finished, handler_of
 from ..frames import FrameReader
 from ..large_requests import Learning
-from ..transport import Part, PeerGoneError
+from ..transport import Part
 from .allowance import BEFORE_BYTES, BEFORE_S, ELEMENTS_MAX, Allowance, let_wait, refused, words
 from .counts import Counts
 from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
@@ -48,7 +48,7 @@ async def log_in(
     Raises:
         HangUpError: The login failed, and the client has received the error; or it took too long.
         ProtocolError: The client sent another request, or bytes that are not a request.
-        PeerGoneError: The client has disconnected.
+        trio.BrokenResourceError: The client has disconnected.
     """
     login = client.logging_in = Login(rules)
     talk = _Talk(login, dispatcher, context, client, frames, send, rules, learning, allowance)
@@ -149,11 +149,11 @@ class _Talk:
                 else "data that is not a Kafka request (possibly a different security protocol)"
             )
             raise ProtocolError(f"client sent {named} {when}")
-        try:
-            return parse_request(frame, ELEMENTS_MAX, at_once=True)
-        except UnspokenError:
+        request = parse_request(frame, ELEMENTS_MAX, at_once=True)
+        if request is None:
             await self._learning.learn(frame)
-        return parse_request(frame, ELEMENTS_MAX)
+            request = parse_request(frame, ELEMENTS_MAX)
+        return request
 
     async def _next(self) -> memoryview:
         if self._time_slice.is_over():  # a client may send ApiVersions in unknown versions without end
@@ -164,6 +164,6 @@ class _Talk:
         self._frames.limit(most_bytes, why)
         frame = await self._frames.next_frame()
         if frame is None:
-            raise PeerGoneError("closed before login")
+            raise trio.BrokenResourceError("closed before login")
         self._allowance.spend(len(frame) + _SIZE_BYTES)
         return frame

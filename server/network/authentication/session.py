@@ -7,12 +7,13 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import trio
+
 from ....protocol.connection import Request
 from ...runtime.log_rate_limit import LogRateLimiter
 from ...security.principal import UnprovenError
 from ..dispatcher import Handler, HangUpError, RequestDispatcher, RequestingClient, finished, handler_of, one_line
 from ..frames import FrameReader
-from ..transport import PeerGoneError
 from .allowance import let_wait, refused, words
 from .counts import Counts
 from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
@@ -152,7 +153,7 @@ class Session:
         frame = await self._frames.next_frame()
         self._frames.limit()
         if frame is None:
-            raise PeerGoneError("closed before re-authentication")
+            raise trio.BrokenResourceError("closed before re-authentication")
         return frame
 
     async def _refuse(self, context: Any, request: Request) -> Any:

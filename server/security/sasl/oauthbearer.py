@@ -31,14 +31,6 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 """Accepted algorithms. Only those with public keys: the holder of a shared key could make tokens."""
 
 
-class BearerTokenError(Exception):
-    """A token is refused. The text is the reason, without the token's content; `scopes` are the missing ones."""
-
-    def __init__(self, why: str, scopes: str = "") -> None:
-        super().__init__(why)
-        self.scopes = scopes
-
-
 @dataclass(frozen=True, slots=True)
 class BearerToken:
     """Facts of an accepted token."""
@@ -48,7 +40,9 @@ class BearerToken:
 
 
 async def checked(text: str, config: OauthConfig, jwks: Jwks | None, now_ms: int) -> BearerToken:
-    """Check a token at this wall time and return its facts. BearerTokenError if it is refused.
+    """Check a token at this wall time and return its facts.
+
+    Raises UnprovenError if it is refused. The reason is for the log, and has nothing of the token's content.
 
     Args:
         jwks: Keys, one of which must have signed it; None: it must not be signed.
@@ -66,43 +60,43 @@ async def checked(text: str, config: OauthConfig, jwks: Jwks | None, now_ms: int
 def _subject_and_times(claims: dict[str, Any], config: OauthConfig, now_ms: int, *, is_signed: bool) -> BearerToken:
     subject = claims.get(config.subject_claim)
     if not isinstance(subject, str) or not subject.strip() or not _is_text(subject):
-        raise BearerTokenError(f"claim {config.subject_claim}, which names the user, is missing or invalid")
+        raise UnprovenError(f"claim {config.subject_claim}, which names the user, is missing or invalid")
     try:
         subject.encode()
     except UnicodeEncodeError:  # JSON may contain half a surrogate pair, which responses and logs cannot
-        raise BearerTokenError(f"claim {config.subject_claim} is not valid Unicode") from None
+        raise UnprovenError(f"claim {config.subject_claim} is not valid Unicode") from None
     expires_ms, issued_ms = _time_ms(claims, "exp"), _time_ms(claims, "iat")
     if expires_ms is None:
-        raise BearerTokenError("claim exp is missing: tokens must expire")
+        raise UnprovenError("claim exp is missing: tokens must expire")
     if issued_ms is None and is_signed:
-        raise BearerTokenError("claim iat is missing")
+        raise UnprovenError("claim iat is missing")
     if now_ms >= expires_ms + config.clock_skew_ms:
-        raise BearerTokenError("token has expired (exp)")
+        raise UnprovenError("token has expired (exp)")
     # Apache Kafka looks at the time of issue of unsigned tokens, and at the claim nbf of signed ones.
     begins_ms = _time_ms(claims, "nbf") if is_signed else issued_ms
     if begins_ms is not None and begins_ms > now_ms + config.clock_skew_ms:
-        raise BearerTokenError("token is not yet valid (nbf or iat)")
+        raise UnprovenError("token is not yet valid (nbf or iat)")
     if max(issued_ms or 0, begins_ms or 0) > expires_ms:
-        raise BearerTokenError("token expires before it is issued or becomes valid")
+        raise UnprovenError("token expires before it is issued or becomes valid")
     return BearerToken(subject.strip() if is_signed else subject, expires_ms)
 
 
 def _check_names(claims: dict[str, Any], config: OauthConfig) -> None:
     for name in ("iss", "sub", "jti"):
         if not isinstance(claims.get(name), str | None):
-            raise BearerTokenError(f"claim {name} is not a string")
+            raise UnprovenError(f"claim {name} is not a string")
     if config.issuer is not None and claims.get("iss") != config.issuer:
-        raise BearerTokenError("issuer (iss) is not sasl.oauthbearer.expected.issuer")
+        raise UnprovenError("issuer (iss) is not sasl.oauthbearer.expected.issuer")
     audience = claims.get("aud")
     heard = [audience] if isinstance(audience, str) else audience
     if heard is None and not config.audience:
         return
     if not isinstance(heard, list) or not all(isinstance(each, str) for each in heard):
-        raise BearerTokenError("token has an invalid audience (aud)")
+        raise UnprovenError("token has an invalid audience (aud)")
     if set(heard).isdisjoint(
         config.audience
     ):  # a token with an audience is also refused by a broker without an expected one
-        raise BearerTokenError("audience (aud) does not contain any of sasl.oauthbearer.expected.audience")
+        raise UnprovenError("audience (aud) does not contain any of sasl.oauthbearer.expected.audience")
 
 
 def _check_form_of_scopes(scope: Any) -> None:
@@ -113,15 +107,15 @@ def _check_form_of_scopes(scope: Any) -> None:
     scopes = [scope] if isinstance(scope, str) else scope if isinstance(scope, list) else []
     names = [each.strip() if isinstance(each, str) else "" for each in scopes]
     if not all(names) or len(set(names)) < len(names):
-        raise BearerTokenError("token has an empty, invalid or duplicate scope")
+        raise UnprovenError("token has an empty, invalid or duplicate scope")
 
 
 def _check_scopes(scope: Any, wanted: tuple[str, ...]) -> None:
     if not isinstance(scope, str | list | None):
-        raise BearerTokenError("scope is neither a string nor a list")
+        raise UnprovenError("scope is neither a string nor a list")
     scopes = [scope.strip()] if isinstance(scope, str) else scope or []
     if any(each not in scopes for each in wanted):
-        raise BearerTokenError("token lacks a required scope", f"[{', '.join(wanted)}]")
+        raise UnprovenError("token lacks a required scope", missing_scopes=f"[{', '.join(wanted)}]")
 
 
 async def _signed(text: str, jwks: Jwks) -> dict[str, Any]:
@@ -132,14 +126,14 @@ async def _signed(text: str, jwks: Jwks) -> dict[str, Any]:
         key_id, algorithm = (known.key_id, known.algorithm) if known else _header(text)
         key = await jwks.key(key_id, algorithm)
         if key is None:
-            raise BearerTokenError("no signing key has the token's key ID (kid)")
+            raise UnprovenError("no signing key has the token's key ID (kid)")
         if known is None or known.key is not key:
             # The claims are checked by the caller: times are the broker's, which tests move.
             content = jwt.PyJWS().decode(text, key, algorithms=[algorithm])
             known = ProvedToken(key_id, algorithm, key, content)
             jwks.proved.put(text, known)
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
-        raise BearerTokenError(f"invalid signature or malformed token ({type(error).__name__})") from None
+        raise UnprovenError(f"invalid signature or malformed token ({type(error).__name__})") from None
     return _object(known.content, _said_once)
 
 
@@ -152,17 +146,17 @@ def _header(text: str) -> tuple[str | None, str]:
 
     header = jwt.get_unverified_header(f"{text.partition('.')[0]}..")
     if header.get("alg") not in ALGORITHMS:
-        raise BearerTokenError("signature algorithm (alg) is not supported")
+        raise UnprovenError("signature algorithm (alg) is not supported")
     return header.get("kid"), header["alg"]
 
 
 def _unsigned(text: str) -> dict[str, Any]:
     parts = text.split(".")
     if len(parts) != 3 or parts[2]:
-        raise BearerTokenError("not a token without a signature")
+        raise UnprovenError("not a token without a signature")
     header, claims = (_json(part) for part in parts[:2])
     if header.get("alg") != "none":
-        raise BearerTokenError("algorithm (alg) must be none")
+        raise UnprovenError("algorithm (alg) must be none")
     return claims
 
 
@@ -170,16 +164,16 @@ def _json(part: str) -> dict[str, Any]:
     try:
         return _object(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except ValueError:
-        raise BearerTokenError("malformed token") from None
+        raise UnprovenError("malformed token") from None
 
 
 def _object(text: bytes, made: Callable[[list[tuple[str, Any]]], dict[str, Any]] = dict) -> dict[str, Any]:
     try:
         found = json.loads(text, object_pairs_hook=made)
     except (ValueError, RecursionError):
-        raise BearerTokenError("malformed token") from None
+        raise UnprovenError("malformed token") from None
     if not isinstance(found, dict):
-        raise BearerTokenError("malformed token")
+        raise UnprovenError("malformed token")
     return found
 
 
@@ -204,7 +198,7 @@ def _time_ms(claims: dict[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-        raise BearerTokenError(f"claim {name} is not a valid time")
+        raise UnprovenError(f"claim {name} is not a valid time")
     return int(value * 1000)
 
 
@@ -232,9 +226,9 @@ class OauthConversation:
             raise UnprovenError("the client's first message is malformed")
         try:
             found = await checked(auth["token"], self._config, self._jwks, now_ms)
-        except BearerTokenError as error:
+        except UnprovenError as error:
             _REFUSALS.tell(logging.INFO, "token rejected: %s", error)
-            self._error = _SCOPES_MISSING % error.scopes if error.scopes else _INVALID
+            self._error = _SCOPES_MISSING % error.missing_scopes if error.missing_scopes else _INVALID
             return self._error.encode()
         authorization = first["authorization"]  # compared in its escaped form, as in Apache Kafka
         if authorization and authorization != found.subject:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from ottla.pipeline.apply.registry import USER, registry
-from ottla.pipeline.errors import PipelineError, SparkFailedError, UsageError
+from ottla.pipeline.errors import ExitCode, PipelineError, UsageError
 
 SCHEMA = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}'
 ANSWERS = {
@@ -93,13 +93,14 @@ def test_schemas_are_found_by_id_and_by_subject(address: str) -> None:
         (1, UsageError, "expected schema 1, found none"),
         (8, UsageError, "expected an Avro schema as schema 8, found PROTOBUF"),
         (9, UsageError, "refers to other schemas"),
-        (10, SparkFailedError, "500"),
-        (11, SparkFailedError, "expected an object with `schema`"),
+        (10, PipelineError, "500"),
+        (11, PipelineError, "expected an object with `schema`"),
     ],
 )
 def test_what_is_no_schema_is_one_line(address: str, schema_id: int, kind: type[PipelineError], said: str) -> None:
     with pytest.raises(kind, match=said) as refused:
         registry(f"http://me:hush%21@{address}").by_id(schema_id)
+    assert type(refused.value) is kind
     assert "hush" not in str(refused.value)
 
 
@@ -153,7 +154,9 @@ def test_a_registry_that_is_down_or_wants_a_password(address: str) -> None:
     ):
         registry(f"http://{address}").by_id(7)
     for host in ("127.0.0.1:1", "ü..x:1", "a b:1"):
-        with pytest.raises(SparkFailedError, match="does not answer"):
+        with pytest.raises(
+            PipelineError, match="does not answer", check=lambda error: error.exit_code == ExitCode.FAILED
+        ):
             registry(f"http://{host}").by_id(7)
     with pytest.raises(UsageError, match="--registry: expected"):
         registry("registry:8081")

@@ -9,7 +9,7 @@ pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 from ottla.pipeline.addresses import check_that_somebody_is_there
 from ottla.pipeline.apply.state import AppliedState
 from ottla.pipeline.apply.topics import TopicNow, starting_offsets
-from ottla.pipeline.errors import ServiceFailedError, SourceChangedError, UsageError
+from ottla.pipeline.errors import ExitCode, PipelineError, SourceChangedError, UsageError
 
 STATE = AppliedState.first("s0", "orders", "id-1", {0: 500, 1: 20})
 
@@ -41,7 +41,11 @@ def test_a_topic_of_another_id_is_another_topic() -> None:
 
 
 def test_a_broker_that_nobody_reaches_and_no_address_are_one_line() -> None:
-    with pytest.raises(ServiceFailedError, match=r"no broker answers at 127\.0\.0\.1:1: "):
+    with pytest.raises(
+        PipelineError,
+        match=r"no broker answers at 127\.0\.0\.1:1: ",
+        check=lambda error: error.exit_code == ExitCode.FAILED,
+    ):
         check_that_somebody_is_there("127.0.0.1:1")
     with pytest.raises(UsageError, match="--bootstrap: expected HOST:PORT"):
         check_that_somebody_is_there("localhost")

@@ -17,7 +17,7 @@ from ottla.pipeline.compaction.plan import CompactionPlan, make_plan
 from ottla.pipeline.compaction.rewrite import rewrite_group, rewrite_groups
 from ottla.pipeline.compaction.segment_bits import SegmentBits
 from ottla.pipeline.compaction.staging import group_directory, save_plan
-from ottla.pipeline.errors import CorruptSourceError, SparkFailedError
+from ottla.pipeline.errors import CorruptSourceError, ExitCode, PipelineError
 from support.disk.crash_files import CrashFiles, PowerLoss
 from support.logs.make_log import SECRET, append, make_log
 from support.pipeline.stored_log import stored
@@ -121,7 +121,11 @@ def test_a_full_disk_gets_back_what_the_attempt_took() -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     files.refuse = refuse
-    with pytest.raises(SparkFailedError, match=rf"^{plan.staging}/\d{{20}}\.local\.part: No space left on device$"):
+    with pytest.raises(
+        PipelineError,
+        match=rf"^{plan.staging}/\d{{20}}\.local\.part: No space left on device$",
+        check=lambda error: error.exit_code == ExitCode.FAILED,
+    ):
         compact_locally(plan, source_files=files, files=files)
     assert files.snapshot() == before
     files.refuse = None

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
-from ottla.pipeline.errors import ServiceFailedError
+from ottla.pipeline.errors import ExitCode, PipelineError
 from ottla.pipeline.objects import failures
 from ottla.pipeline.objects.failures import PAUSES_S
 from ottla.pipeline.objects.object_files import ObjectFiles
@@ -52,7 +52,11 @@ def test_an_object_that_is_there_is_believed_though_no_answer_says_so() -> None:
 def test_a_store_that_never_takes_it_is_told_as_such() -> None:
     store = CountingStore()
     store.before = raising(LOST, kinds=["written"], times=99)
-    with pytest.raises(ServiceFailedError, match=r"_manifest\.json: the store does not answer"):
+    with pytest.raises(
+        PipelineError,
+        match=r"_manifest\.json: the store does not answer",
+        check=lambda error: error.exit_code == ExitCode.FAILED,
+    ):
         put(ObjectFiles(OpenerOf(store)), ADDRESS, b"{}")
     assert store.objects == {}
     assert store.asked["write"] == len(PAUSES_S) + 1

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.pipeline.errors import CorruptSourceError, PipelineError, SourceChangedError, SparkFailedError
+from ottla.pipeline.errors import CorruptSourceError, ExitCode, PipelineError, SourceChangedError
 from ottla.pipeline.run import at_once as partitions_at_once
 from ottla.pipeline.run.at_once import of_each
 from ottla.pipeline.run.engine import Engine
@@ -80,21 +80,21 @@ def test_the_first_failure_is_raised_when_all_others_are_done_and_has_their_resu
 
 
 @pytest.mark.parametrize(
-    ("number", "kind", "text"),
+    ("number", "exit_code", "text"),
     [
-        (errno.ENOSPC, SparkFailedError, "/a: No space left on device"),
-        (errno.EACCES, PipelineError, "/a: Permission denied"),
+        (errno.ENOSPC, ExitCode.FAILED, "/a: No space left on device"),
+        (errno.EACCES, ExitCode.USAGE, "/a: Permission denied"),
     ],
 )
-def test_a_disks_refusal_is_a_failure_of_one_partition(number: int, kind: type[PipelineError], text: str) -> None:
+def test_a_disks_refusal_is_a_failure_of_one_partition(number: int, exit_code: ExitCode, text: str) -> None:
     def work(tp: TopicPartition) -> PartitionResult:
         if tp.partition == 0:
             raise OSError(number, "No space left on device" if number == errno.ENOSPC else "Permission denied", "/a")
         return done(tp)
 
-    with pytest.raises(kind) as raised:
+    with pytest.raises(PipelineError) as raised:
         worked(work, 2, 1)
-    assert str(raised.value) == text
+    assert (raised.value.exit_code, str(raised.value)) == (exit_code, text)
     assert [each.outcome for each in raised.value.results] == ["failed", "staged"]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ottla.pipeline import cli
-from ottla.pipeline.errors import SparkFailedError
+from ottla.pipeline.errors import ExitCode, PipelineError
 from ottla.pipeline.run.check import CheckReport, mismatches_of
 from ottla.pipeline.spark.on_executors import FoundOnExecutors, found_here
 
@@ -90,7 +90,7 @@ def test_the_table_has_a_row_for_each_and_columns_that_say_something() -> None:
     assert [row.split()[1] for row in rows] == ["12", "3"]
     assert rows[0].index("17.0.1") == head.index("java")
     assert last == "a line"
-    with pytest.raises(SparkFailedError, match=r"^a line$"):
+    with pytest.raises(PipelineError, match=r"^a line$", check=lambda error: error.exit_code == ExitCode.FAILED):
         report.check()
 
 

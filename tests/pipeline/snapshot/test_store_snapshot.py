@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import pyarrow.dataset as ds
 
 from ottla.pipeline.cli import main
-from ottla.pipeline.errors import ServiceFailedError, SourceChangedError, UsageError
+from ottla.pipeline.errors import ExitCode, PipelineError, SourceChangedError, UsageError
 from ottla.pipeline.objects import failures
 from ottla.pipeline.objects.object_files import ObjectFiles
 from ottla.pipeline.snapshot.layers import SnapshotResult
@@ -135,7 +135,8 @@ def test_whatever_request_fails_for_good_the_old_one_stands_or_the_new_one_does(
         is_done = True
         try:
             lake.snapshot(NOW_MS + 1 + number, overwrite=True)
-        except ServiceFailedError:
+        except PipelineError as error:
+            assert error.exit_code == ExitCode.FAILED
             is_done = False
         lake.store.before = lambda kind, path: None
         rows = lake.rows()

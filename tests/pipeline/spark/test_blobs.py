@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import numpy as np
 from pyspark.sql import functions as F
 
-from ottla.pipeline.errors import SparkFailedError
+from ottla.pipeline.errors import ExitCode, PipelineError
 from ottla.pipeline.spark.blobs import BATCH_BYTES, BATCH_ROWS, BlobRows, place_of
 from ottla.pipeline.spark.tasks import Batches, attempt_of, collected, mapped, numbers, work
 from support.sizes import size, some
@@ -37,7 +37,7 @@ def test_data_outlives_the_batch_that_brought_it() -> None:
 
 
 def test_only_a_task_has_an_attempt() -> None:
-    with pytest.raises(SparkFailedError, match="outside of one"):
+    with pytest.raises(PipelineError, match="outside of one", check=lambda error: error.exit_code == ExitCode.FAILED):
         attempt_of("app-1")
 
 

@@ -7,7 +7,7 @@ pytest.importorskip("pyspark")
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PythonException, SparkRuntimeException
 
-from ottla.pipeline.errors import CorruptSourceError, PipelineError, SparkFailedError
+from ottla.pipeline.errors import CorruptSourceError, PipelineError
 from ottla.pipeline.spark.failures import failures_translated
 
 RAISED_BY_US = """\
@@ -53,13 +53,13 @@ NOT_STARTED_LINE = (
             CorruptSourceError,
             "0.log, byte 61, offset 7: expected a batch, found none",
         ),
-        (PythonException(RAISED_BY_PYTHON), SparkFailedError, MODULE_MISSING),
-        (PythonException(RAISED_BY_NUMPY), SparkFailedError, "on a worker: MemoryError: 2 GiB"),
-        (SparkRuntimeException(EXECUTORS_LOST), SparkFailedError, LOST),
-        (Py4JError(NOT_STARTED), SparkFailedError, NOT_STARTED_LINE),
-        (Py4JNetworkError("Answer from Java side is empty"), SparkFailedError, "the driver's JVM has exited: Answer from Java side is empty"),
-        (ConnectionRefusedError(111, "refused"), SparkFailedError, "the driver's JVM has exited: [Errno 111] refused"),
-        (Py4JError(""), SparkFailedError, "Spark's own process: it ended"),
+        (PythonException(RAISED_BY_PYTHON), PipelineError, MODULE_MISSING),
+        (PythonException(RAISED_BY_NUMPY), PipelineError, "on a worker: MemoryError: 2 GiB"),
+        (SparkRuntimeException(EXECUTORS_LOST), PipelineError, LOST),
+        (Py4JError(NOT_STARTED), PipelineError, NOT_STARTED_LINE),
+        (Py4JNetworkError("Answer from Java side is empty"), PipelineError, "the driver's JVM has exited: Answer from Java side is empty"),
+        (ConnectionRefusedError(111, "refused"), PipelineError, "the driver's JVM has exited: [Errno 111] refused"),
+        (Py4JError(""), PipelineError, "Spark's own process: it ended"),
     ],
 )  # fmt: skip
 def test_a_failure_is_said_in_the_line_that_says_why(error: Exception, kind: type[PipelineError], text: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
 
-from ottla.pipeline.errors import PipelineError, ServiceFailedError, SourceChangedError, SparkFailedError, UsageError
+from ottla.pipeline.errors import PipelineError, SourceChangedError, UsageError
 from ottla.pipeline.wire.topics import reading_errors
 
 
@@ -20,7 +20,7 @@ from ottla.pipeline.wire.topics import reading_errors
         ),
         (
             "x org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms\n",
-            ServiceFailedError,
+            PipelineError,
             "Timeout of 60000ms",
         ),
         (
@@ -29,11 +29,11 @@ from ottla.pipeline.wire.topics import reading_errors
             "call again",
         ),
         ("OffsetOutOfRangeException: x", SourceChangedError, "call again"),
-        ("java.lang.OutOfMemoryError", SparkFailedError, "OutOfMemory"),
-        ("org.apache.kafka.common.errors.WakeupException", SparkFailedError, "Wakeup"),
+        ("java.lang.OutOfMemoryError", PipelineError, "OutOfMemory"),
+        ("org.apache.kafka.common.errors.WakeupException", PipelineError, "Wakeup"),
     ],
 )
 def test_an_error_of_a_task_is_told_in_one_line(text: str, kind: type[PipelineError], says: str) -> None:
     with pytest.raises(PipelineError, match=r".") as raised, reading_errors("t at h:1"):
-        raise SparkFailedError(text)
+        raise PipelineError(text)
     assert type(raised.value) is kind and says in str(raised.value)

@@ -29,7 +29,7 @@ from ottla.server import handlers
 from ottla.server.network.connection import PRODUCE_KEY, Connection
 from ottla.server.network.frames import INITIAL_BUFFER_BYTES, FrameReader
 from ottla.server.network.request_memory import STANDS_STILL_S, RequestMemory
-from ottla.server.network.transport import PeerGoneError, PlainTransport
+from ottla.server.network.transport import PlainTransport
 from support.broker.background_jobs import eventually
 from support.broker.conversation import address, create_topic, fetch_request, produce
 from support.broker.raw_client import RawClient
@@ -186,7 +186,7 @@ async def test_whoever_sends_is_served_whatever_the_others_do(
         try:
             if await reader.next_frame() is not None and sender.kind == "sends":
                 served.append(trio.current_time() - began_s)
-        except (PeerGoneError, trio.ClosedResourceError):
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
             reader.close()

@@ -23,7 +23,7 @@ from ottla.server.network.frames import (
     FrameReader,
 )
 from ottla.server.network.request_memory import RequestMemory
-from ottla.server.network.transport import PeerGoneError, PlainTransport
+from ottla.server.network.transport import PlainTransport
 
 
 class Wire:
@@ -86,7 +86,7 @@ async def test_the_end_between_frames_is_no_error(wire: Wire) -> None:
 async def test_the_end_inside_a_frame_is_one(wire: Wire, cut: int) -> None:
     await wire.send(frame(b"body")[:cut])
     wire.client.shutdown(socket.SHUT_WR)
-    with pytest.raises(PeerGoneError, match="inside a frame"):
+    with pytest.raises(trio.BrokenResourceError, match="inside a frame"):
         await wire.reader.next_frame()
 
 
@@ -179,7 +179,7 @@ async def receive_all(wire: Wire) -> None:
     try:
         while await wire.reader.next_frame() is not None:
             pass
-    except PeerGoneError:
+    except trio.BrokenResourceError:
         pass
     finally:
         wire.reader.close()

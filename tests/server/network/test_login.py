@@ -44,7 +44,7 @@ from ottla.server.network.dispatcher import HangUpError
 from ottla.server.network.frames import FrameReader
 from ottla.server.network.large_requests import Learning
 from ottla.server.network.request_memory import RequestMemory
-from ottla.server.network.transport import PeerGoneError, PlainTransport
+from ottla.server.network.transport import PlainTransport
 from ottla.server.runtime import time_slices
 from ottla.storage.topics.options import ConfigError
 from support.broker.background_jobs import eventually
@@ -400,7 +400,7 @@ async def test_a_flood_of_what_may_be_asked_for_again_leaves_others_their_turn(m
         theirs.sendall(FROM_THE_FUTURE * 50)
         theirs.shutdown(socket.SHUT_WR)
         before = time_slices.passes()
-        with pytest.raises(PeerGoneError):
+        with pytest.raises(trio.BrokenResourceError):
             await log_in_to(
                 RULES, Greeting(), None, Staying(), frames, transport.send, Learning(), Allowance(), Counts()
             )

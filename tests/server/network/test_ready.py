@@ -58,7 +58,7 @@ from ottla.server.network.ready import (
 from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.shares import ConnectionResources
 from ottla.server.network.tls_transport import TlsTransport
-from ottla.server.network.transport import Part, PeerGoneError, PlainTransport
+from ottla.server.network.transport import Part, PlainTransport
 from ottla.server.runtime import time_slices
 from ottla.server.runtime.collector import Collector
 from ottla.storage.disk.files import FileSlice
@@ -1793,5 +1793,5 @@ async def test_a_file_that_cannot_be_read_ends_the_answer_and_is_no_error_of_the
     ours, theirs = socket.socketpair()
     with ours, theirs:
         transport = PlainTransport(ours)
-        with pytest.raises(PeerGoneError, match="the disk"):
+        with pytest.raises(trio.BrokenResourceError, match="the disk"):
             transport.send_now([b"head", FileSlice(cast(Any, Broken()), 0, 100)])

@@ -9,7 +9,6 @@ import trio
 import trio.testing
 
 from ottla.server.network.request_memory import LOOK_EVERY_S, SHRINK_AT_ONCE, STANDS_STILL_S, RequestMemory
-from ottla.server.network.transport import PeerGoneError
 from ottla.server.runtime import time_slices
 from support.sizes import size
 
@@ -132,7 +131,7 @@ async def test_closing_wakes_who_waits() -> None:
     async with trio.open_nursery() as nursery:
 
         async def wait() -> None:
-            with pytest.raises(PeerGoneError):
+            with pytest.raises(trio.BrokenResourceError):
                 await waits.take(1)
 
         nursery.start_soon(wait)

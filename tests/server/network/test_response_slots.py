@@ -13,7 +13,6 @@ from ottla.protocol.apis import APIS
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.server.network.dispatcher import finished
 from ottla.server.network.response_slots import COUNTS_S, PLACES, UNBOUNDED, AnswerPlace, ResponseSlots
-from ottla.server.network.transport import PeerGoneError
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 
@@ -63,7 +62,7 @@ async def test_who_is_closed_waits_no_longer() -> None:
         async def wait() -> None:
             try:
                 await waiting.take(places[METADATA])
-            except PeerGoneError as error:
+            except trio.BrokenResourceError as error:
                 ended.append(str(error))
 
         nursery.start_soon(wait)

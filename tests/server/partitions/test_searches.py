@@ -11,7 +11,6 @@ import trio
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.server.broker.broker import Broker
-from ottla.server.network.transport import PeerGoneError
 from ottla.server.partitions import searches
 from ottla.server.partitions.searches import Search, Searches
 from ottla.storage.logs import log_reader
@@ -91,7 +90,7 @@ async def test_a_long_search_lets_a_short_one_of_the_same_address_go_first(
 
 
 def _leaves(broker: Broker) -> None:
-    raise PeerGoneError("closed while its request was parked")
+    raise trio.BrokenResourceError("closed while its request was parked")
 
 
 def _stops(broker: Broker) -> None:
@@ -130,7 +129,7 @@ def test_a_search_ends_when(what: Any, timestamp: int, monkeypatch: pytest.Monke
             request = ListOffsetsRequest(topics=(ListOffsetsTopic(name="a", partitions=(asked,)),))
             try:
                 answer = await asking.ask(request, 9)
-            except* PeerGoneError:
+            except* trio.BrokenResourceError:
                 assert what is _leaves
             else:
                 assert what is _stops

@@ -12,7 +12,6 @@ from ottla.protocol.apis import APIS
 from ottla.protocol.connection import Request
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.server.coordination.service import ParkedAnswer
-from ottla.server.network.transport import PeerGoneError
 from ottla.server.runtime.time_slices import WakeupThrottle
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
@@ -88,7 +87,7 @@ class Gone:
     """A client that has disconnected."""
 
     def check_peer(self) -> None:
-        raise PeerGoneError("gone")
+        raise trio.BrokenResourceError("gone")
 
 
 async def test_answers_to_clients_that_have_left_keep_no_places(
@@ -98,7 +97,7 @@ async def test_answers_to_clients_that_have_left_keep_no_places(
     wakeup_throttle = WakeupThrottle()
     for number in range(5):
         parked: ParkedAnswer[int] = ParkedAnswer(wakeup_throttle)
-        with pytest.raises(PeerGoneError):
+        with pytest.raises(trio.BrokenResourceError):
             await parked.wait(Gone())
         parked(number)  # the rebalance ends nevertheless
     stays: ParkedAnswer[int] = ParkedAnswer(wakeup_throttle)

@@ -12,7 +12,7 @@ import pytest
 from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import CorruptRecordError
 from ottla.protocol.records import RecordBatch
-from ottla.storage.cleaning.cleaner import CleaningAbortedError
+from ottla.storage.disk.files import AbortedError
 from ottla.storage.filter import clean_rules
 from ottla.storage.logs.log import Log
 from support.disk.crash_files import CrashFiles
@@ -522,7 +522,7 @@ class StopAt:
 
     def __call__(self, _bytes: int) -> None:
         if self.left == 0:
-            raise CleaningAbortedError
+            raise AbortedError
         self.left -= 1
 
 
@@ -537,7 +537,7 @@ def test_a_pass_stops_at_any_checkpoint_and_leaves_nothing_behind() -> None:
         want = latest_values(log)
         try:
             clean(log, checkpoint=StopAt(call))
-        except CleaningAbortedError:
+        except AbortedError:
             stopped += 1
         else:
             assert len(contents(log)) == 5

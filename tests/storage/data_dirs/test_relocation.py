@@ -11,9 +11,10 @@ import pytest
 from ottla.storage.data_dirs.inspection import look
 from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.data_dirs.partition_dirs import assign
-from ottla.storage.data_dirs.relocation import Relocation, RelocationError, valid_end
+from ottla.storage.data_dirs.relocation import Relocation, valid_end
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint, write_partition_metadata
+from ottla.storage.disk.files import AbortedError
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
 from ottla.storage.segment.leader_epochs import LeaderEpochs
@@ -259,7 +260,7 @@ def test_a_log_that_was_changed_meanwhile_is_not_taken_for_the_copy(change: Call
     caught_up(move)
     move.prepare()
     change(log)
-    with pytest.raises(RelocationError, match=f"{error} while it was copied"):
+    with pytest.raises(AbortedError, match=f"{error} while it was copied"):
         caught_up(move)
         move.finish(1 << 20)
     assert log.data_dir == "/d"
@@ -287,7 +288,7 @@ def half_moved() -> tuple[LogManager, Log, CrashFiles]:
     move.prepare()
     assert move.finish(0)
     refusing(files, "/e")
-    with pytest.raises(RelocationError):
+    with pytest.raises(AbortedError):
         move.complete()
     move.release()
     files.refuse = None
@@ -302,7 +303,7 @@ def test_records_of_an_old_format_are_not_moved() -> None:
     active.append(old_message(1, 0, value=b"v" * size_bytes))
     move = move_of(manager)
     move.begin()
-    with pytest.raises(RelocationError, match="record format v1"):
+    with pytest.raises(AbortedError, match="record format v1"):
         caught_up(move)
     assert valid_end(log.files, log.directory, log.segments.active.base_offset) == log.segments.active.base_offset
 
@@ -449,7 +450,7 @@ def test_a_disk_that_refuses_any_operation_leaves_one_whole_log(target: str) -> 
             move.prepare()
             assert move.finish(0)
             move.complete()
-        except RelocationError:
+        except AbortedError:
             files.refuse = None
             if not move.is_decided:
                 move.discard()

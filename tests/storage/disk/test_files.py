@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ottla.storage.disk import os_files
-from ottla.storage.disk.files import DirectoryLockedError, FileSlice, SyncError, WouldWaitError
+from ottla.storage.disk.files import FileSlice, SyncError, WouldWaitError
 from ottla.storage.disk.os_files import OsFile, OsFiles, sync_by
 from ottla.storage.segment.index import TransactionIndex
 from support.between_lines import between_lines
@@ -303,7 +303,7 @@ def test_a_second_lock_in_this_process_is_refused_under_any_name_of_the_file(tmp
     lock = FILES.lock(f"{tmp_path}/.lock")
     (tmp_path / "alias").symlink_to(tmp_path)
     for name in (f"{tmp_path}/.lock", f"{tmp_path}/./.lock", f"{tmp_path}/alias/.lock"):
-        with pytest.raises(DirectoryLockedError, match="this process"):
+        with pytest.raises(BlockingIOError, match="this process"):
             FILES.lock(name)
     lock.release()
     lock.release()
@@ -312,11 +312,10 @@ def test_a_second_lock_in_this_process_is_refused_under_any_name_of_the_file(tmp
 
 LOCK_ELSEWHERE = """
 import sys
-from ottla.storage.disk.files import DirectoryLockedError
 from ottla.storage.disk.os_files import OsFiles
 try:
     lock = OsFiles().lock(sys.argv[1])
-except DirectoryLockedError as error:
+except BlockingIOError as error:
     print(error)
 """
 
@@ -325,7 +324,7 @@ def test_another_process_is_refused_even_after_a_refusal_in_this_one(tmp_path: P
     """A process loses a POSIX lock when it closes any descriptor of the file, so a refusal must not open the file."""
     path = f"{tmp_path}/.lock"
     lock = FILES.lock(path)
-    with pytest.raises(DirectoryLockedError):
+    with pytest.raises(BlockingIOError):
         FILES.lock(path)
     arguments = [sys.executable, "-c", LOCK_ELSEWHERE, path]
     while_held = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
@@ -350,7 +349,7 @@ def test_the_name_of_what_holds_a_lock_is_printable(tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", NAMED + HOLD, path]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "1\n"
-        with pytest.raises(DirectoryLockedError) as refused:
+        with pytest.raises(BlockingIOError) as refused:
             FILES.lock(path)
         holder.communicate("\n", timeout=60)
     assert str(refused.value) == rf"{path} is held by another process (PID {holder.pid}, \x1b[2J\u202ea\nb c)"
@@ -361,7 +360,7 @@ def test_what_holds_a_lock_is_named_without_its_arguments(tmp_path: Path) -> Non
     arguments = [sys.executable, "-c", HOLD, path, "--user", "alice:s3cr3t"]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "1\n"
-        with pytest.raises(DirectoryLockedError) as refused:
+        with pytest.raises(BlockingIOError) as refused:
             FILES.lock(path)
         holder.communicate("\n", timeout=60)
     assert "s3cr3t" not in str(refused.value) and "alice" not in str(refused.value)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ottla.storage.disk import own_files
+from ottla.storage.disk.files import UnusableError
 from ottla.storage.disk.own_files import (
-    UntrustedFileError,
     check_data_dir,
     check_entry,
     is_mounted,
@@ -48,7 +48,7 @@ def give(path: Path, owner: int, mode: int, group: int = THEIR_GROUP) -> None:
 def refusal(check: object, path: Path | str) -> str:
     try:
         check(str(path))  # type: ignore[operator]
-    except UntrustedFileError as error:
+    except UnusableError as error:
         return str(error)
     return ""
 
@@ -229,7 +229,7 @@ def test_no_link_is_followed_and_nothing_but_a_regular_file_opened(
     for name in ("link", "dangling", "fifo"):
         if flags == os.O_WRONLY and name == "fifo":
             continue  # its other end is closed, which is an OSError of the system
-        with pytest.raises(UntrustedFileError, match=f"{name}: is"):
+        with pytest.raises(UnusableError, match=f"{name}: is"):
             open_file(str(tmp_path / name), flags, create=create, truncate=truncate)
     with pytest.raises(FileExistsError):
         make_file(str(tmp_path / "dangling"))

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.storage.disk.files import Files
+from ottla.storage.disk.files import Files, WriteAhead
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs import log as log_module
-from ottla.storage.logs.large_append import LargeWriteError
 from ottla.storage.logs.log import Log
+from ottla.storage.produce.record_checks import CheckedBatch, LargeBatchError
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
 from support.logs.make_log import all_batches, append, contents, make_log, reopen
@@ -37,16 +37,23 @@ def opened(files: tuple[Files, str]) -> Log:
     return log
 
 
-def begun(log: Log, *, stamped: bool = False) -> LargeWriteError:
+def announced(log: Log, records: memoryview | CheckedBatch | None = None) -> tuple[CheckedBatch, WriteAhead]:
+    """Do the first step, without the write."""
+    with pytest.raises(LargeBatchError) as raised:
+        log.append(memoryview(batch(*LARGE)) if records is None else records, now_ms=5_000, at_once=True)
+    assert raised.value.begun is not None
+    return raised.value.begun
+
+
+def begun(log: Log) -> CheckedBatch:
     """Do the first step."""
-    with pytest.raises(LargeWriteError) as raised:
-        log.append(memoryview(batch(*LARGE)), now_ms=5_000, at_once=True)
-    raised.value.write()
-    return raised.value
+    checked, ahead = announced(log)
+    ahead.write()
+    return checked
 
 
-def end(log: Log, large: LargeWriteError) -> int:
-    return log.append(large.checked, now_ms=5_000, at_once=True).base_offset
+def end(log: Log, checked: CheckedBatch) -> int:
+    return log.append(checked, now_ms=5_000, at_once=True).base_offset
 
 
 def keys(log: Log) -> list[bytes | None]:
@@ -92,28 +99,26 @@ def test_what_comes_between_makes_it_begin_anew(
     files: tuple[Files, str], between: Callable[[Log], None], is_written: bool
 ) -> None:
     log = opened(files)
-    with pytest.raises(LargeWriteError) as raised:
-        log.append(memoryview(batch(*LARGE)), now_ms=5_000, at_once=True)
+    checked, ahead = announced(log)
     if is_written:
-        raised.value.write()
+        ahead.write()
     between(log)
     before = keys(log)
-    raised.value.write()  # the other thread may be late
+    ahead.write()  # the other thread may be late
     assert keys(reopen(log, clean=False)) == keys(log) == before
-    checked = raised.value.checked
-    with pytest.raises(LargeWriteError) as again:
-        log.append(checked, now_ms=5_000, at_once=True)
-    again.value.write()
-    assert end(log, again.value) == len(before)
+    checked, again = announced(log, checked)
+    again.write()
+    assert end(log, checked) == len(before)
     assert keys(reopen(log, clean=False)) == keys(log) == [*before, b"large", b"too"]
 
 
 def test_a_clean_stop_leaves_nothing_of_it(files: tuple[Files, str]) -> None:
     log = opened(files)
     size_bytes = log.size_bytes
-    large = begun(log)
+    _, ahead = announced(log)
+    ahead.write()
     log.close(0)
-    large.write()
+    ahead.write()
     log.release_files()
     path = log.segments.active.file_paths()[0]
     assert files[0].size(path) == size_bytes
@@ -158,18 +163,17 @@ def test_a_disk_that_refuses_leaves_the_log_as_it_was(step: str) -> None:
         if operation == "append":
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(LargeWriteError) as raised:
-        log.append(memoryview(batch(*LARGE)), now_ms=5_000, at_once=True)
+    checked, ahead = announced(log)
     if step == "write":
         files.refuse = refuse
         with pytest.raises(OSError):
-            raised.value.write()
+            ahead.write()
         log.give_up_large()
     else:
-        raised.value.write()
+        ahead.write()
         files.refuse = refuse
         with pytest.raises(KafkaError) as refused:
-            end(log, raised.value)
+            end(log, checked)
         assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     files.refuse = None
     assert keys(reopen(log, clean=False)) == keys(log) == [b"before"]

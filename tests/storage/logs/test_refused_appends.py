@@ -19,9 +19,8 @@ from ottla.protocol.compression import Codec
 from ottla.protocol.errors import KafkaError
 from ottla.storage.disk import paths
 from ottla.storage.logs import log as log_module
-from ottla.storage.logs.large_append import LargeWriteError
 from ottla.storage.logs.log import Log
-from ottla.storage.produce.validation import CheckedBatch
+from ottla.storage.produce.record_checks import CheckedBatch, LargeBatchError
 from ottla.storage.segment.segment_indexes import SegmentIndexes
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
@@ -194,11 +193,12 @@ def test_options_may_change_while_a_large_batch_is_written(
     log, view = opened(topic), as_sent(kind)
     handed_in: memoryview | CheckedBatch = view
     for written_times in range(changes + 1):
-        with pytest.raises(LargeWriteError) as raised:
+        with pytest.raises(LargeBatchError) as raised:
             log.append(handed_in, now_ms=NOW_MS, leader_epoch=3, at_once=True)
         assert bytes(view) == bytes(as_sent(kind))
-        raised.value.write()
-        handed_in = raised.value.checked
+        assert raised.value.begun is not None
+        handed_in, ahead = raised.value.begun
+        ahead.write()
         if written_times < changes:
             log.config = replace(log.config, retention_ms=1 + written_times)
     log.append(handed_in, now_ms=NOW_MS, leader_epoch=3, at_once=True)

@@ -24,10 +24,11 @@ from ottla.storage.produce.record_checks import (
     AT_ONCE_FRAMES,
     AT_ONCE_RECORDS,
     FRAMES_MAX,
-    HeavyBatchError,
+    CheckedBatch,
     InvalidRecordError,
+    LargeBatchError,
 )
-from ottla.storage.produce.validation import CheckedBatch, check_batch
+from ottla.storage.produce.validation import check_batch
 from ottla.storage.topics.config import LogConfig
 from support.cleaner.kernels import INTERPRETED, both
 from support.logs.batches import batch, contents, resealed
@@ -186,7 +187,7 @@ def check(data: bytearray, *, at_once: bool, **config: Any) -> CheckedBatch:
 @pytest.mark.parametrize("data", [MANY, *SWELLING], ids=["many records", "gzip", "snappy", "lz4", "zstd"])
 def test_what_takes_long_is_left_to_another_thread(data: bytearray) -> None:
     before = bytes(data)
-    with pytest.raises(HeavyBatchError):
+    with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
         check(data, at_once=True)
     assert data == before
     assert check(data, at_once=False).max_timestamp == NOW_MS
@@ -205,7 +206,7 @@ def with_empty_frames(codec: Codec, count: int) -> bytearray:
 @pytest.mark.parametrize("codec", EMPTY_FRAMES)
 def test_so_is_a_batch_in_many_frames_however_small(codec: Codec) -> None:
     data = with_empty_frames(codec, AT_ONCE_FRAMES)
-    with pytest.raises(HeavyBatchError):
+    with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
         check(data, at_once=True)
     assert check(data, at_once=False).max_timestamp == NOW_MS
     assert check(with_empty_frames(codec, AT_ONCE_FRAMES - 1), at_once=True).max_timestamp == NOW_MS
@@ -222,7 +223,7 @@ def test_and_one_in_very_many_is_refused() -> None:
 def test_so_is_a_batch_whose_bytes_alone_take_long(codec: Codec) -> None:
     size_bytes = AT_ONCE_BYTES[codec] + 1
     data = batch(("k", random.Random(1).randbytes(size_bytes)), timestamp=NOW_MS, codec=codec)
-    with pytest.raises(HeavyBatchError):
+    with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
         check(data, at_once=True, max_message_bytes=len(data))
     assert check(data, at_once=False, max_message_bytes=len(data)).max_timestamp == NOW_MS
 
@@ -231,7 +232,7 @@ def test_so_is_a_batch_whose_bytes_alone_take_long(codec: Codec) -> None:
 def test_a_count_that_lies_costs_no_more_than_the_records_that_are_there(codec: Codec) -> None:
     count = 2**31 - 1
     data = resealed(batch(("k", "v"), timestamp=NOW_MS, codec=codec, last_offset_delta=count - 1), count=count)
-    with pytest.raises(HeavyBatchError):
+    with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
         check(data, at_once=True)
     with pytest.raises(KafkaError, match="record 1 ") as refused:
         check(data, at_once=False)
@@ -240,7 +241,7 @@ def test_a_count_that_lies_costs_no_more_than_the_records_that_are_there(codec: 
 
 def test_so_is_packing_anew() -> None:
     config: dict[str, Any] = {"compression_type": "zstd"}
-    with pytest.raises(HeavyBatchError):
+    with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
         check(LARGE, at_once=True, **config)
     assert check(LARGE, at_once=False, **config).batch.codec == 4
     assert check(FEW, at_once=True, **config).batch.codec == 4
@@ -250,7 +251,7 @@ def test_so_is_one_that_its_producer_stamped_as_all_its_records_are_refused() ->
     data = batch(*[("k", "v")] * 1_000, timestamp=NOW_MS)
     set_timestamp_type_in_place(memoryview(data), log_append_time=True, max_timestamp=NOW_MS)
     config: dict[str, Any] = {"message_timestamp_type": "LogAppendTime"}
-    with pytest.raises(HeavyBatchError):
+    with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
         check(data, at_once=True, **config)
     with pytest.raises(InvalidRecordError) as refused:
         check(data, at_once=False, **config)
@@ -258,7 +259,7 @@ def test_so_is_one_that_its_producer_stamped_as_all_its_records_are_refused() ->
 
 
 def test_so_is_a_batch_in_which_many_records_are_to_be_refused() -> None:
-    with pytest.raises(HeavyBatchError):
+    with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
         check(KEYLESS, at_once=True)
     with pytest.raises(KafkaError) as refused:
         check(KEYLESS, at_once=False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.storage.cleaning.cleaner import CleaningAbortedError
 from ottla.storage.disk import paths
+from ottla.storage.disk.files import AbortedError
 from ottla.storage.logs.log import Log
 from ottla.storage.segment.index import AbortedTxn
 from ottla.storage.segment.index_file import RELATIVE_OFFSET_MAX
@@ -130,7 +130,7 @@ def test_the_cleaner_splits_a_segment_that_overflows_and_cleans_it_with_the_next
     log = overflowing_log()
     before = contents(log)
 
-    with pytest.raises(CleaningAbortedError, match="split"):
+    with pytest.raises(AbortedError, match="split"):
         clean(log)
 
     assert contents(log) == before

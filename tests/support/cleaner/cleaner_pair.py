@@ -10,7 +10,8 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from ottla.storage.cleaning.cleaner import CleaningAbortedError, CleanStats
+from ottla.storage.cleaning.cleaner import CleanStats
+from ottla.storage.disk.files import AbortedError
 from support.cleaner.cleaner_compare import (
     assert_indexes_of_its_batches,
     assert_same,
@@ -82,7 +83,7 @@ class Pair(LogPair):
 
         def checkpoint(_bytes_moved: int) -> None:
             if next(checkpoints) == give_up_after:
-                raise CleaningAbortedError
+                raise AbortedError
 
         finished = None
         if die_after is not None:
@@ -96,7 +97,7 @@ class Pair(LogPair):
                 io_buffer_bytes=io_buffer_bytes,
                 checkpoint=checkpoint,
             )
-        except CleaningAbortedError:
+        except AbortedError:
             self.met["a pass given up"] += 1
         except PowerLoss:
             self._start_again_after(model_pass)

@@ -29,7 +29,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar
 
-from ottla.storage.disk.files import Buffer, DirectoryLockedError, Ownership, SyncError, WriteAhead
+from ottla.storage.disk.files import Buffer, Ownership, SyncError, WriteAhead
 from support.disk.crash_nodes import DIGEST_MASK, Directory, Inode, Node, Step, digest_of, is_of_part, take, tree
 from support.disk.crash_subsets import CHANGES_MAX, COMBINED_CHANGES_MAX, Searched, Survivors, Versions, sets_of
 
@@ -364,7 +364,7 @@ class CrashFiles:
 
     def lock(self, path: str) -> CrashLock:
         if path in self._held:
-            raise DirectoryLockedError(f"{path} is held by another broker of this process")
+            raise BlockingIOError(f"{path} is held by another broker of this process")
         self.open(path, create=True)
         return CrashLock(self._held, path)
 

@@ -17,8 +17,7 @@ from functools import cache, partial
 
 from ottla.pipeline.compaction.staging import group_directory
 from ottla.protocol.errors import CorruptRecordError, KafkaError
-from ottla.storage.cleaning.cleaner import CleaningAbortedError
-from ottla.storage.disk.files import SyncError
+from ottla.storage.disk.files import AbortedError, SyncError
 from support.disk.crash_files import CrashFiles
 from support.disk.crash_search import Counts, CrashSearch
 from support.lives.compacted_life import TP, Broker, CompactedLife, History, Owed, check
@@ -158,7 +157,7 @@ class _FailingLife:
         files.refuse = files.refuse_reading = refuse
         try:
             self.story.first(life)
-        except (OSError, KafkaError, MemoryError, EndedError, CorruptRecordError, CleaningAbortedError):
+        except (OSError, KafkaError, MemoryError, EndedError, CorruptRecordError, AbortedError):
             pass
         finally:
             files.refuse = files.refuse_reading = None
@@ -226,7 +225,7 @@ def overflow_on_disk(life: CompactedLife) -> None:
 
 def clean_at_last(life: CompactedLife) -> None:
     """Run a pass, and another one if the first only split segments."""
-    with suppress(CleaningAbortedError):
+    with suppress(AbortedError):
         clean(life)
     clean(life)
 

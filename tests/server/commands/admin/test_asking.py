@@ -15,7 +15,7 @@ import pytest
 
 import ottla
 from ottla.server.commands.admin.asking import Admin
-from ottla.server.commands.frame.errors import SAID_NO, CommandError, WrongCallError
+from ottla.server.commands.frame.errors import SAID_NO, WRONG_CALL, CommandError
 from support.commands.command_runs import run_command
 
 TOKEN = "s3cret"
@@ -181,7 +181,11 @@ def test_a_token_comes_from_a_file_or_from_the_environment(guarded: ottla.Broker
 @pytest.mark.parametrize(("content", "says"), [(b"\xff", "not ASCII"), (b"a b", "invalid token")])
 def test_a_file_that_holds_no_token_is_one_line(tmp_path: Path, content: bytes, says: str) -> None:
     (tmp_path / "token").write_bytes(content)
-    with pytest.raises(WrongCallError, match=says):
+    with pytest.raises(CommandError, match=says, check=lambda error: error.exit_code == WRONG_CALL):
         admin("1", str(tmp_path / "token"))
-    with pytest.raises(WrongCallError, match=r"--admin-token-file: cannot read .*missing: No such file"):
+    with pytest.raises(
+        CommandError,
+        match=r"--admin-token-file: cannot read .*missing: No such file",
+        check=lambda error: error.exit_code == WRONG_CALL,
+    ):
         admin("1", str(tmp_path / "missing"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.server.commands.container.variables import broker_variables, serve_words
-from ottla.server.commands.frame.errors import WrongCallError
+from ottla.server.commands.frame.errors import WRONG_CALL, CommandError
 from ottla.server.commands.serve_command import COMMAND
 
 OPTIONS = COMMAND.parser().options
@@ -38,7 +38,11 @@ def test_a_switch_is_on_or_off(text: str, found: list[str]) -> None:
 
 
 def test_a_switch_that_is_neither_is_refused() -> None:
-    with pytest.raises(WrongCallError, match="OTTLA_TLS must be true or false, found 'maybe'"):
+    with pytest.raises(
+        CommandError,
+        match="OTTLA_TLS must be true or false, found 'maybe'",
+        check=lambda error: error.exit_code == WRONG_CALL,
+    ):
         words(OTTLA_TLS="maybe")
 
 
@@ -74,7 +78,11 @@ def test_secrets_are_files_as_in_the_images_of_kafka(tmp_path: Path) -> None:
         "KAFKA_SSL_KEYSTORE_PASSWORD": "s3cret",
         "KAFKA_SSL_KEY_PASSWORD": "s3cret",
     }
-    with pytest.raises(WrongCallError, match=r"KAFKA_SSL_KEY_CREDENTIALS: cannot read .*none: No such file"):
+    with pytest.raises(
+        CommandError,
+        match=r"KAFKA_SSL_KEY_CREDENTIALS: cannot read .*none: No such file",
+        check=lambda error: error.exit_code == WRONG_CALL,
+    ):
         broker_variables({"KAFKA_SSL_KEY_CREDENTIALS": "none"}, str(tmp_path))
 
 
@@ -106,5 +114,5 @@ def test_a_broker_with_its_own_controller_is_what_ottla_is(variables: dict[str, 
     ],
 )
 def test_parts_of_a_cluster_are_refused(variables: dict[str, str], named: str) -> None:
-    with pytest.raises(WrongCallError, match=named):
+    with pytest.raises(CommandError, match=named, check=lambda error: error.exit_code == WRONG_CALL):
         broker_variables(variables)

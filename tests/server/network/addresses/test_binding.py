@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from ottla.server.network import listener
-from ottla.server.network.listener import FREE_PORTS_TRIED, Address, CannotListenError, addresses_of, bound_sockets
+from ottla.server.network.listener import FREE_PORTS_TRIED, Address, addresses_of, bound_sockets
+from ottla.storage.disk.files import UnusableError
 from support.addresses.fake_network import FIRST_FREE_PORT, IPV6_OFF, WITH_IPV6, FakeNetwork
 from support.noted import each_case
 
@@ -127,7 +128,7 @@ def test_all_addresses_are_bound_to_one_port_or_none_is(
 
 def test_a_refusal_names_the_address_where_there_are_several() -> None:
     network = FakeNetwork(taken=[("::1", 9092)])
-    with pytest.raises(CannotListenError, match=r"^Address already in use \(\[::1\]:9092\)$"):
+    with pytest.raises(UnusableError, match=r"^Address already in use \(\[::1\]:9092\)$"):
         bound_sockets(addresses_of("localhost"), 9092, network.socket)
 
 
@@ -224,5 +225,5 @@ async def test_the_resolver_is_asked_once_for_all_lives_of_a_listener(monkeypatc
 @pytest.mark.parametrize("host", ["ü..example", "ü" * 64, "a\0b", "a..b", "x" * 300, "\ud800"])
 def test_a_host_that_is_no_name_is_refused_in_one_line(host: str) -> None:
     """Python reports it in many ways; a broker ends with one line."""
-    with pytest.raises(listener.CannotListenError, match=r"^cannot listen on PLAINTEXT://"):
+    with pytest.raises(UnusableError, match=r"^cannot listen on PLAINTEXT://"):
         listener.Listener("PLAINTEXT", host, 0, host, 0).bind(1)
