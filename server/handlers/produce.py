@@ -82,9 +82,9 @@ def handle(ctx: Context, request: Request) -> Any:
         return _append_each(ctx, request)
     responses = (_topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=(response,)),)
     if appending.unflushed:
-        return _flush(ctx, body, responses, appending)
+        return _flush(ctx, body, [*responses], appending)
     if response.error_code or not body.acks:
-        return _answered(ctx, body, responses, appending)
+        return _answered(ctx, body, [*responses], appending)
     return _answer(responses=responses)
 
 
@@ -118,7 +118,7 @@ async def _append_each(ctx: Context, request: Request) -> ProduceResponse | None
 
 
 async def _flush(
-    ctx: Context, body: ProduceRequest, responses: Sequence[TopicProduceResponse], appending: Appending
+    ctx: Context, body: ProduceRequest, responses: list[TopicProduceResponse], appending: Appending
 ) -> ProduceResponse | None:
     """Wait for the needed syncs, then answer as `_answered` does."""
     told = await _flushed(ctx, responses, appending.unflushed, appending.reasons, ctx.time_slice)
@@ -126,7 +126,7 @@ async def _flush(
 
 
 def _answered(
-    ctx: Context, body: ProduceRequest, responses: Sequence[TopicProduceResponse], appending: Appending
+    ctx: Context, body: ProduceRequest, responses: list[TopicProduceResponse], appending: Appending
 ) -> ProduceResponse | None:
     """Return the response; None if the client wants none. Raises ProtocolError if it wants none and a partition was refused."""
     if body.acks == 0:
@@ -215,11 +215,11 @@ async def _refused(body: ProduceRequest, error: KafkaError, time_slice: TimeSlic
 
 async def _flushed(
     ctx: Context,
-    responses: Sequence[TopicProduceResponse],
+    responses: list[TopicProduceResponse],
     unflushed: Sequence[tuple[PartitionProduceResponse, Log]],
     reasons: ErrorMessageBudget,
     time_slice: TimeSlice,
-) -> Sequence[TopicProduceResponse]:
+) -> list[TopicProduceResponse]:
     """Wait for the needed syncs; returns the responses, with an error where a sync has failed."""
     failed = await ctx.services.appends.flusher.flush_each(log for _, log in unflushed)
     time_slice.begin()
@@ -267,7 +267,7 @@ class Appending:
         log: Log | None = None
         services = self._ctx.services
         try:
-            partition, records = checked(self._ctx, self._request, topic, data)
+            partition, records = _checked(self._ctx, self._request, topic, data)
             log, appends = partition.log, services.appends
             if self._request.body.acks == -1:
                 appends.check_insync(partition)
@@ -290,7 +290,7 @@ class Appending:
         log: Log | None = None
         appends = self._ctx.services.appends
         try:
-            partition, records = checked(self._ctx, self._request, topic, data)
+            partition, records = _checked(self._ctx, self._request, topic, data)
             log = partition.log
             if self._request.body.acks == -1:
                 appends.check_insync(partition)
@@ -302,16 +302,15 @@ class Appending:
         return self._accepted(data.index, log, done)
 
     def _accepted(self, index: int, log: Log, done: AppendInfo) -> PartitionProduceResponse:
-        base_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate = done
         response = _partition_answer(
             index=index,
-            base_offset=base_offset,
-            log_append_time_ms=log_append_time_ms,
-            log_start_offset=log_start_offset,
+            base_offset=done.base_offset,
+            log_append_time_ms=done.log_append_time_ms,
+            log_start_offset=done.log_start_offset,
         )
-        if last_offset >= log.high_watermark:  # `flush.messages`
+        if done.last_offset >= log.high_watermark:  # `flush.messages`
             self.unflushed.append((response, log))
-        elif not is_duplicate:
+        elif not done.duplicate:
             self._ctx.services.waits.moved(log)
         return response
 
@@ -336,7 +335,7 @@ class Appending:
         return replace(refusal(index, log, error, self.reasons), record_errors=tuple(rows))
 
 
-def checked(
+def _checked(
     ctx: Context, request: Request, topic: TopicProduceData, data: PartitionProduceData
 ) -> tuple[Partition, memoryview]:
     """Return the partition and its records, if a client may write them there. Raises KafkaError."""

@@ -153,7 +153,7 @@ class PlainTransport:
             PeerGoneError: The connection was closed or reset.
         """
         try:
-            whole = parts[0] if len(parts) == 1 else joined(parts)
+            whole: Buffer | None = joined(parts) if len(parts) > 1 else parts[0]  # type: ignore[assignment]  # no FileSlice
             if whole is None:
                 return [*parts]
             try:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.records import HEADER_BYTES, NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatch
@@ -42,7 +42,8 @@ from .retention import SEGMENTS_AT_ONCE, deletable_segments
 from .swap import is_begun, swap_files
 
 
-class AppendInfo(NamedTuple):
+@dataclass(slots=True)
+class AppendInfo:
     """Result of an append: the offsets of the records."""
 
     base_offset: int

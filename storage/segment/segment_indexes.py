@@ -239,11 +239,7 @@ class SegmentIndexes:
         # The log rolls before an index is full. But a segment of another broker may need more entries than the
         # configuration allows, or have offsets that do not fit an entry. And a cleaned segment of nearly 2 GiB may grow, as
         # rewritten timestamps can take more bytes. Such segments get fewer entries.
-        return not (
-            self.is_full
-            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-            or position > POSITION_MAX
-        )
+        return not (self.is_full or last_offset - self.base_offset > RELATIVE_OFFSET_MAX or position > POSITION_MAX)
 
     def _forget(self) -> None:
         self._max_timestamp_ms = None

@@ -308,7 +308,9 @@ class LogConfig:
         object.__setattr__(self, "is_compact", is_compact)
         roll_after_ms = min(self.segment_ms, self.max_compaction_lag_ms) if is_compact else self.segment_ms
         object.__setattr__(self, "roll_after_ms", roll_after_ms)
-        is_stored_as_sent = self.compression_type in ("producer", "uncompressed") and self.message_timestamp_type == "CreateTime"
+        is_stored_as_sent = (
+            self.compression_type in ("producer", "uncompressed") and self.message_timestamp_type == "CreateTime"
+        )
         object.__setattr__(self, "is_stored_as_sent", is_stored_as_sent)
 
     @property
