@@ -54,7 +54,7 @@ ALONE_REQUESTS = 50
 """Requests in a row, without one of another client, after which a client counts as alone."""
 LOOKS = 6
 """Polls for the next request of a client that is alone, before the task sleeps: sleeping and waking take longer, on both sides.
-Other tasks run before each."""
+Other tasks run in between."""
 REST_REQUESTS = 32
 """After LOOKS polls that found nothing, the task sleeps at once for this many requests: the client is slow."""
 
@@ -202,10 +202,9 @@ class ReadyConnections:
                         (ending if is_ending else queue).append(watched)
             if queue:
                 is_over = self._serve(queue, time_slice)
-                is_alone = self._in_a_row >= ALONE_REQUESTS
-                looks = LOOKS - 1 if is_alone else 0
-                if not (is_over or is_alone):
-                    continue  # a client that is alone has not got its response yet: a poll now would find nothing
+                looks = LOOKS if self._in_a_row >= ALONE_REQUESTS else 0
+                if not is_over:
+                    continue
             elif len(events) == AT_ONCE and not time_slice.is_over():
                 continue  # there may be requests after all these closed connections
             elif ending:
