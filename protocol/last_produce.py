@@ -28,10 +28,10 @@ _NO_TAGS = bytes(3)
 """Empty tagged fields after the records of a flexible version: of the partition, the topic and the body."""
 _ELEMENTS = 2
 """Elements of such a request: one topic, one partition, no tagged field."""
-_OFFSETS = struct.Struct(">qqq")
 _OFFSETS_SINCE = 5
 """From this version on a response has all three offsets."""
 _NOWHERE_ELSE = (-2, -3, -4)
+_MARK = struct.pack(">qqq", *_NOWHERE_ELSE)
 """Impossible offsets, whose bytes no topic name contains: they mark the place of the offsets in the response."""
 
 # `schema.unsealed` gives the reason.
@@ -47,19 +47,28 @@ def _head(length_at: int, is_flexible: bool) -> struct.Struct:
     return struct.Struct(f">4si{length_at - 8}s{'B' if is_flexible else 'i'}")
 
 
+@lru_cache(maxsize=256)
+def _response(rest_bytes: int, end_bytes: int) -> struct.Struct:
+    """Return the struct of a response: size, correlation ID, the rest before the offsets, the offsets, the end."""
+    return struct.Struct(f">4si{rest_bytes}sqqq{end_bytes}s")
+
+
 class LastProduce:
     """Cached parts of a client's last Produce, without the records: parsed values and bytes. Keeps no view of the frame."""
 
     __slots__ = (
-        "_answer",
         "_body",
         "_end",
-        "_head",
         "_index",
         "_length_end",
-        "_offsets_at",
+        "_name",
+        "_pack",
         "_request",
-        "_topic",
+        "_response",
+        "_rest",
+        "_size_min",
+        "_start",
+        "_topic_id",
         "_unpack",
     )
 
@@ -67,16 +76,17 @@ class LastProduce:
         # In a flexible version the length has at least one byte.
         head = _head(length_at, bool(end))
         self._unpack, self._length_end, self._end = head.unpack_from, head.size, end
-        start, _, rest, _ = head.unpack_from(frame)
-        self._head = start, rest
+        self._size_min = head.size + len(end)
+        self._start, _, self._rest, _ = head.unpack_from(frame)
         body: ProduceRequest = request.body
         topic = body.topic_data[0]
         self._request = request.api, request.version, request.client_id
         self._body = body.transactional_id, body.acks, body.timeout_ms
-        self._topic = topic.name, topic.topic_id
+        self._name, self._topic_id = topic.name, topic.topic_id
         self._index = topic.partition_data[0].index
-        self._answer: bytes | None = None
-        self._offsets_at = 0
+        self._pack: Any = None
+        self._response = b"", b"", b""
+        """Parts of the response for `_pack`, once there has been one: size, rest, end."""
 
     @classmethod
     def of(cls, frame: memoryview, request: Request) -> LastProduce | None:
@@ -99,12 +109,13 @@ class LastProduce:
 
     def parse(self, frame: memoryview) -> Request | None:
         """Parse `frame` like `parse_request`; None if more than the correlation ID and the records differ."""
-        size_bytes, at, end = len(frame), self._length_end, self._end
-        if size_bytes < at + len(end):
+        size_bytes = records_end = len(frame)
+        if size_bytes < self._size_min:
             return None
         start, correlation_id, rest, length = self._unpack(frame)
-        if (start, rest) != self._head:
+        if start != self._start or rest != self._rest:
             return None
+        at, end = self._length_end, self._end
         if end:
             if length >= 0x80:
                 try:
@@ -112,14 +123,16 @@ class LastProduce:
                 except IndexError:
                     return None
             length -= 1
-        records_end = at + length
-        if length <= 0 or records_end + len(end) != size_bytes or (end and frame[records_end:] != end):
+            records_end -= len(end)
+            if frame[records_end:] != end:
+                return None
+        if length <= 0 or at + length != records_end:
             return None
         data, topic, body = _Data(), _Topic(), _Body()
         data.index = self._index
         data.records = frame[at:records_end]
         data.__class__ = PartitionProduceData
-        topic.name, topic.topic_id = self._topic
+        topic.name, topic.topic_id = self._name, self._topic_id
         topic.partition_data = (data,)
         topic.__class__ = TopicProduceData
         body.transactional_id, body.acks, body.timeout_ms = self._body
@@ -130,27 +143,45 @@ class LastProduce:
 
     def encode(self, request: Request, answer: ProduceResponse) -> list[Any] | None:
         """Encode the response to a request from `parse`, like `encode_response`; None unless it has only offsets."""
-        if answer.throttle_time_ms or len(answer.responses) != 1 or len(answer.responses[0].partition_responses) != 1:
+        topics = answer.responses
+        if answer.throttle_time_ms or len(topics) != 1:
             return None
-        topic = answer.responses[0]
-        partition = topic.partition_responses[0]
-        if partition.error_code or partition.index != self._index or (topic.name, topic.topic_id) != self._topic:
+        topic = topics[0]
+        partitions = topic.partition_responses
+        if len(partitions) != 1 or topic.name != self._name or topic.topic_id != self._topic_id:
             return None
-        offsets = partition.base_offset, partition.log_append_time_ms, partition.log_start_offset
-        if self._answer is None:
+        partition = partitions[0]
+        if partition.error_code or partition.index != self._index:
+            return None
+        if self._pack is None:
             if request.version < _OFFSETS_SINCE:
                 return None
-            base_offset, log_append_time_ms, log_start_offset = _NOWHERE_ELSE
-            partition = dataclasses.replace(
-                partition,
-                base_offset=base_offset,
-                log_append_time_ms=log_append_time_ms,
-                log_start_offset=log_start_offset,
+            self._keep(request, answer)
+        size, rest, end = self._response
+        return [
+            self._pack(
+                size,
+                request.correlation_id,
+                rest,
+                partition.base_offset,
+                partition.log_append_time_ms,
+                partition.log_start_offset,
+                end,
             )
-            topic = dataclasses.replace(topic, partition_responses=(partition,))
-            written = b"".join(encode_response(request, dataclasses.replace(answer, responses=(topic,))))
-            self._answer, self._offsets_at = written, written.index(_OFFSETS.pack(*_NOWHERE_ELSE))
-        parts = bytearray(self._answer)
-        _INT32.pack_into(parts, 4, request.correlation_id)
-        _OFFSETS.pack_into(parts, self._offsets_at, *offsets)
-        return [parts]
+        ]
+
+    def _keep(self, request: Request, answer: ProduceResponse) -> None:
+        """Keep the parts of the response that are the same in the next one."""
+        topic = answer.responses[0]
+        base_offset, log_append_time_ms, log_start_offset = _NOWHERE_ELSE
+        partition = dataclasses.replace(
+            topic.partition_responses[0],
+            base_offset=base_offset,
+            log_append_time_ms=log_append_time_ms,
+            log_start_offset=log_start_offset,
+        )
+        topic = dataclasses.replace(topic, partition_responses=(partition,))
+        written = b"".join(encode_response(request, dataclasses.replace(answer, responses=(topic,))))
+        head, _, end = written.partition(_MARK)
+        self._response = head[:4], head[8:], end
+        self._pack = _response(len(head) - 8, len(end)).pack

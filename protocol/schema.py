@@ -199,7 +199,8 @@ def maker(cls: Callable[Parameters, Message]) -> Callable[Parameters, Message]:
     fields = {field.name: field.default for field in dataclasses.fields(cls)}
     text = "\n    ".join(
         [
-            f"def make(*, {', '.join(f'{name}=default_{name}' for name in fields)}):",
+            # Not keyword-only: Python would look up each default in a dict.
+            f"def make({', '.join(f'{name}=default_{name}' for name in fields)}):",
             "made = Unsealed()",
             *(f"made.{name} = {name}" for name in fields),
             "made.__class__ = Sealed",

@@ -31,7 +31,6 @@ class ListenerDispatcher:
     def node_id(self) -> int:
         return self._node.node_id
 
-    @property
     def is_open(self) -> bool:
         return (self._node.is_alive or self._outlives_node) and not self._services.cluster.is_stopping
 

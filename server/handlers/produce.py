@@ -72,20 +72,19 @@ TOPIC_IDS = 13
 def handle(ctx: Context, request: Request) -> Any:
     """Append a single batch without a transaction here, if that needs no waiting."""
     body: ProduceRequest = request.body
-    if not is_one_plain_batch(body) or ctx.services.authorizer is not None:
+    if ctx.services.authorizer is not None or not is_one_plain_batch(body):
         return _append_each(ctx, request)
     topic = body.topic_data[0]
-    appending = Appending(ctx, request.version, body.acks, None)
-    asked = topic.topic_id if request.version >= TOPIC_IDS else topic.name
-    response = appending.append_now(asked, topic.partition_data[0])
+    appending = Appending(ctx, request, None)
+    response = appending.append_now(topic, topic.partition_data[0])
     if response is None:
         return _append_each(ctx, request)
-    responses = [_topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=(response,))]
+    responses = (_topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=(response,)),)
     if appending.unflushed:
-        return _flush(ctx, body, responses, appending)
+        return _flush(ctx, body, [*responses], appending)
     if response.error_code or not body.acks:
-        return _answered(ctx, body, responses, appending)
-    return _answer(responses=(*responses,), node_endpoints=())
+        return _answered(ctx, body, [*responses], appending)
+    return _answer(responses=responses)
 
 
 async def _append_each(ctx: Context, request: Request) -> ProduceResponse | None:
@@ -101,14 +100,14 @@ async def _append_each(ctx: Context, request: Request) -> ProduceResponse | None
             writes = await _transactional_writes(ctx, body, request.version, unwritten)
         except KafkaError as error:
             return await _refused(body, error, time_slice)
-    appending = Appending(ctx, request.version, body.acks, writes)
+    appending = Appending(ctx, request, writes)
     responses: list[TopicProduceResponse] = []
     async for topic in time_slice.each(body.topic_data):
         asked = topic.topic_id if by_id else topic.name
         is_refused = unwritten and asked in unwritten
         partitions: list[PartitionProduceResponse] = []
         async for data in time_slice.each(topic.partition_data):
-            partitions.append(_unwritable(data.index) if is_refused else await appending.append(asked, data))
+            partitions.append(_unwritable(data.index) if is_refused else await appending.append(topic, data))
         responses.append(
             _topic_answer(name=topic.name, topic_id=topic.topic_id, partition_responses=as_array(partitions))
         )
@@ -149,7 +148,7 @@ def _named(topic: TopicProduceData | TopicProduceResponse) -> str:
     return topic.name or topic.topic_id.hex()
 
 
-def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
+def _endpoints(ctx: Context, leaders: Collection[int]) -> tuple[NodeEndpoint, ...]:
     return tuple(
         NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
         for node_id, host, port, rack in endpoints(ctx, leaders)
@@ -239,14 +238,13 @@ async def _flushed(
 class Appending:
     """The appends of one request, with further data for its response."""
 
-    __slots__ = ("_acks", "_ctx", "_reasons", "_version", "_writes", "leaders", "unflushed")
+    __slots__ = ("_ctx", "_reasons", "_request", "_writes", "leaders", "unflushed")
 
-    def __init__(self, ctx: Context, version: int, acks: int, writes: TransactionalWrites | None) -> None:
+    def __init__(self, ctx: Context, request: Request, writes: TransactionalWrites | None) -> None:
         self._ctx = ctx
-        self._version = version
-        self._acks = acks
+        self._request = request
         self._writes = writes
-        self.leaders: set[int] = set()
+        self.leaders: Collection[int] = ()
         """Leaders of the partitions that other nodes lead."""
         self._reasons: ErrorMessageBudget | None = None
         self.unflushed: list[tuple[PartitionProduceResponse, Log]] = []
@@ -259,7 +257,7 @@ class Appending:
             self._reasons = ErrorMessageBudget()
         return self._reasons
 
-    def append_now(self, topic: str | bytes, data: PartitionProduceData) -> PartitionProduceResponse | None:
+    def append_now(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse | None:
         """Append one partition's records, if that needs no waiting; a refusal becomes that partition's error.
 
         Returns:
@@ -268,11 +266,11 @@ class Appending:
         log: Log | None = None
         services = self._ctx.services
         try:
-            partition, records = checked(self._ctx, self._version, self._acks, topic, data.index, data.records)
-            log = partition.log
-            if self._acks == -1:
-                services.appends.check_insync(partition)
-            if log in services.appends.large:
+            partition, records = _checked(self._ctx, self._request, topic, data)
+            log, appends = partition.log, services.appends
+            if self._request.body.acks == -1:
+                appends.check_insync(partition)
+            if log in appends.large:
                 return None
             done = log.append(
                 records, now_ms=services.clock.now_ms(), leader_epoch=partition.leader_epoch, at_once=True
@@ -283,7 +281,7 @@ class Appending:
             return self._refused(data.index, log, error)
         return self._accepted(data.index, log, done)
 
-    async def append(self, topic: str | bytes, data: PartitionProduceData) -> PartitionProduceResponse:
+    async def append(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
         """Append as `append_now` does, but wait if necessary."""
         writes = self._writes
         if writes is None and (response := self.append_now(topic, data)) is not None:
@@ -291,9 +289,9 @@ class Appending:
         log: Log | None = None
         appends = self._ctx.services.appends
         try:
-            partition, records = checked(self._ctx, self._version, self._acks, topic, data.index, data.records)
+            partition, records = _checked(self._ctx, self._request, topic, data)
             log = partition.log
-            if self._acks == -1:
+            if self._request.body.acks == -1:
                 appends.check_insync(partition)
             done = await append_later(appends, partition, records, None if writes is None else writes.check)
         except InvalidRecordError as error:
@@ -305,7 +303,6 @@ class Appending:
     def _accepted(self, index: int, log: Log, done: AppendInfo) -> PartitionProduceResponse:
         response = _partition_answer(
             index=index,
-            error_code=ErrorCode.NONE,
             base_offset=done.base_offset,
             log_append_time_ms=done.log_append_time_ms,
             log_start_offset=done.log_start_offset,
@@ -319,12 +316,12 @@ class Appending:
     def _refused(self, index: int, log: Log | None, error: KafkaError) -> PartitionProduceResponse:
         if isinstance(error, EarlyRefusalError) and error.leader is not None:
             leader_id, leader_epoch = error.leader
-            self.leaders.add(leader_id)
+            self.leaders = {*self.leaders, leader_id}
             led = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
             return replace(refusal(index, None, error, self.reasons), current_leader=led)
         told = refusal(index, log, error, self.reasons)
         # Without a response only the log has the reason.
-        return told if self._acks else replace(told, error_message=error.message)
+        return told if self._request.body.acks else replace(told, error_message=error.message)
 
     async def _with_record_errors(
         self, index: int, log: Log | None, error: InvalidRecordError
@@ -338,13 +335,14 @@ class Appending:
         return replace(refusal(index, log, error, self.reasons), record_errors=tuple(rows))
 
 
-def checked(
-    ctx: Context, version: int, acks: int, topic: str | bytes, index: int, records: object
+def _checked(
+    ctx: Context, request: Request, topic: TopicProduceData, data: PartitionProduceData
 ) -> tuple[Partition, memoryview]:
     """Return the partition and its records, if a client may write them there. Raises KafkaError."""
-    if acks not in (-1, 0, 1):
+    version, records = request.version, data.records
+    if (acks := request.body.acks) not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"invalid acks {acks}; must be -1, 0 or 1")
-    partition = led_partition(ctx, topic, index)
+    partition = led_partition(ctx, topic.topic_id if version >= TOPIC_IDS else topic.name, data.index)
     if not isinstance(records, memoryview) or not records:
         raise EarlyRefusalError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
     if version < ZSTD_SINCE and len(records) >= HEADER_BYTES:  # otherwise the log reports the error

@@ -226,7 +226,7 @@ class Connection:
         if self._dispatcher.login is not None:
             await self._log_in()
         time_slice, transport = self.time_slice, self._transport
-        while self._session.is_open or self.busy:  # a response is sent to its end
+        while self._session.is_open() or self.busy:  # a response is sent to its end
             if self._left is None and time_slice.is_over():
                 await self._stand_in_queue()
             parts = self.take(None) if self._left is None and self._error is None else None
@@ -238,7 +238,7 @@ class Connection:
                     await self._send_unsent(unsent)
             elif self._left is not None:
                 await self._go_on()
-            elif self._session.is_open:
+            elif self._session.is_open():
                 await self._readable()
 
     async def _log_in(self) -> None:
@@ -326,7 +326,7 @@ class Connection:
         """See `WatchedConnection`; the task itself passes no buffer."""
         frames = self._frames
         try:
-            if self._session.is_open:
+            if self._session.is_open():
                 frame = frames.frame_now(buffer)
                 if frame is not None:
                     parts = self._answer(frame)
@@ -380,10 +380,10 @@ class Connection:
         Returns:
             The parts of the response; None if work is `_left`.
         """
-        size_bytes, frames, last = len(frame), self._frames, self._last_produce
+        last = self._last_produce
         request = None if last is None else last.parse(frame)
         if request is None:
-            last = None
+            last, size_bytes, frames = None, len(frame), self._frames
             # An element takes at least one byte.
             try:
                 request = parse_request(frame, at_once=True) if size_bytes <= READ_ELEMENTS_AT_ONCE else read_now(frame)
@@ -398,8 +398,7 @@ class Connection:
                 self._last_produce = LastProduce.of(frame, request)
             elif frames.held_bytes:
                 frames.let_go()
-        key = request.api.key
-        handle = self._session.handlers.get(key)
+        handle = self._session.handlers.get(request.api.key)
         if handle is None:
             self._leave(frame, self._load, request)
             return None
@@ -409,10 +408,10 @@ class Connection:
             return None
         if answer is None:
             return []
+        if last is not None and (repeated := last.encode(request, answer)) is not None:
+            return repeated
         try:
-            parts = None if last is None else last.encode(request, answer)
-            if parts is None:
-                parts = encode_response(request, answer, WRITE_ELEMENTS_AT_ONCE, WRITE_BYTES_AT_ONCE)
+            parts = encode_response(request, answer, WRITE_ELEMENTS_AT_ONCE, WRITE_BYTES_AT_ONCE)
         except LargeMessageError:
             self._leave(frame, self._complete, request, answer)
             return None
@@ -558,7 +557,7 @@ class Connection:
 
     async def _stay_mute(self, until: Callable[[], Awaitable[None]]) -> None:
         self._muted = None
-        if not self._dispatcher.is_open:
+        if not self._dispatcher.is_open():
             return
         with trio.CancelScope() as holding:
             self._holding = holding
@@ -571,7 +570,7 @@ class Connection:
         self.time_slice.begin()
 
     async def _hold(self, until: trio.Event, for_s: float, is_client_needed: bool) -> None:
-        if not self._dispatcher.is_open:
+        if not self._dispatcher.is_open():
             raise trio.BrokenResourceError("node is shutting down")
         due_s = trio.current_time() + for_s
         with trio.CancelScope() as holding:

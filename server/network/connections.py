@@ -113,14 +113,14 @@ class Connections:
         tell_at_s = -math.inf
 
         def is_listening() -> bool:
-            return listening in listener.sockets and dispatcher.is_open
+            return listening in listener.sockets and dispatcher.is_open()
 
         left = 0
         while is_listening():
             try:
                 if not left:
                     await trio.lowlevel.wait_readable(listening)
-                    if not dispatcher.is_open:
+                    if not dispatcher.is_open():
                         return  # the next task that accepts here must have it
                     left = ACCEPTED_AT_ONCE
                 left -= 1

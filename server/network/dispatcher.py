@@ -97,7 +97,6 @@ class RequestDispatcher(Protocol):
     def node_id(self) -> int:
         """Id of the node that listens."""
 
-    @property
     def is_open(self) -> bool:
         """Whether requests are taken; a connection ends when they are not."""
 

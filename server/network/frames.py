@@ -147,11 +147,10 @@ class FrameReader:
         if self._start == self._end:
             if self.held_bytes:
                 self._start_over()
+                if self.held_bytes:
+                    shared = None
             self._start = self._end = 0
-            if shared is None or self.held_bytes:
-                target, shared = self._view[: self._room], None
-            else:
-                target = shared
+            target = self._view[: self._room] if shared is None else shared
         else:
             frame = self._cut()
             if frame is not None:
@@ -162,14 +161,15 @@ class FrameReader:
             if not target:  # the frame is larger than that
                 self.is_drained = False
                 return None
-        received = self._transport.receive_now(target)
+        transport = self._transport
+        received = transport.receive_now(target)
         if not received:
-            self.is_drained = received is None and self._transport.is_emptied and not self.is_ending
+            self.is_drained = received is None and transport.is_emptied and not self.is_ending
             return None
-        self.is_drained = self._transport.is_emptied and not self.is_ending
+        self.is_drained = transport.is_emptied and not self.is_ending
         if shared is not None:
-            size_bytes = _SIZE.unpack_from(shared)[0] + 4
-            if size_bytes == received and 4 <= size_bytes <= self._max_frame_bytes:
+            (size_bytes,) = _SIZE.unpack_from(shared)
+            if size_bytes == received - 4 and 0 <= size_bytes <= self._max_frame_bytes:
                 self.is_shared = self.is_last = True
                 return shared[4:received]
             self._view[:received] = shared[:received]

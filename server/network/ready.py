@@ -236,11 +236,11 @@ class ReadyConnections:
                     self._handed_over += 1
             is_over = self._handed_over >= HANDED_OVER_MAX or time_slice.is_over()
             if is_over or len(answered) >= TOGETHER or not queue:
+                if len(answered) == 1 and answered[0][0] is self._last:
+                    self._in_a_row += 1
+                elif answered:
+                    self._last, self._in_a_row = answered[-1][0], 0
                 for each, parts in answered:
-                    if each is self._last:
-                        self._in_a_row += 1
-                    else:
-                        self._last, self._in_a_row = each, 0
                     if each.send(parts):
                         each.is_queued = True
                         queue.append(each)

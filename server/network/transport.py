@@ -143,12 +143,14 @@ class PlainTransport:
     def send_now(self, parts: Sequence[Part]) -> list[Part]:
         """Send, in one call, as much of a response as possible without waiting. Returns the rest, for `send`.
 
+        The first part of a response is never a slice of a file.
+
         Raises:
             trio.BrokenResourceError: The connection was closed or reset.
         """
         try:
-            whole = parts[0] if len(parts) == 1 else joined(parts)
-            if whole is None or isinstance(whole, FileSlice):
+            whole: Buffer | None = joined(parts) if len(parts) > 1 else parts[0]  # type: ignore[assignment]  # no FileSlice
+            if whole is None:
                 return [*parts]
             try:
                 sent = self._sock.send(whole)

@@ -206,9 +206,9 @@ class FetchWaits(Watcher):
 
     def moved(self, log: LogReader) -> None:
         """Note that the log's end or its last stable offset has moved, by an append of records or of a marker."""
-        if parked := self._uncommitted.get(log.topic_partition):
+        if self._uncommitted and (parked := self._uncommitted.get(log.topic_partition)):
             _note_end(parked, log, log.high_watermark)
-        if parked := self._committed.get(log.topic_partition):
+        if self._committed and (parked := self._committed.get(log.topic_partition)):
             _note_end(parked, log, log.last_stable_offset)
 
     def changed(self, partition: TopicPartition) -> None:

@@ -43,7 +43,8 @@ if TYPE_CHECKING:  # A start must not load these before it has an authorizer, to
     from ..security.acls.authorizer import Authorizer
 
 
-class Services(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Services:
     """Services of one broker."""
 
     clock: Clock

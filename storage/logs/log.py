@@ -20,7 +20,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.records import HEADER_BYTES, NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatch
@@ -31,7 +31,6 @@ from ..produce import producer_snapshots
 from ..produce.record_checks import CheckedBatch
 from ..produce.validation import AppendOrigin, admit, assign, check_batch
 from ..segment.cleaned import discard
-from ..segment.index_file import RELATIVE_OFFSET_MAX
 from ..segment.leader_epochs import LeaderEpochs
 from ..segment.segment import LogSegment
 from ..topics.config import LogConfig
@@ -44,7 +43,8 @@ from .retention import SEGMENTS_AT_ONCE, deletable_segments
 from .swap import is_begun, swap_files
 
 
-class AppendInfo(NamedTuple):
+@dataclass(slots=True)
+class AppendInfo:
     """Result of an append: the offsets of the records."""
 
     base_offset: int
@@ -138,17 +138,25 @@ class Log(DurableLog):
             if at_once:
                 raise WouldWaitError(self.make)
             self.make()
-        if at_once and not self._active.is_ready:
-            raise WouldWaitError(self._active.get_ready)
+        if not self._active.is_ready:
+            if at_once:
+                raise WouldWaitError(self._active.get_ready)
+            with self._working():
+                self._active.get_ready()
+        checked: CheckedBatch | None = None
         if isinstance(records, CheckedBatch):
-            if records.config is not self.config:  # the topic was reconfigured since the check
-                records = self.check(records.batch.view, now_ms=now_ms, origin=origin, at_once=at_once)
+            checked, view = records, records.batch.view
+            if checked.config is not self.config:  # the topic was reconfigured since the check
+                checked = self.check(view, now_ms=now_ms, origin=origin, at_once=at_once)
+                view = checked.batch.view
         elif len(records) > AT_ONCE_WRITTEN_BYTES:
-            records = self.check(records, now_ms=now_ms, origin=origin, at_once=at_once)
-        view = records.batch.view if isinstance(records, CheckedBatch) else records
-        header = bytes(view[:HEADER_BYTES])
+            checked = self.check(records, now_ms=now_ms, origin=origin, at_once=at_once)
+            view = checked.batch.view
+        else:
+            view = records
+        header = view[:HEADER_BYTES].tobytes()
         try:
-            return self._append(records, now_ms, leader_epoch, origin, at_once, transaction_version)
+            return self._append(view, checked, now_ms, leader_epoch, origin, at_once, transaction_version)
         except BaseException:
             # Only the header is patched. The batch may be checked again under other options, or appended again.
             if not view.readonly:
@@ -157,7 +165,8 @@ class Log(DurableLog):
 
     def _append(
         self,
-        records: memoryview | CheckedBatch,
+        view: memoryview,
+        checked: CheckedBatch | None,
         now_ms: int,
         leader_epoch: int,
         origin: AppendOrigin,
@@ -165,23 +174,15 @@ class Log(DurableLog):
         transaction_version: int,
     ) -> AppendInfo:
         """Append a batch that was checked or is not large. Patches the header, and may fail after that."""
-        config = self.config
-        base_offset = self.log_end_offset
-        checked: CheckedBatch | None = None
-        if isinstance(records, CheckedBatch):
-            checked = records
-        else:
-            admitted = admit(records, config, next_offset=base_offset, now_ms=now_ms, leader_epoch=leader_epoch)
-            if admitted is not None:
-                view, log_append_time_ms = records, NO_TIMESTAMP
-                last_offset_delta, max_timestamp_ms, producer_id = admitted
-            else:
-                checked = self.check(records, now_ms=now_ms, origin=origin, at_once=at_once)
-        if checked is not None:
+        config, base_offset, log_append_time_ms = self.config, self.log_end_offset, NO_TIMESTAMP
+        found = admit(view, config, base_offset, now_ms, leader_epoch) if checked is None else None
+        if found is None:
+            if checked is None:
+                checked = self.check(view, now_ms=now_ms, origin=origin, at_once=at_once)
             valid = assign(checked, next_offset=base_offset, now_ms=now_ms, leader_epoch=leader_epoch)
             view, (batch,), log_append_time_ms = valid
-            last_offset_delta, max_timestamp_ms = batch.last_offset_delta, batch.max_timestamp
-            producer_id = batch.producer_id
+            found = batch.last_offset_delta, batch.max_timestamp, batch.producer_id
+        last_offset_delta, max_timestamp_ms, producer_id = found
         size_bytes = len(view)
         if size_bytes > config.segment_bytes:
             raise KafkaError(
@@ -204,18 +205,12 @@ class Log(DurableLog):
         try:
             self.leader_epochs.assign(leader_epoch, base_offset)
             segment = self._active
-            if self._must_roll or self._is_full_for(segment, size_bytes, last_offset, max_timestamp_ms, now_ms):
+            if self._must_roll or segment.is_full_for(size_bytes, last_offset, max_timestamp_ms, now_ms, config):
                 segment = self._roll(now_ms)
             ahead = None
-            if at_once and size_bytes > AT_ONCE_WRITTEN_BYTES and checked is not None:
+            if checked is not None and at_once and size_bytes > AT_ONCE_WRITTEN_BYTES:
                 ahead = self._large.written(checked, segment, view)
-            segment.append(
-                view,
-                last_offset=last_offset,
-                max_timestamp_ms=max_timestamp_ms,
-                max_timestamp_offset=last_offset,
-                ahead=ahead,
-            )
+            segment.append(view, last_offset, max_timestamp_ms, last_offset, ahead)
         except OSError as error:
             raise self.fail(error) from error
         if base_offset == segment.base_offset:
@@ -240,26 +235,6 @@ class Log(DurableLog):
             self._large.give_up()
         except OSError as error:
             self.fail(error)
-
-    def _is_full_for(
-        self, segment: LogSegment, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int
-    ) -> bool:
-        """Whether a batch must go to a new segment, as this one is not empty and has no room or has been open too long."""
-        config, have_bytes = self.config, segment.log_file.size()
-        if have_bytes == 0:
-            return False
-        if have_bytes > config.segment_bytes - size_bytes:
-            return True
-        # Record time is compared with record time, if any, as in Kafka: old records that arrive today do not make
-        # a segment roll at once, and records of one and the same time never do.
-        first_ms = segment.first_batch_timestamp_ms
-        waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
-        return (
-            waited_ms > config.roll_after_ms - segment.rolling_jitter_ms
-            or segment.offset_index.is_full
-            or segment.time_index.is_full
-            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-        )
 
     def roll(self, now_ms: int) -> LogSegment:
         """Seal the active segment and begin a new one at the LEO; an empty active segment stays.

@@ -79,8 +79,11 @@ class LeaderEpochs:
         does not start later, nothing changes.
         """
         entries = self._entries
-        if not (entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset):
-            self._entries = _with(entries, EpochEntry(epoch, start_offset))
+        if entries:
+            latest_epoch, latest_start = entries[-1]
+            if epoch == latest_epoch and start_offset >= latest_start:
+                return
+        self._entries = _with(entries, EpochEntry(epoch, start_offset))
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Remove epochs that start at or above `end_offset`, the new log end offset."""

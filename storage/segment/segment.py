@@ -99,10 +99,32 @@ class LogSegment(SegmentReader):
         _ = self.first_batch_timestamp_ms
         self.is_ready = True
 
+    def is_full_for(
+        self, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int, config: LogConfig
+    ) -> bool:
+        """Whether a batch must go to a new segment, as this one is not empty and has no room or has been open too long.
+
+        The segment must be ready. `config` is the log's, which may have changed since this segment was made.
+        """
+        have_bytes = self.log_file.size()
+        if have_bytes == 0:
+            return False
+        # Record time is compared with record time, if any, as in Kafka: old records that arrive today do not make
+        # a segment roll at once, and records of one and the same time never do.
+        first_ms = self._first_batch_timestamp_ms
+        if first_ms is None:
+            first_ms = self.first_batch_timestamp_ms
+        waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
+        return (
+            have_bytes > config.segment_bytes - size_bytes
+            or waited_ms > config.roll_after_ms - self.rolling_jitter_ms
+            or self._indexes.is_full
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        )
+
     def append(
         self,
         view: Buffer,
-        *,
         last_offset: int,
         max_timestamp_ms: int,
         max_timestamp_offset: int,

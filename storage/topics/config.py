@@ -300,12 +300,18 @@ class LogConfig:
     is_compact: bool = field(init=False, compare=False, repr=False)
     roll_after_ms: int = field(init=False, compare=False, repr=False)
     """Time after which a segment rolls, without jitter."""
+    is_stored_as_sent: bool = field(init=False, compare=False, repr=False)
+    """Whether uncompressed batches get neither another codec nor another timestamp."""
 
     def __post_init__(self) -> None:
         is_compact = COMPACT in self.cleanup_policy
         object.__setattr__(self, "is_compact", is_compact)
         roll_after_ms = min(self.segment_ms, self.max_compaction_lag_ms) if is_compact else self.segment_ms
         object.__setattr__(self, "roll_after_ms", roll_after_ms)
+        is_stored_as_sent = (
+            self.compression_type in ("producer", "uncompressed") and self.message_timestamp_type == "CreateTime"
+        )
+        object.__setattr__(self, "is_stored_as_sent", is_stored_as_sent)
 
     @property
     def is_delete(self) -> bool:

@@ -75,9 +75,8 @@ class Session:
     def handlers(self) -> Session:
         return self
 
-    @property
     def is_open(self) -> bool:
-        return self._dispatcher.is_open and not self._has_failed
+        return self._dispatcher.is_open() and not self._has_failed
 
     @property
     def login(self) -> ListenerLogin | None:

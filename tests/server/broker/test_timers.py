@@ -324,7 +324,7 @@ WITH_STORED_TIMES = {
     "storage/cleaning/key_history.py _outlook": "delete horizons",
     "storage/cleaning/outlook.py _tried": "timestamps of records",
     "storage/cleaning/outlook.py due_at_in_pieces": "timestamps of records",
-    "storage/logs/log.py _is_full_for": "segment.ms where records have no timestamps, as in Apache Kafka; an append asks, no timer",
+    "storage/segment/segment.py is_full_for": "segment.ms where records have no timestamps, as in Apache Kafka; an append asks, no timer",
     "storage/produce/producers.py _is_expired": "timestamps of records",
     "storage/produce/producers.py reset": "no comparison of times",
     "storage/produce/record_checks.py _errors_of_stamped": "timestamps of records",

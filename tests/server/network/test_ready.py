@@ -113,7 +113,7 @@ class RequestDispatcher:
     login = None
 
     def __init__(self) -> None:
-        self.is_open = True
+        self.takes_requests = True
         self.asked: list[str] = []
         """The key of each request for which a handler was called."""
         self.begun: list[str] = []
@@ -124,6 +124,9 @@ class RequestDispatcher:
         self.meanwhile: Callable[[str], object] = lambda key: None
         """A function that is called during every request."""
         self.may_answer = trio.Event()
+
+    def is_open(self) -> bool:
+        return self.takes_requests
 
     async def loaded(self, key: int) -> Handler:
         await trio.lowlevel.checkpoint()
@@ -1485,7 +1488,7 @@ async def test_a_node_that_stops_takes_no_further_request(key: str) -> None:
         peer, other = await served.watched(), await served.watched()
 
         def stop(asked: str) -> None:
-            served.dispatcher.is_open = asked != key.format(2)
+            served.dispatcher.takes_requests = asked != key.format(2)
 
         served.dispatcher.meanwhile = stop
         peer.send(1, 2, 3, keys=key)
@@ -1510,7 +1513,7 @@ async def test_an_answer_is_sent_whole_though_the_node_stops(still: None) -> Non
         peer.connection._transport._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
 
         def stop(key: str) -> None:
-            served.dispatcher.is_open = False
+            served.dispatcher.takes_requests = False
 
         served.dispatcher.meanwhile = stop
         peer.send(1, keys="big")
@@ -1762,7 +1765,7 @@ async def test_a_request_that_has_been_taken_is_carried_out_though_the_node_stop
         peer = await served.watched()
 
         def stop(key: str) -> None:
-            served.dispatcher.is_open = False
+            served.dispatcher.takes_requests = False
 
         served.dispatcher.meanwhile = stop
         served.dispatcher.may_answer.set()

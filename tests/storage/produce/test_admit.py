@@ -39,7 +39,7 @@ def taking_with(kernel: ModuleType) -> Iterator[None]:
 
 def taken_at_once(data: bytes, config: LogConfig, now_ms: int = NOW_MS) -> Taken | None:
     view = memoryview(bytearray(data))
-    found = admit(view, config, next_offset=NEXT_OFFSET, now_ms=now_ms, leader_epoch=LEADER_EPOCH)
+    found = admit(view, config, NEXT_OFFSET, now_ms, LEADER_EPOCH)
     assert found is not None or view == data, "what is not taken is left as it was"
     return None if found is None else (bytes(view), found)
 
@@ -105,7 +105,7 @@ def test_what_has_to_be_looked_at_more_closely_or_changed_is_not(name: str, kern
 @needs_compiled
 def test_a_batch_that_cannot_be_written_to_goes_the_long_way() -> None:
     view = memoryview(PLAIN["one record"])
-    assert admit(view, LogConfig(), next_offset=0, now_ms=NOW_MS, leader_epoch=0) is None
+    assert admit(view, LogConfig(), 0, NOW_MS, 0) is None
 
 
 @both
