@@ -39,7 +39,7 @@ EXPENSIVE = {
         "tests/server/broker/test_server_crashes.py::test_share_states_outlive_a_disk_that_refuses",
         "tests/server/cluster/test_changes_of_topics.py::test_a_change_is_seen_when_it_is_written_and_not_before",
         "tests/server/commands/admin/test_stopped.py::test_ctrl_c_at_any_operation_loses_no_record_and_the_next_call_ends_it",
-        "tests/storage/cleaning/test_cleaner_crash.py::test_a_deleted_key_does_not_come_back_with_the_last_segments_of_a_group",
+        "tests/storage/cleaning/test_cleaner_crash.py::test_a_deleted_key_does_not_return_with_a_groups_last_segments",
         "tests/typing/test_every_public_name.py::test_state",
     ),
     "counts each call of a large request": (

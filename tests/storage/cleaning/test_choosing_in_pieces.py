@@ -82,7 +82,7 @@ WHAT_COMES_BETWEEN: dict[str, tuple[Callable[[Between], object], tuple[TopicPart
 
 
 @each_case("what", WHAT_COMES_BETWEEN)
-def test_what_is_chosen_is_measured_again_before_it_is_taken(what: str) -> None:
+def test_the_chosen_log_is_measured_again_before_it_is_held(what: str) -> None:
     between = Between()
     happens, want = WHAT_COMES_BETWEEN[what]
     happens(between)
@@ -105,7 +105,7 @@ IN_A_LONG_LOG = WHAT_COMES_BETWEEN | {
 
 
 @pytest.mark.parametrize("what", IN_A_LONG_LOG)
-def test_a_long_log_that_is_measured_in_pieces_is_taken_as_it_is_by_then(
+def test_a_long_log_measured_in_pieces_is_chosen_in_its_current_state(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dirtiness, "SEGMENTS_AT_ONCE", 1)
@@ -161,7 +161,7 @@ def test_logs_of_many_segments_are_measured_one_by_one(monkeypatch: pytest.Monke
     assert sum(1 for _ in between.manager.filthiest(NOW_MS)) == 2
 
 
-def test_what_many_producers_wrote_last_is_read_in_pieces_while_nobody_else_takes_the_log(
+def test_last_batches_of_many_producers_are_read_in_pieces_holding_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(producers, "PRODUCERS_AT_ONCE", 2)
@@ -186,7 +186,7 @@ def test_what_many_producers_wrote_last_is_read_in_pieces_while_nobody_else_take
     assert chosen.last_records == log.producers.last_records()
 
 
-def test_who_gives_up_between_the_pieces_of_what_was_chosen_gives_the_log_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_choice_closed_between_two_pieces_releases_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producers, "PRODUCERS_AT_ONCE", 1)
     between = Between()
     for number in range(3):

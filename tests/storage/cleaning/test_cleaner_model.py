@@ -54,7 +54,7 @@ EVERYTHING = {
 }
 
 
-def test_the_comparison_sees_what_a_pass_did_wrong() -> None:
+def test_the_comparison_finds_a_wrong_pass() -> None:
     pair = History([Step("write"), Step("write"), Step("roll"), Step("clean")]).run()
     (batch,) = pair.model.batches
     pair.model.segments[0].batches = [batch, batch]
@@ -62,7 +62,7 @@ def test_the_comparison_sees_what_a_pass_did_wrong() -> None:
         pair.assert_same()
 
 
-def test_a_bad_history_shrinks_to_what_makes_it_bad() -> None:
+def test_a_bad_history_shrinks_to_its_cause() -> None:
     def has_two_restarts_and_a_codec(history: History) -> bool:
         names = [step.name for step in history.steps]
         return names.count("restart") >= 2 and any("codec" in step.arguments for step in history.steps)

@@ -61,14 +61,14 @@ def test_the_checkpoint_counts_where_it_can_be_right(
 
 
 @pytest.mark.scenario(73)
-def test_the_active_segment_bounds_what_may_be_cleaned() -> None:
+def test_the_active_segment_bounds_the_cleanable_range() -> None:
     log = segments_of_two(3)
     append(log, ("k", "v"))
     assert bound_of(log, 0, 0) == 6
 
 
 @pytest.mark.scenario(72, 77)
-def test_an_open_transaction_bounds_what_may_be_cleaned() -> None:
+def test_an_open_transaction_bounds_the_cleanable_range() -> None:
     log = segments_of_two(2, timestamp=1_000, min_compaction_lag_ms=HOUR_MS)
     producer = Producer(log, 1, transactional=True)
     producer.write("a")
@@ -84,7 +84,7 @@ def test_an_open_transaction_bounds_what_may_be_cleaned() -> None:
 
 
 @pytest.mark.scenario(74)
-def test_young_segments_are_left_alone_and_all_after_them() -> None:
+def test_young_segments_and_all_later_ones_are_left_alone() -> None:
     log = segments_of_two(4, timestamp=1_000, min_compaction_lag_ms=HOUR_MS)
     segments_of_two(4, timestamp=1_000 + HOUR_MS, log=log)
     segments_of_two(1, timestamp=1, log=log)
@@ -183,7 +183,7 @@ def test_a_ratio_of_one_or_zero_is_never_above_those_thresholds() -> None:
 
 
 @pytest.mark.scenario(83)
-def test_kafka_7321_a_log_that_waited_too_long_is_due_whatever_its_ratio() -> None:
+def test_kafka_7321_an_overdue_log_is_due_at_any_ratio() -> None:
     log = segments_of_two(2, timestamp=HOUR_MS, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=6 * HOUR_MS)
     at_limit, later = measure(log, 0, 7 * HOUR_MS), measure(log, 0, 7 * HOUR_MS + 5)
     assert (at_limit.max_lag_overdue_ms, at_limit.is_due) == (0, False)

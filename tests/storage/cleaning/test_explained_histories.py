@@ -42,7 +42,7 @@ EVERYTHING = {
 }
 
 
-def test_the_comparison_sees_what_was_said_wrong() -> None:
+def test_the_comparison_finds_a_wrong_explanation() -> None:
     pair = History([Step("write"), Step("write")]).run(ExplainedPair)
     assert isinstance(pair, ExplainedPair)
     pair.model.roll(pair.now_ms)

@@ -57,7 +57,7 @@ def told(log: Log) -> object:
 
 
 @pytest.mark.parametrize("allowed_bytes", [1, 100, 1 << 20])
-def test_a_log_goes_on_in_the_other_directory_as_it_was(allowed_bytes: int) -> None:
+def test_a_log_continues_unchanged_in_the_other_directory(allowed_bytes: int) -> None:
     manager, log = made()
     before = told(log)
     move = moved(manager, allowed_bytes=allowed_bytes)
@@ -101,7 +101,7 @@ def test_the_copy_has_the_leader_epochs_before_it_counts() -> None:
     assert on_disk.entries == log.leader_epochs.entries != ()
 
 
-def test_what_comes_meanwhile_is_caught_up_with() -> None:
+def test_records_appended_during_the_move_are_copied() -> None:
     manager, log = made()
     move = move_of(manager)
     move.begin()
@@ -123,7 +123,7 @@ def test_what_comes_meanwhile_is_caught_up_with() -> None:
     assert told(started(log.files.copy()).logs[A]) == after  # type: ignore[attr-defined]
 
 
-def test_readers_of_the_old_directory_come_to_their_end() -> None:
+def test_readers_of_the_old_directory_reach_their_end() -> None:
     manager, log = made()
     fetched = log.fetch(0, max_bytes=1 << 20, end=log.locate(log.log_end_offset))
     expected = fetched.records.read()
@@ -157,7 +157,7 @@ def test_a_log_moves_to_and_fro() -> None:
         assert told(started(log.files.copy()).logs[A]) == before  # type: ignore[attr-defined]
 
 
-def test_a_move_that_is_given_up_leaves_the_log_as_it_was() -> None:
+def test_a_cancelled_move_leaves_the_log_unchanged() -> None:
     manager, log = made()
     before = told(log)
     for steps in range(4):
@@ -175,7 +175,7 @@ def test_a_move_that_is_given_up_leaves_the_log_as_it_was() -> None:
         assert partition_dirs(log.files) == ["/d/a-0"]  # type: ignore[arg-type]
 
 
-def test_a_flush_that_the_old_disk_refuses_after_the_move_does_not_take_the_new_one_offline() -> None:
+def test_a_flush_refused_by_the_old_disk_keeps_the_new_one_online() -> None:
     manager, log = made()
     append(log, ("k", "last"))
     flush = log.begin_flush()
@@ -187,7 +187,7 @@ def test_a_flush_that_the_old_disk_refuses_after_the_move_does_not_take_the_new_
     assert log.recovery_point == log.log_end_offset
 
 
-def test_a_copy_that_was_given_up_is_not_taken_for_the_log_whatever_became_of_that() -> None:
+def test_a_cancelled_copy_is_never_mistaken_for_the_log() -> None:
     manager, log = made()
     files = log.files
     assert isinstance(files, CrashFiles)
@@ -224,7 +224,7 @@ def test_an_interrupted_move_is_known_at_the_start() -> None:
     assert again.logs[A].data_dir == "/d"
 
 
-def test_the_copy_of_a_topic_that_was_deleted_says_nothing_about_one_made_anew() -> None:
+def test_the_copy_of_a_deleted_topic_does_not_affect_a_recreated_one() -> None:
     manager, log = made()
     move = move_of(manager)
     move.begin()
@@ -252,7 +252,7 @@ def _retain(log: Log) -> None:
 @pytest.mark.parametrize(
     ("change", "error"), [(_shorten, "was truncated"), (_retain, "lost segments"), (clean, "was changed")]
 )
-def test_a_log_that_was_changed_meanwhile_is_not_taken_for_the_copy(change: Callable[[Log], None], error: str) -> None:
+def test_a_log_changed_during_the_copy_is_not_mistaken_for_the_copy(change: Callable[[Log], None], error: str) -> None:
     manager, log = made()
     move = move_of(manager)
     move.begin()
@@ -307,7 +307,7 @@ def test_records_of_an_old_format_are_not_moved() -> None:
     assert valid_end(log.files, log.directory, log.segments.active.base_offset) == log.segments.active.base_offset
 
 
-def test_what_was_put_aside_outlives_an_interrupted_move() -> None:
+def test_directories_set_aside_outlive_an_interrupted_move() -> None:
     manager, log = made()
     files = log.files
     assert isinstance(files, CrashFiles)
@@ -324,7 +324,7 @@ def test_what_was_put_aside_outlives_an_interrupted_move() -> None:
     assert partition_dirs(left) == ["/d/a-0", stray]
 
 
-def test_a_deleted_log_whose_move_did_not_end_tells_nothing_of_the_next_of_its_name() -> None:
+def test_an_unfinished_move_of_a_deleted_log_does_not_affect_its_successor() -> None:
     manager, _, files = half_moved()
     delete_all(manager, [A], 0)
     (log,) = manager.create([A], topic_id=TOPIC_ID, config=CONFIG, now_ms=0, elapsed_ms=0)
@@ -340,7 +340,7 @@ def test_a_deleted_log_whose_move_did_not_end_tells_nothing_of_the_next_of_its_n
     assert contents(again.logs[A]) == expected
 
 
-def test_a_log_whose_move_did_not_end_is_known_to_be_in_two_directories() -> None:
+def test_a_log_with_an_unfinished_move_is_known_in_two_directories() -> None:
     manager, log, files = half_moved()
     assert manager.is_in_two_dirs(A)
     append(log, ("k", "after"))
@@ -351,7 +351,7 @@ def test_a_log_whose_move_did_not_end_is_known_to_be_in_two_directories() -> Non
     assert contents(again.logs[A]) == expected
 
 
-def test_without_the_disk_that_a_log_may_have_gone_to_it_is_not_served() -> None:
+def test_a_moved_log_is_not_served_without_its_target_disk() -> None:
     manager, log, files = half_moved()
     append(log, ("k", "after"))
     expected = contents(log)
@@ -373,7 +373,7 @@ def test_without_the_disk_that_a_log_may_have_gone_to_it_is_not_served() -> None
     assert contents(started(files).logs[A]) == expected  # the disk works again
 
 
-def test_without_the_disk_that_a_log_came_from_it_is_not_served_before_all_of_it_is_on_the_other() -> None:
+def test_a_partly_moved_log_is_not_served_without_its_source_disk() -> None:
     manager, log, files = half_moved()
     expected = contents(log)
     manager.release()
@@ -386,7 +386,7 @@ def test_without_the_disk_that_a_log_came_from_it_is_not_served_before_all_of_it
 
 
 @pytest.mark.parametrize("ends", ["given up", "killed"])
-def test_a_log_that_stayed_is_served_without_the_disk_that_it_was_about_to_go_to(ends: str) -> None:
+def test_a_log_that_stayed_is_served_without_the_target_disk(ends: str) -> None:
     manager, log = made()
     files = log.files
     assert isinstance(files, CrashFiles)

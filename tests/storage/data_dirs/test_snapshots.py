@@ -51,7 +51,7 @@ def saved(files: CrashFiles, path: str = "/s/snap") -> Snapshot:
     return save(files, DIRS, files, path, ID, 5_000)
 
 
-def test_what_is_read_is_what_was_saved() -> None:
+def test_snapshots_read_back_as_saved() -> None:
     files = disk()
     assert saved(files) == read(files, "/s/snap")
     found = read(files, "/s/snap")
@@ -63,7 +63,7 @@ def test_what_is_read_is_what_was_saved() -> None:
     assert found.size_bytes == sum(map(len, CONTENT.values())) + files.size("/d/meta.properties")
 
 
-def test_copied_out_it_is_what_it_was_with_the_times_of_the_files() -> None:
+def test_a_copied_snapshot_is_unchanged_including_file_times() -> None:
     files = disk()
     saved(files)
     files.now_ms = 9_000
@@ -135,7 +135,7 @@ def test_an_empty_directory_is_a_place() -> None:
     assert read(files, "/empty").file_count == 5
 
 
-def test_directories_of_nobody_have_no_snapshot() -> None:
+def test_foreign_directories_have_no_snapshot() -> None:
     files = disk()
     files.remove("/d/meta.properties")
     with pytest.raises(SnapshotError, match="no broker has used it"):
@@ -181,7 +181,7 @@ DAMAGE: dict[str, tuple[Callable[[CrashFiles], object], str]] = {
 
 
 @each_case("damage, says", DAMAGE.values(), ids=DAMAGE.keys())
-def test_what_is_no_whole_snapshot_is_refused(damage: Callable[[CrashFiles], object], says: str) -> None:
+def test_incomplete_snapshots_are_refused(damage: Callable[[CrashFiles], object], says: str) -> None:
     files = disk()
     saved(files)
     damage(files)

@@ -42,13 +42,13 @@ def test_a_power_loss_while_writing_leaves_the_old_content_or_the_new(old: bytes
     assert found == {old, b"new content"}
 
 
-def test_what_was_written_is_on_disk_on_return() -> None:
+def test_a_written_checkpoint_is_on_disk_on_return() -> None:
     files = disk_with("d/x", b"old")
     checkpoints.write_atomically(files, "d/x", b"new")
     assert [after.snapshot() for after in files.after_crash(ordered=False)] == [{"/d/x": b"new"}]
 
 
-def test_what_an_earlier_crash_left_of_a_temporary_file_does_not_get_into_the_new_content() -> None:
+def test_a_leftover_temporary_file_does_not_change_the_new_content() -> None:
     files = disk_with("d/x.tmp", b"much longer leftovers")
     checkpoints.write_atomically(files, "d/x", "new")
     assert files.snapshot() == {"/d/x": b"new"}
@@ -243,7 +243,7 @@ def test_malformed_meta_properties_are_an_error(content: bytes, message: str) ->
         checkpoints.read_meta_properties(disk_with("d/meta.properties", content), "d")
 
 
-def test_what_could_not_be_synced_is_written_again_to_a_file_of_its_own() -> None:
+def test_a_checkpoint_whose_sync_failed_is_rewritten_to_its_own_file() -> None:
     """After a failed sync, the disk may never store later writes of that file."""
     files = disk_with("d/x", b"old")
 
@@ -286,7 +286,7 @@ def epochs_of(*entries: tuple[int, int], files: CrashFiles | None = None) -> Lea
         ([(5, 7), (6, 0)], [(6, 0)]),
     ],
 )
-def test_assigning_an_epoch_drops_what_contradicts_it(
+def test_assigning_an_epoch_drops_contradicting_entries(
     assigned: list[tuple[int, int]], expected: list[tuple[int, int]]
 ) -> None:
     files = CrashFiles()
@@ -325,7 +325,7 @@ def test_truncating_from_the_end_forgets_epochs_that_start_there(
         (15, ((4, 15),)),
     ],
 )
-def test_truncating_from_the_start_lets_the_epoch_begin_there(
+def test_truncating_from_the_start_moves_the_start_of_the_epoch(
     start_offset: int, expected: tuple[tuple[int, int], ...]
 ) -> None:
     files = CrashFiles()
@@ -375,7 +375,7 @@ def test_an_epoch_that_is_known_touches_no_file() -> None:
     assert files.operations == before
 
 
-def test_cleared_epochs_are_gone_from_the_file_too() -> None:
+def test_cleared_epochs_are_removed_from_the_file() -> None:
     files = CrashFiles()
     epochs = epochs_of(*THREE, files=files)
     epochs.clear()
@@ -397,7 +397,7 @@ def test_a_malformed_leader_epoch_file_is_an_error(entry: bytes) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 30)), max_size=12), st.integers(0, 12))
-def test_epochs_and_starts_increase_whatever_is_assigned(assigned: list[tuple[int, int]], epoch: int) -> None:
+def test_epochs_and_starts_increase_for_any_assignment(assigned: list[tuple[int, int]], epoch: int) -> None:
     epochs = epochs_of(*assigned)
     entries = epochs.entries
     assert list(entries) == sorted(set(entries))

@@ -67,9 +67,7 @@ def test_a_partition_directory_reads_back(topic: str, partition: int) -> None:
 
 @pytest.mark.scenario(199)
 @given(topics, partitions)
-def test_a_deleted_directory_reads_back_with_its_topic_cut_to_what_file_systems_allow(
-    topic: str, partition: int
-) -> None:
+def test_a_deleted_directory_reads_back_with_its_shortened_topic(topic: str, partition: int) -> None:
     name = paths.deleted_dir_name(topic, partition, UNIQUE)
     assert len(name) <= 255
     moved = paths.parse_partition_dir(name)

@@ -101,7 +101,7 @@ def test_both_leave_the_same_files_and_count_the_same(seed: int) -> None:
 
 
 @each_case("seed", range(size(10, 40)))
-def test_what_stays_is_as_it_was_and_indexed_as_recovery_would(seed: int) -> None:
+def test_kept_records_are_unchanged_and_indexed_as_by_recovery(seed: int) -> None:
     before = {record.offset: record for record in data_records(all_batches(random_log(seed)))}
     log = cleaned(seed, kernel)[2]
     found = all_batches(log)
@@ -155,7 +155,7 @@ def record_filter(
 
 
 @both
-def test_bitmaps_alone_decide_without_any_map(kernel: ModuleType) -> None:
+def test_bitmaps_decide_without_a_map(kernel: ModuleType) -> None:
     """The bitmaps are the interface for callers that know exactly which records to keep."""
 
     made = b"".join(
@@ -198,7 +198,7 @@ def test_an_index_says_nothing_of_positions_beyond_its_reach(kernel: ModuleType)
 
 @both
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_batch_too_large_for_every_buffer_goes_through(kernel: ModuleType, codec: Codec) -> None:
+def test_a_batch_larger_than_every_buffer_passes(kernel: ModuleType, codec: Codec) -> None:
     count = 3_000
     made = build_batch([(at, at, b"%d" % (at % 2_000), b"v" * 10, ()) for at in range(count)], codec=codec)
     log = log_with_holes((0, [made]), (count, []))

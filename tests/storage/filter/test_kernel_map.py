@@ -62,7 +62,7 @@ def test_the_newest_record_of_each_key_lives(kernel: ModuleType, slots: int, bat
 
 
 @both
-def test_slots_are_in_order_and_none_lies_before_its_place(kernel: ModuleType) -> None:
+def test_slots_are_ordered_and_none_precedes_its_place(kernel: ModuleType) -> None:
     made = Map(kernel, slots=128)
     made.put(*[b"%d" % at for at in range(120)])
     found = made.slots
@@ -76,7 +76,7 @@ def test_slots_are_in_order_and_none_lies_before_its_place(kernel: ModuleType) -
 
 @both
 @pytest.mark.parametrize("entries_max", [1, 2, 3, 7, 10])
-def test_a_map_that_fills_up_inside_a_batch_covers_what_went_in(kernel: ModuleType, entries_max: int) -> None:
+def test_a_map_that_fills_up_inside_a_batch_covers_the_inserted_keys(kernel: ModuleType, entries_max: int) -> None:
     """A full map does not accept known keys either, and keyless records after the last accepted one are not covered."""
     keys = [b"a", None, b"b", b"a", None, b"c", b"d", None, b"a", b"e", b"f", b"b", b"g", b"h", b"i", b"j", None]
     made = Map(kernel, slots=64, entries_max=entries_max)
@@ -107,7 +107,7 @@ def test_a_batch_of_which_nothing_fits_gets_no_numbers(kernel: ModuleType) -> No
 
 @both
 @pytest.mark.parametrize("slack", [2, 3, 5])
-def test_no_room_behind_the_slots_is_a_full_map(kernel: ModuleType, slack: int) -> None:
+def test_a_map_without_room_after_its_slots_is_full(kernel: ModuleType, slack: int) -> None:
     made = Map(kernel, slots=4, slack=slack)
     put = 0
     while made.put(b"%d" % put) == kernel.Stop.DONE:
@@ -143,7 +143,7 @@ def test_fingerprints_that_are_half_equal_are_different_keys(kernel: ModuleType)
 
 @both
 @pytest.mark.parametrize(("slots", "words"), [(0, 4), (1, 2), (2, 4), (1 << 32, 4)])
-def test_a_table_without_a_free_slot_behind_the_others_is_refused(kernel: ModuleType, slots: int, words: int) -> None:
+def test_a_table_without_a_free_slot_at_its_end_is_refused(kernel: ModuleType, slots: int, words: int) -> None:
     with pytest.raises(ValueError, match="free slot"):
         kernel.KeyMap(array("Q", bytes(8 * words)), slots, 10, 0, SECRET, 10)
 

@@ -134,7 +134,7 @@ def test_without_jitter_nothing_is_drawn() -> None:
     assert opened(config=replace(CONFIG, segment_jitter_ms=0)).segments.active.rolling_jitter_ms == 0
 
 
-def test_a_log_that_moves_keeps_what_its_active_segment_has_drawn() -> None:
+def test_a_moved_log_keeps_the_drawn_jitter_of_its_active_segment() -> None:
     manager, log = made()
     log.segments.active.rolling_jitter_ms = 123
     move = manager.relocation(A, "/e", 0)

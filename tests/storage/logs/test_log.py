@@ -74,7 +74,7 @@ def refused(code: ErrorCode) -> "pytest.RaisesExc[KafkaError]":
 # Appending
 
 
-def test_offsets_go_on_where_the_last_append_ended() -> None:
+def test_offsets_continue_where_the_last_append_ended() -> None:
     log = make_log()
 
     assert put(log, batch(("a", "1"), ("b", "2"))) == AppendInfo(0, 1, -1, 0)
@@ -277,7 +277,7 @@ def test_a_roll_leaves_whole_indexes_and_a_snapshot_for_the_new_base() -> None:
 
 
 @pytest.mark.parametrize("then", ["flushed", "closed", "killed", "deleted"])
-def test_long_indexes_are_written_by_whoever_flushes_after_the_roll(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_indexes_are_written_by_the_first_flush_after_the_roll(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writing the indexes of a segment of a gigabyte takes 20 ms, during which every task would wait."""
     monkeypatch.setattr(segment_module, "WRITTEN_AT_ONCE", 0)
     log = make_log(index_interval_bytes=0, cleanup_policy=DELETE, retention_bytes=0)
@@ -353,7 +353,7 @@ def test_a_read_stays_below_the_given_end(up_to: int, expected: int) -> None:
         (9, 9, True, 6, 0, (8, 0)),  # beyond the end
     ],
 )
-def test_a_fetch_tells_what_counts_and_where_it_began(
+def test_a_fetch_returns_its_valid_bytes_and_its_start(
     offset: int, max_batches: float, whole: bool, up_to: int, offered_batches: float, start: tuple[int, int]
 ) -> None:
     log = three_segments()
@@ -390,7 +390,7 @@ def replace_with(log: Log, old: list[LogSegment], *kept: bytearray, now_ms: int 
 
 
 @pytest.mark.scenario(150)
-def test_a_read_in_a_gap_gives_what_follows_it_in_later_segments_too() -> None:
+def test_a_read_in_a_gap_returns_the_next_records_of_later_segments() -> None:
     log = three_segments()
     first, second, _ = log.segments
     replace_with(log, [first], batch(("k", "v"), base_offset=1))
@@ -407,7 +407,7 @@ def test_a_read_with_nothing_left_is_empty() -> None:
     assert not read(log, 1)
 
 
-def test_bytes_that_are_no_batches_are_told_not_sent() -> None:
+def test_bytes_that_are_not_batches_are_reported_and_not_sent() -> None:
     log = make_log(index_interval_bytes=0)
     for number in range(4):
         append(log, (f"k{number}", "v"))
@@ -451,7 +451,7 @@ def test_a_search_by_time_skips_records_below_the_log_start() -> None:
     assert to_the_end(log.search_timestamp(5)) == (20, 2, 2)
 
 
-def test_the_largest_timestamp_is_found_whereever_it_lies() -> None:
+def test_the_largest_timestamp_is_found_anywhere() -> None:
     assert to_the_end(timed(10, 50, 20, 40, rolls=(0, 2)).search_max_timestamp()) == (50, 1, 1)
     assert to_the_end(timed(10, 50, 50, rolls=(1,)).search_max_timestamp()) == (50, 1, 1)
     assert to_the_end(timed().search_max_timestamp()) is None
@@ -501,7 +501,7 @@ def test_after_a_restart_the_last_batch_is_still_known() -> None:
     assert not put(log, batch(("k", "v"), producer_id=9, base_sequence=2)).duplicate
 
 
-def test_a_duplicate_neither_rolls_nor_wakes_anything() -> None:
+def test_a_duplicate_causes_no_roll_and_no_wake_up() -> None:
     log = make_log(segment_bytes=2 * ONE_BYTES)
     append(log, ("k", "v"), producer_id=9)
     append(log, ("k", "v"))
@@ -530,7 +530,7 @@ def test_an_open_transaction_holds_the_last_stable_offset() -> None:
 
 
 @pytest.mark.scenario(163)
-def test_the_last_stable_offset_never_lies_below_the_log_start() -> None:
+def test_the_last_stable_offset_is_never_below_the_log_start() -> None:
     log = make_log()
     append(log, ("k", "v"), producer_id=1, transactional=True)
     put_many(log, 3)
@@ -539,7 +539,7 @@ def test_the_last_stable_offset_never_lies_below_the_log_start() -> None:
 
 
 @pytest.mark.scenario(164)
-def test_aborted_transactions_are_told_for_the_range_they_touch_across_segments() -> None:
+def test_aborted_transactions_are_returned_for_a_range_across_segments() -> None:
     log = make_log()
     append(log, ("k", "v"), producer_id=1, transactional=True, roll=True)
     append(log, ("k", "v"), producer_id=2, transactional=True, roll=True)
@@ -554,7 +554,7 @@ def test_aborted_transactions_are_told_for_the_range_they_touch_across_segments(
     assert log.aborted_transactions(0, end) == reopen(log).aborted_transactions(0, end)
 
 
-def test_aborted_transactions_are_told_to_the_end_of_a_segment_that_was_read_to_its_end() -> None:
+def test_aborted_transactions_are_returned_to_the_end_of_a_completely_read_segment() -> None:
     log = make_log()
     for producer_id in (1, 2):
         append(log, ("k", "v"), producer_id=producer_id, transactional=True)
@@ -564,7 +564,7 @@ def test_aborted_transactions_are_told_to_the_end_of_a_segment_that_was_read_to_
     assert [txn.producer_id for txn in log.overlapping_aborted(2, 4, read(log, 2))] == [2]
 
 
-def test_aborted_transactions_are_told_only_as_far_as_the_bytes_read_reach() -> None:
+def test_aborted_transactions_are_returned_only_up_to_the_bytes_read() -> None:
     log = make_log(index_interval_bytes=0)
     for producer_id in (1, 2):
         append(log, ("k", "v"), producer_id=producer_id, transactional=True)
@@ -588,7 +588,7 @@ def refuse(log: Log, operation: str) -> None:
     log.files.refuse = no
 
 
-def test_after_a_disk_error_the_log_is_offline_and_what_was_acknowledged_is_there() -> None:
+def test_after_a_disk_error_the_log_is_offline_and_keeps_acknowledged_records() -> None:
     log = make_log()
     append(log, ("k", "v"))
     refuse(log, "append")
@@ -628,7 +628,7 @@ def test_a_disk_error_while_rolling_loses_nothing(operation: str) -> None:
     assert log_contents(log) == [(0, b"k", b"v"), (1, b"k2", b"v")]
 
 
-def test_a_file_that_cannot_be_read_refuses_who_reads_it() -> None:
+def test_a_read_of_an_unreadable_file_is_refused() -> None:
     for look in (lambda log: read(log, 1), lambda log: to_the_end(log.search_timestamp(5))):
         log = make_log()
         append(log, ("k", "v"), ("l", "v"))
@@ -671,9 +671,7 @@ def test_flush_messages_asks_for_a_flush_once_enough_has_been_appended() -> None
 
 @pytest.mark.parametrize("flush_messages", [2, 100])
 @pytest.mark.parametrize("flush_ms", [50, MAX_LONG])
-def test_of_all_logs_those_want_a_flush_that_it_is_due_for_or_that_have_rolled(
-    flush_messages: int, flush_ms: int
-) -> None:
+def test_due_and_rolled_logs_want_a_flush(flush_messages: int, flush_ms: int) -> None:
     def made(*, rolled: bool = False, count: int = 1, flushed: bool = False) -> Log:
         log = make_log(flush_messages=flush_messages, flush_ms=flush_ms)
         put_many(log, count)
@@ -695,7 +693,7 @@ def test_of_all_logs_those_want_a_flush_that_it_is_due_for_or_that_have_rolled(
 
 
 @pytest.mark.parametrize("flush_messages", [1, 3])
-def test_what_has_to_be_flushed_is_not_read_before(flush_messages: int) -> None:
+def test_records_that_need_a_flush_are_not_read_before_it(flush_messages: int) -> None:
     log = make_log(flush_messages=flush_messages)
     put_many(log, flush_messages - 1)
     assert log.high_watermark == log.last_stable_offset == flush_messages - 1
@@ -713,7 +711,7 @@ def test_what_has_to_be_flushed_is_not_read_before(flush_messages: int) -> None:
     assert log.high_watermark == log.log_end_offset
 
 
-def test_a_high_watermark_never_goes_back_when_flush_messages_shrinks() -> None:
+def test_a_high_watermark_never_decreases_when_flush_messages_shrinks() -> None:
     log = make_log()
     put_many(log, 5)
     log.config = replace(log.config, flush_messages=1)
@@ -724,7 +722,7 @@ def test_a_high_watermark_never_goes_back_when_flush_messages_shrinks() -> None:
     assert log.high_watermark == 6
 
 
-def test_an_open_transaction_behind_the_high_watermark_is_not_what_holds_readers_back() -> None:
+def test_an_open_transaction_after_the_high_watermark_does_not_limit_readers() -> None:
     log = make_log(flush_messages=1)
     Producer(log, 7, transactional=True).write("a")
     assert (log.high_watermark, log.last_stable_offset) == (0, 0)
@@ -734,7 +732,7 @@ def test_an_open_transaction_behind_the_high_watermark_is_not_what_holds_readers
 
 @pytest.mark.parametrize("written_at_once", [segment_module.WRITTEN_AT_ONCE, 0], ids=["short", "long"])
 @pytest.mark.parametrize("checkpointed", ["before the roll", "after the roll", "after the next flush"])
-def test_after_a_roll_behind_a_flush_the_sealed_segment_is_found_with_all_its_indexes(
+def test_a_segment_sealed_after_a_flush_is_found_with_all_its_indexes(
     checkpointed: str, written_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The flush has not vouched for the indexes, and the roll does not wait for the disk."""
@@ -761,7 +759,7 @@ def test_after_a_roll_behind_a_flush_the_sealed_segment_is_found_with_all_its_in
         assert sealed.offset_index.entry_count == 2
 
 
-def test_one_flush_covers_what_was_appended_before_it_began() -> None:
+def test_one_flush_covers_everything_appended_before_its_start() -> None:
     log = make_log()
     put_many(log, 2)
     flush = log.begin_flush()
@@ -799,7 +797,7 @@ def test_sealed_segments_are_flushed_without_the_active_one() -> None:
     assert log.begin_flush_of_sealed() is None
 
 
-def test_a_flush_does_not_mind_segments_that_are_gone_meanwhile() -> None:
+def test_a_flush_ignores_segments_deleted_while_it_runs() -> None:
     log = make_log(cleanup_policy=DELETE, retention_ms=10, file_delete_delay_ms=0)
     append(log, ("k", "v"), timestamp=0, roll=True)
     append(log, ("k", "v"), timestamp=100)
@@ -812,7 +810,7 @@ def test_a_flush_does_not_mind_segments_that_are_gone_meanwhile() -> None:
     assert log.recovery_point == 2
 
 
-def test_a_flush_lets_go_segments_that_were_replaced_meanwhile() -> None:
+def test_a_flush_releases_segments_replaced_while_it_runs() -> None:
     """The thread that drops the last reference closes the files, which takes long for large ones: this is the syncing one."""
     log = make_log()
     put_many(log, 2)
@@ -916,7 +914,7 @@ def test_replaced_files_and_snapshots_wait_under_the_name_deleted() -> None:
     assert not log.deleted_files.waiting
 
 
-def test_a_second_swap_of_the_same_base_does_not_lose_its_files_to_the_first() -> None:
+def test_a_second_swap_of_the_same_base_keeps_its_own_files() -> None:
     log, old = compacted()
     first = replace_with(log, old[:2], batch(("k1", "v"), base_offset=1), now_ms=0)
     replace_with(log, [first, old[2]], batch(("k2", "v"), base_offset=2), now_ms=30_000)
@@ -926,7 +924,7 @@ def test_a_second_swap_of_the_same_base_does_not_lose_its_files_to_the_first() -
     assert [at for at, _, _ in log_contents(reopen(log))] == [2, 3, 4]
 
 
-def test_an_old_segment_with_a_damaged_index_is_read_on_during_a_swap() -> None:
+def test_an_old_segment_with_a_damaged_index_stays_readable_during_a_swap() -> None:
     log = make_log(index_interval_bytes=0)
     put_many(log, 9, timestamp=5)
     log.roll(0)
@@ -955,7 +953,7 @@ def test_appends_between_the_halves_of_a_swap_are_kept() -> None:
     assert [at for at, _, _ in log_contents(log)] == [3, 4, 5, 6]
 
 
-def test_a_disk_error_in_a_swap_takes_the_log_offline_with_one_of_the_two_on_disk() -> None:
+def test_a_disk_error_in_a_swap_leaves_one_version_offline() -> None:
     log, old = compacted()
     new = LogSegment.create(log.files, log.directory, 0, log.config, 0, paths.CLEANED)
     refuse(log, "rename")

@@ -70,7 +70,7 @@ CALLS_A_SEGMENT: dict[Callable[[Log], Step], float] = {
 
 
 @pytest.mark.parametrize("step", CALLS_A_SEGMENT, ids=lambda step: step.__name__)
-def test_a_step_costs_next_to_nothing_for_each_other_segment(
+def test_a_step_costs_almost_nothing_per_additional_segment(
     step: Callable[[Log], Step], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "SEGMENTS_AT_ONCE", AT_ONCE, raising=False)

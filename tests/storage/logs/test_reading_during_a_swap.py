@@ -125,7 +125,7 @@ class SlowFiles(OsFiles):
         return super().exists(path)
 
 
-def test_an_index_that_is_renamed_while_it_is_loaded_is_not_taken_for_an_empty_one(tmp_path: object) -> None:
+def test_an_index_renamed_while_it_loads_is_not_taken_for_empty(tmp_path: object) -> None:
     """Otherwise aborted records would be shown as committed."""
     path, txn = f"{tmp_path}/0.txnindex", AbortedTxn(7, 0, 1, 2)
     written = TransactionIndex(OsFiles(), path, 0)

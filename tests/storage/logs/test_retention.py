@@ -62,7 +62,9 @@ def bases(log: Log) -> list[int]:
         ),
     ],
 )
-def test_what_retention_takes(config: dict[str, Any], log_start_offset: int, now_ms: int, deleted: int) -> None:
+def test_retention_deletes_expired_segments(
+    config: dict[str, Any], log_start_offset: int, now_ms: int, deleted: int
+) -> None:
     log = filled(**config)
     log.advance_log_start(log_start_offset)
     assert [segment.base_offset for segment in deletable_segments(log, now_ms)] == list(range(deleted))
@@ -72,7 +74,7 @@ def test_what_retention_takes(config: dict[str, Any], log_start_offset: int, now
     assert bases(log) == list(range(deleted, 10)) or bases(log) == [10]
 
 
-def test_what_cannot_be_read_yet_or_not_without_the_disk_is_not_settled_by_the_oldest_segment() -> None:
+def test_retention_considers_records_that_are_unreadable_or_of_unknown_age() -> None:
     old = filled(retention_ms=50, flush_messages=1)
     assert not may_have_deletable(old, 10**12), "nothing is below the high watermark"
     old.flush(0)
@@ -89,7 +91,7 @@ def test_what_cannot_be_read_yet_or_not_without_the_disk_is_not_settled_by_the_o
 
 @pytest.mark.parametrize("at_once", [1, 3, 9, 10, 11])
 @pytest.mark.parametrize("policy", [DELETE, BOTH])
-def test_many_segments_go_in_several_steps(
+def test_many_segments_are_deleted_in_several_steps(
     at_once: int, policy: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "SEGMENTS_AT_ONCE", at_once)
@@ -129,7 +131,7 @@ def test_without_timestamps_the_files_age_counts() -> None:
 
 
 @pytest.mark.scenario(161)
-def test_offsets_go_on_after_everything_was_deleted() -> None:
+def test_offsets_continue_after_everything_was_deleted() -> None:
     log = filled(retention_ms=50)
     assert delete_old_segments(log, 10**6, 10**6) == 10
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (10, 10, [10])
@@ -176,7 +178,7 @@ def test_deleted_files_stay_for_their_delay() -> None:
 
 
 @pytest.mark.scenario(147)
-def test_snapshots_go_with_their_segments() -> None:
+def test_snapshots_are_deleted_with_their_segments() -> None:
     log = filled(retention_ms=50)
     assert len([name for name in log.files.list(log.directory) if "snapshot" in name]) == 9
     delete_old_segments(log, 10**6, 10**6)
@@ -184,7 +186,7 @@ def test_snapshots_go_with_their_segments() -> None:
 
 
 @pytest.mark.scenario(166)
-def test_producers_are_remembered_although_their_records_are_gone() -> None:
+def test_producers_are_remembered_after_their_records_are_deleted() -> None:
     log = make_log(cleanup_policy=DELETE, retention_ms=10)
     append(log, ("k", "v"), producer_id=5, roll=True)
     delete_old_segments(log, 10**6, 10**6)

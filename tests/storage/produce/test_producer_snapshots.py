@@ -56,11 +56,11 @@ def seen(state: ProducerState) -> tuple[object, ...]:
 
 @settings(deadline=None)
 @given(states())
-def test_what_is_written_is_read(written: list[ProducerState]) -> None:
+def test_snapshots_read_back_as_written(written: list[ProducerState]) -> None:
     assert [seen(state) for state in decode(encode(written))] == [seen(state) for state in written]
 
 
-def test_a_snapshot_of_apache_kafka_is_read_and_written_again_byte_for_byte() -> None:
+def test_a_snapshot_of_apache_kafka_is_read_and_rewritten_byte_for_byte() -> None:
     found = decode(FROM_KAFKA)
 
     assert [seen(state) for state in found] == [
@@ -116,7 +116,7 @@ def test_a_snapshot_with_any_byte_changed_or_added_is_corrupt() -> None:
         decode(FROM_KAFKA + b"\0")
 
 
-def test_a_count_that_does_not_fit_is_corrupt_even_under_a_right_crc() -> None:
+def test_an_impossible_count_is_corrupt_even_with_a_valid_crc() -> None:
     whole = encode([ProducerState(1, 0)])
     for count in (0, 2, -1, 2**31 - 1):
         body = count.to_bytes(4, "big", signed=True) + whole[10:]
@@ -180,7 +180,7 @@ def test_without_a_snapshot_the_log_is_replayed_from_its_start() -> None:
     assert (found.end_offset, len(found)) == (7, 0)
 
 
-def test_what_was_known_before_is_forgotten() -> None:
+def test_loading_a_snapshot_forgets_earlier_state() -> None:
     producers = ProducerStates()
     producers.update(RecordBatch(batch(("k", "v"), producer_id=77, transactional=True)))
     producer_snapshots.load_newest(disk(), DIRECTORY, producers, log_start_offset=0, log_end_offset=9, now_ms=0)
@@ -233,7 +233,7 @@ def test_open_transactions_are_found_again_in_order() -> None:
     assert load(files, now_ms=10**15).first_unstable_offset == 5
 
 
-def test_a_snapshot_that_is_there_is_not_written_again() -> None:
+def test_an_existing_snapshot_is_not_rewritten() -> None:
     files = disk(10)
     before = files.snapshot()
     take(files, 10, 5)
@@ -241,7 +241,7 @@ def test_a_snapshot_that_is_there_is_not_written_again() -> None:
     assert files.snapshot() == before
 
 
-def test_after_a_power_loss_a_synced_snapshot_is_whole_and_any_other_whole_or_not_used() -> None:
+def test_after_a_power_loss_synced_snapshots_are_whole_and_unsynced_are_verified() -> None:
     for sync in (True, False):
         files = disk(10)
         files.sync_all()
@@ -306,9 +306,7 @@ CHANGES = st.tuples(
 
 @settings(deadline=None)
 @given(st.lists(CHANGES, max_size=40), st.integers(1, 4))
-def test_what_is_kept_for_a_snapshot_follows_every_change(
-    changes: list[tuple[int, int, str]], unpacked_max: int
-) -> None:
+def test_state_kept_for_a_snapshot_follows_every_change(changes: list[tuple[int, int, str]], unpacked_max: int) -> None:
     producers = ProducerStates(expiration_ms=10)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ottla.storage.produce.producers.UNPACKED_MAX", unpacked_max)

@@ -85,7 +85,7 @@ def test_a_batch_gets_its_offsets_and_leader_epoch_in_place(codec: int) -> None:
     assert valid.log_append_time_ms == -1
 
 
-def test_the_header_that_is_returned_is_that_of_the_bytes() -> None:
+def test_the_returned_header_is_that_of_the_bytes() -> None:
     configs: list[dict[str, Any]] = [{}, STAMPING, {"compression_type": "zstd"}]
     for config in configs:
         valid = validate(produced(("a", "1")), next_offset=9, leader_epoch=3, **config)
@@ -120,7 +120,7 @@ def test_a_second_batch_that_is_cut_off_is_ignored() -> None:
     policy=st.sampled_from(["compact", "delete"]),
     stamps=st.booleans(),
 )
-def test_records_come_out_as_they_went_in(fields: Any, codec: int, to: str, policy: str, stamps: bool) -> None:
+def test_records_pass_unchanged(fields: Any, codec: int, to: str, policy: str, stamps: bool) -> None:
     rows = [(at, timestamp, key, value, [("h", key)]) for at, (timestamp, key, value) in enumerate(fields)]
     data = build_batch(rows, codec=codec, producer_id=4, producer_epoch=5, base_sequence=6)
     stamp = STAMPING if stamps else {}
@@ -183,7 +183,7 @@ def test_a_wrong_crc_is_corrupt_wherever_the_damage_is() -> None:
         assert refusal(broken(data, at, flip=0x10)).code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_batch_larger_than_max_message_bytes_is_too_large_even_if_corrupt() -> None:
+def test_a_batch_over_max_message_bytes_is_too_large_even_if_corrupt() -> None:
     data = produced(("key", "value"))
 
     assert validate(copy.copy(data), max_message_bytes=len(data)).batches[0].last_offset == 0
@@ -330,7 +330,7 @@ def test_by_default_an_hour_ahead_and_any_time_back_is_in_bounds() -> None:
     assert refusal(produced(("a", "1"), timestamp=NOW_MS + HOUR_MS + 1)).code == ErrorCode.INVALID_TIMESTAMP
 
 
-def test_a_record_with_both_faults_is_named_for_its_key_and_the_batch_refused_for_the_others_timestamp() -> None:
+def test_a_keyless_record_is_named_while_another_records_timestamp_decides_the_error() -> None:
     late = NOW_MS + 2 * HOUR_MS
     error = refusal(produced((None, "1"), ("b", "2"), timestamp=late), **COMPACT)
     keyless = refusal(produced((None, "1"), timestamp=late), **COMPACT)
@@ -341,7 +341,7 @@ def test_a_record_with_both_faults_is_named_for_its_key_and_the_batch_refused_fo
     assert keyless.code == ErrorCode.INVALID_RECORD
 
 
-def test_a_max_timestamp_that_is_larger_than_the_records_is_put_right_when_they_are_looked_at() -> None:
+def test_a_max_timestamp_above_the_records_is_corrected() -> None:
     data = build_batch([(0, NOW_MS, b"k", b"v", ())], max_timestamp=NOW_MS + 2 * HOUR_MS)
     valid = validate(data)
 
@@ -408,7 +408,7 @@ def test_markers_stay_uncompressed() -> None:
     assert RecordBatch(valid.records).codec == 0
 
 
-def test_a_batch_that_grows_beyond_max_message_bytes_by_recompression_is_too_large() -> None:
+def test_a_batch_that_recompression_grows_beyond_max_message_bytes_is_too_large() -> None:
     data = produced(("k", "v" * 5_000), codec=4)
 
     assert refusal(data, compression_type="uncompressed", max_message_bytes=1_000).code == ErrorCode.MESSAGE_TOO_LARGE
@@ -426,7 +426,7 @@ def test_damaged_records_are_found_where_they_are_looked_at(looked_at: str) -> N
         assert validate(data).batches[0].last_offset == 0
 
 
-def test_a_max_timestamp_that_is_not_the_records_is_put_right_where_they_are_looked_at(looked_at: str) -> None:
+def test_a_wrong_max_timestamp_is_corrected_only_if_records_are_inspected(looked_at: str) -> None:
     for stated in (NOW_MS - 5, NOW_MS + 5):
         valid = validate(build_batch([(0, NOW_MS, b"k", b"v", ())], max_timestamp=stated))
 

@@ -51,7 +51,7 @@ LOGS = {
 
 @both
 @pytest.mark.parametrize("data", LOGS.values(), ids=LOGS)
-def test_the_batch_is_the_one_that_going_from_one_to_the_next_finds(
+def test_the_search_finds_the_batch_that_a_sequential_scan_finds(
     kernel: ModuleType, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch_scan, "_pass_over", kernel.pass_over)

@@ -132,7 +132,7 @@ def test_defaults_pass_their_own_checks() -> None:
 
 
 @given(st.sampled_from(sorted(TOPIC_OPTIONS)), st.data())
-def test_what_is_written_reads_back(name: str, data: st.DataObject) -> None:
+def test_written_options_read_back(name: str, data: st.DataObject) -> None:
     option = TOPIC_OPTIONS[name]
     kinds: dict[OptionType, st.SearchStrategy[object]] = {
         OptionType.BOOLEAN: st.booleans(),
@@ -170,7 +170,7 @@ def test_values_are_written_as_java_writes_them(value: object, text: str) -> Non
     assert format_value(value) == text  # type: ignore[arg-type]
 
 
-def test_overrides_lie_over_the_defaults_of_the_broker() -> None:
+def test_overrides_replace_the_brokers_defaults() -> None:
     base = LogConfig(retention_ms=5, segment_bytes=3 << 20)
     config = LogConfig.from_texts({"retention.ms": "7", "cleanup.policy": "compact,delete"}, base)
     assert (config.retention_ms, config.segment_bytes) == (7, 3 << 20)
@@ -195,18 +195,18 @@ def test_the_hidden_segment_size_wins_and_may_be_small() -> None:
         ({"remote.storage.enable": "true", "cleanup.policy": "compact"}, ["remote.storage.enable"]),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(texts: dict[str, str], parts: list[str]) -> None:
+def test_contradicting_options_are_refused(texts: dict[str, str], parts: list[str]) -> None:
     with pytest.raises(ConfigError) as refused:
         LogConfig.from_texts(texts)
     assert all(part in str(refused.value) for part in parts)
 
 
-def test_equal_lags_do_not_contradict_each_other() -> None:
+def test_equal_lags_are_compatible() -> None:
     config = LogConfig.from_texts({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
     assert config.min_compaction_lag_ms == config.max_compaction_lag_ms == 5
 
 
-def test_stored_overrides_of_another_version_are_left_out_and_told() -> None:
+def test_stored_overrides_of_another_version_are_omitted_and_reported() -> None:
     stored = {"message.format.version": "2.8", "segment.bytes": "14", "retention.ms": "9", "min.compaction.lag.ms": "8"}
     config, problems = LogConfig.from_stored(stored | {"max.compaction.lag.ms": "3"})
     assert (config.retention_ms, config.segment_bytes) == (9, 1 << 30)
