@@ -86,7 +86,7 @@ FOREIGN_READERS: list[tuple[Codec, Callable[[bytes], bytes]]] = [
 
 @settings(deadline=None)
 @given(codec=st.sampled_from(Codec), data=st.binary(max_size=300), copies=st.integers(1, 500))
-def test_what_is_packed_comes_back(codec: Codec, data: bytes, copies: int) -> None:
+def test_compressed_data_decompress_unchanged(codec: Codec, data: bytes, copies: int) -> None:
     assert decompress(codec, compress(codec, data * copies)) == data * copies
 
 
@@ -128,7 +128,7 @@ def test_every_level_that_a_topic_may_ask_for_works(codec: Codec, levels: list[i
 
 
 @pytest.mark.parametrize("level", some([-131072, -5, *range(1, 23)], 3))
-def test_what_a_reader_of_zstd_has_to_hold_is_bounded_at_each_level(level: int) -> None:
+def test_a_zstd_readers_memory_is_bounded_at_each_level(level: int) -> None:
     """The bound holds for input of one piece and of several; the writer's memory follows the same parameters."""
     for piece_count in (1, 2):
         packer = Packer(Codec.ZSTD, level, MAX_DECOMPRESSED_BATCH_BYTES)
@@ -216,14 +216,14 @@ IN_FOUR_FRAMES = {
 
 
 @pytest.mark.parametrize(("codec", "packed"), IN_FOUR_FRAMES.values(), ids=list(IN_FOUR_FRAMES))
-def test_frames_are_counted_whatever_is_in_them(codec: Codec, packed: bytes) -> None:
+def test_frames_are_counted_for_any_content(codec: Codec, packed: bytes) -> None:
     assert set(decompress(codec, packed, max_frames=4).tobytes()) == set(b"a")
     with pytest.raises(UnpackLimitError) as refusal:
         decompress(codec, packed, max_frames=3)
     assert refusal.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_members_behind_a_member_are_not_copied_for_each_of_them() -> None:
+def test_later_gzip_members_are_not_copied_once_per_member() -> None:
     def cpu_s(members: int) -> float:
         packed, taken = MEMBER * members, []
         for _ in range(3):
@@ -309,7 +309,7 @@ def test_gzip_of_any_length_comes_out_whole(size_bytes: int, is_random: bool) ->
 
 @each_case("codec", range(5))
 @each_case("seed", range(6))
-def test_what_is_packed_in_pieces_unpacks_to_all_of_them(codec: int, seed: int) -> None:
+def test_pieces_compressed_together_decompress_to_all_of_them(codec: int, seed: int) -> None:
     rng = random.Random(seed)
     for level in (None, 1 if codec else None):
         pieces = [
@@ -334,7 +334,7 @@ def test_one_piece_is_packed_as_all_at_once(codec: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_a_packer_keeps_no_more_than_it_may(codec: int) -> None:
+def test_a_packer_keeps_at_most_its_limit(codec: int) -> None:
     rng = random.Random(1)
     packer = Packer(codec, None, 200_000)
     for _ in range(20):

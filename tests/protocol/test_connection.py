@@ -110,7 +110,7 @@ def test_frames_cut_anywhere_are_refused(api: Api) -> None:
 
 
 @EACH_API
-def test_bytes_behind_a_request_are_ignored_as_kafka_does(api: Api) -> None:
+def test_bytes_after_a_request_are_ignored_as_in_kafka(api: Api) -> None:
     """librdkafka 2.16 sends three zero bytes too many when it asks for the metadata of all topics."""
     for version in versions_of(api):
         with noted(f"version {version}"):
@@ -168,7 +168,7 @@ def test_tagged_fields_of_the_header_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 32767, -1])
-def test_an_unknown_version_of_api_versions_is_told_which_ones_there_are(version: int) -> None:
+def test_an_unknown_version_of_api_versions_is_answered_with_the_supported_ones(version: int) -> None:
     """KIP-511: the client's first request may be newer than the broker. Its body cannot be read, but is answered in
     version 0 with the versions of this one API.
     """
@@ -238,7 +238,7 @@ def test_records_of_a_response_stay_parts_of_their_own() -> None:
 @pytest.mark.parametrize("flexible", [False, True])
 @pytest.mark.parametrize("client_id", [None, "", "ä"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_headers_are_those_of_kafka_python(flexible: bool, client_id: str | None) -> None:
+def test_headers_equal_those_of_kafka_python(flexible: bool, client_id: str | None) -> None:
     headers = importlib.import_module("kafka.protocol.api_header")
     version = 9 if flexible else 8
     frame = frame_of(METADATA, version, MetadataRequest(), client_id=client_id)

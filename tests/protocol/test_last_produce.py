@@ -79,7 +79,7 @@ def test_other_records_are_read(version: int) -> None:
         assert 0xEE in frame, "records are a view, which the log patches"
 
 
-def test_each_request_is_one_of_its_own() -> None:
+def test_each_request_is_independent_of_the_last() -> None:
     last = last_of(9)
     first, second = (last.parse(frame_of(9, body_of(records))) for records in (b"one", b"two"))
 
@@ -91,7 +91,7 @@ def test_each_request_is_one_of_its_own() -> None:
 
 @EACH_VERSION
 @pytest.mark.parametrize("size_bytes", [20, 130])
-def test_bytes_that_differ_anywhere_are_read_the_same_or_not_at_all(version: int, size_bytes: int) -> None:
+def test_changed_bytes_are_read_the_same_or_not_at_all(version: int, size_bytes: int) -> None:
     last, original = last_of(version), frame_of(version, body_of(bytes(size_bytes)))
     read_again = 0
     for frame in damaged(original):
@@ -153,7 +153,7 @@ def test_a_request_with_tagged_fields_or_a_longer_varint_is_not_kept() -> None:
         assert LastProduce.of(frame, parse_request(frame)) is None
 
 
-def test_bytes_behind_the_body_do_not_keep_the_next_one_from_being_read() -> None:
+def test_bytes_after_the_body_do_not_prevent_the_next_fast_read() -> None:
     frame = memoryview(bytearray(bytes(frame_of(7, body_of(bytes(100)))) + b"more"))
 
     last = LastProduce.of(frame, parse_request(frame))
@@ -181,7 +181,7 @@ def answer_of(version: int, *offsets: int, error_code: int = 0, throttle_time_ms
 
 
 @EACH_VERSION
-def test_answers_are_those_of_any_request(version: int) -> None:
+def test_responses_equal_those_of_any_request(version: int) -> None:
     last = last_of(version)
     for number, offsets in enumerate([(0, -1, 0), (5, 1_700_000_000_000, 2), (2**62, -1, 2**62), (-2, -3, -4)]):
         request = last.parse(frame_of(version, body_of(b"records"), correlation_id=number))
@@ -197,7 +197,7 @@ def test_answers_are_those_of_any_request(version: int) -> None:
             assert b"".join(parts) == b"".join(encode_response(request, answer))
 
 
-def test_what_more_than_offsets_differs_in_is_left_to_others() -> None:
+def test_responses_that_differ_beyond_offsets_are_left_to_the_general_path() -> None:
     last = last_of(9)
     request = last.parse(frame_of(9, body_of(b"records")))
     assert request is not None

@@ -307,7 +307,7 @@ def test_a_message_of_too_many_elements_is_refused_before_memory_is_spent(flexib
 
 
 @pytest.mark.parametrize("flexible", [OLD, FLEXIBLE])
-def test_a_long_field_of_bytes_is_refused_and_records_may_be_as_long(flexible: bool) -> None:
+def test_a_long_bytes_field_is_refused_and_long_records_are_accepted(flexible: bool) -> None:
     def raw(count: int) -> bytes:
         return (uvarint(count + 1) if flexible else count.to_bytes(4, "big")) + bytes(count)
 
@@ -335,7 +335,7 @@ def test_long_arrays_are_packed_as_short_ones_are() -> None:
         assert read(Arrays, raw) == value
 
 
-def test_reading_may_start_anywhere_and_tells_where_it_ended() -> None:
+def test_reading_starts_at_any_position_and_returns_its_end() -> None:
     raw = b"header" + write(Point(x=1, name="p")) + b"next"
     assert codec(Point, 0, False).read(memoryview(raw), 6) == (Point(x=1, name="p"), len(raw) - 4)
 
@@ -353,7 +353,7 @@ def test_a_codec_is_made_once() -> None:
     assert codec(Point, 0, True) is not codec(Point, 0, False)
 
 
-def test_nobody_waits_for_a_codec_that_another_thread_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_waits_for_a_codec_that_another_thread_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """In Python 3.11 `functools.cached_property` would have one lock for all codecs."""
     begun, may_end, made = threading.Event(), threading.Event(), list[str]()
     theirs, ours, compile_ = MessageCodec(Numbers, 0, False), MessageCodec(Texts, 0, False), MessageCodec._compile
