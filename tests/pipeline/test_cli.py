@@ -104,13 +104,13 @@ def test_compact_and_install_then_verify_in_every_way(shell: Shell) -> None:
     assert {each["outcome"] for each in shell.json("compact", "--install")["partitions"]} == {"nothing to do"}
 
 
-def test_what_is_staged_is_installed_later(shell: Shell) -> None:
+def test_staged_groups_can_be_installed_later(shell: Shell) -> None:
     shell("compact", "--partition", 0)
     assert shell.json("install")["partitions"][0]["outcome"] == "installed"
     assert "expected a staged plan, found none" in shell("install", exit_code=1)
 
 
-def test_a_dry_run_says_what_would_go_and_leaves_nothing(shell: Shell) -> None:
+def test_a_dry_run_reports_removals_and_leaves_no_files(shell: Shell) -> None:
     before = shell.files()
     results = shell.json("compact", "--dry-run")["partitions"]
     assert [each["outcome"] for each in results] == ["would be compacted"] * 2
@@ -141,7 +141,7 @@ def test_pictures_of_results_add_up(shell: Shell) -> None:
     assert "The pass would keep" in done._repr_html_()
 
 
-def test_the_pending_plan_is_gone_on_with(shell: Shell) -> None:
+def test_the_pending_plan_is_resumed(shell: Shell) -> None:
     planned = [each["plan_id"] for each in shell.json("plan")["partitions"]]
     assert [each["plan_id"] for each in shell.json("compact")["partitions"]] == planned
     assert [each["plan_id"] for each in shell.json("compact", "--resume", "--install")["partitions"]] == planned
@@ -160,7 +160,7 @@ def test_segments_that_changed_since_the_plan_are_exit_4(shell: Shell) -> None:
     assert f"{shell.data_dir / FIRST_LOG}: expected " in refusal and " bytes" in refusal
 
 
-def test_a_plan_that_nobody_can_go_on_with_makes_place_for_another(shell: Shell) -> None:
+def test_an_unusable_plan_is_replaced(shell: Shell) -> None:
     (planned,) = shell.json("plan", "--partition", 0)["partitions"]
     for path in (shell.data_dir / FIRST_LOG).parent.glob(f"{0:020}.*"):
         path.unlink()  # retention
@@ -228,7 +228,7 @@ def test_a_plan_that_cannot_be_read_is_named(shell: Shell) -> None:
     assert str(path) in shell("status", exit_code=1)
 
 
-def test_plans_that_came_with_a_copy_of_the_directory_never_touch_the_original(shell: Shell) -> None:
+def test_plans_in_a_copy_of_the_directory_never_touch_the_original(shell: Shell) -> None:
     shell("compact")
     before = shell.files()
     copy = shell.data_dir.with_name("copy")
@@ -274,7 +274,7 @@ def test_a_damaged_partition_can_be_left_out(shell: Shell) -> None:
     assert "byte 0, offset 0" in results[0]["reason"]
 
 
-def test_what_verify_finds_is_exit_5(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_of_verify_give_exit_code_5(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     before = copied(shell.data_dir)
     shell("compact", "--install")
     damage(shell.data_dir)
@@ -316,7 +316,7 @@ USAGE = (
 
 
 @pytest.mark.parametrize(("line", "text"), USAGE, ids=lambda each: each if isinstance(each, str) else "")
-def test_what_makes_no_sense_is_exit_1(
+def test_invalid_arguments_give_exit_code_1(
     line: list[str], text: str, shell: Shell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, data_dir, *options = line
@@ -372,7 +372,7 @@ def test_apply_takes_options_of_kafkas_clients_from_a_file(tmp_path: Path) -> No
     }
 
 
-def test_whoever_reads_the_output_may_stop(shell: Shell) -> None:
+def test_a_reader_of_the_output_may_stop(shell: Shell) -> None:
     line = [sys.executable, "-m", "ottla.pipeline.cli", "read", str(shell.data_dir), "--topic", TOPIC, *HERE]
     with ended(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -381,7 +381,7 @@ def test_whoever_reads_the_output_may_stop(shell: Shell) -> None:
     assert process.returncode == 0
 
 
-def test_read_prints_what_is_committed(shell: Shell) -> None:
+def test_read_prints_committed_records(shell: Shell) -> None:
     rows = [json.loads(line) for line in shell("read", "--partition", 0, "--from-offset", 4).splitlines()]
     assert [(row["offset"], row["key"], row["value"]) for row in rows] == [
         (6, "a", "2"),
@@ -419,14 +419,14 @@ print(*(main(line) for line in {lines}))"""
     return [int(each) for each in codes.split()], "\n".join(said) + done.stderr
 
 
-def test_without_the_extra_each_command_says_what_is_missing(shell: Shell) -> None:
+def test_without_the_extra_each_command_names_the_missing_package(shell: Shell) -> None:
     line = [str(shell.data_dir), "--topic", TOPIC, *HERE]
     commands = (["compact"], ["verify"], ["read"], ["snapshot", "--out", str(shell.data_dir / "out")])
     found = without_the_extra(*([command, *line, *options] for command, *options in commands), but="numpy")
     assert found == ([1] * 4, "ottla-spark: pyarrow is missing: pip install 'ottla[spark]'\n" * 4)
 
 
-def test_what_is_staged_is_installed_where_there_is_no_spark_nor_arrow_nor_numpy(shell: Shell) -> None:
+def test_staged_groups_can_be_installed_without_spark_arrow_and_numpy(shell: Shell) -> None:
     shell("compact")
     exit_codes, said = without_the_extra(*([command, str(shell.data_dir)] for command in ("status", "install")))
     assert exit_codes == [0, 0]
@@ -453,7 +453,7 @@ def test_several_topics_are_named_with_commas_between_them(shell: Shell) -> None
 
 
 @pytest.mark.parametrize("name", ["register", "session"])
-def test_without_the_extra_a_program_is_told_what_is_missing(name: str) -> None:
+def test_without_the_extra_an_import_names_the_missing_package(name: str) -> None:
     code = f"import sys; sys.modules['pyarrow'] = sys.modules['pyspark'] = None\nfrom ottla.pipeline import {name}"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     last = done.stderr.splitlines()[-1]
@@ -489,7 +489,7 @@ def test_the_same_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> N
             spark.sql("SELECT raise_error('x')").collect()
 
 
-def test_on_spark_partitions_are_worked_on_at_the_same_time_and_one_that_fails_stops_no_other(
+def test_spark_compacts_partitions_concurrently_and_a_failure_stops_no_others(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     data_dir = stored_topic(tmp_path)
@@ -502,7 +502,7 @@ def test_on_spark_partitions_are_worked_on_at_the_same_time_and_one_that_fails_s
 
 
 @full_only  # `test_the_same_on_a_callers_session` also has two at a time
-def test_what_two_partitions_become_at_a_time_is_right(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_partitions_compacted_concurrently_are_correct(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     before = copied(data_dir)
     found = jobs.compact(spark, str(data_dir), topic=TOPIC, installs=True, at_once=2)

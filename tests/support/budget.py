@@ -33,7 +33,7 @@ EXPENSIVE = {
         "tests/server/runtime/test_deferred_free.py::test_the_threads_of_a_brokers_process_share_what_the_c_library_keeps",
         "tests/server/testing/test_plugin.py::test_what_is_loaded_when_and_how_in_a_process_of_pytests_own",
         "tests/test_blocks.py::test_the_blocks_of",
-        "tests/test_packaging.py::test_a_floor_loads_without_what_it_does_not_stand_on",
+        "tests/test_packaging.py::test_a_floor_loads_only_the_floors_below_it",
     ),
     "goes through many lives or disks": (
         "tests/server/broker/test_server_crashes.py::test_share_states_outlive_a_disk_that_refuses",
@@ -51,7 +51,7 @@ EXPENSIVE = {
         "tests/server/handlers/test_handlers_in_turns.py::test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request",
     ),
     "is as large as a limit": (
-        "tests/pipeline/test_many_segments.py::test_it_is_compacted_verified_and_snapshotted_all_the_same",
+        "tests/pipeline/test_many_segments.py::test_a_log_of_many_segments_is_compacted_verified_and_snapshotted",
         "tests/server/broker/test_extremes.py::test_every_number_of_a_topic_may_be_as_large_or_small_as_its_option_takes",
     ),
 }

@@ -92,7 +92,7 @@ def test_json_texts(spark: SparkSession) -> None:
     assert {text: why or row for text, (row, why) in zip(JSON_TEXTS, found, strict=True)} == JSON_TEXTS
 
 
-def test_the_same_behind_a_frame(spark: SparkSession) -> None:
+def test_framed_json_decodes_like_json(spark: SparkSession) -> None:
     made = JsonFormat(ddl("city STRING, orders BIGINT"), FormatSpec("json", "value", is_framed=True))
     texts = [FRAME + text for text in JSON_TEXTS]
     found = decoded(spark, made, texts)
@@ -124,7 +124,7 @@ def strict_json(text: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def test_damaged_json_is_what_a_strict_parser_says(spark: SparkSession) -> None:
+def test_damaged_json_is_refused_as_by_a_strict_parser(spark: SparkSession) -> None:
     rng = random.Random(SEED)
     pieces = [
         b"{",
@@ -239,7 +239,7 @@ def test_json_keys_that_differ_in_another_field_are_never_one_row(spark: SparkSe
 @pytest.mark.parametrize(
     "kind", ["STRUCT<a: INT>", "ARRAY<INT>", "MAP<STRING, INT>", "DOUBLE", "DECIMAL(5,2)", "DATE", "BINARY"]
 )
-def test_a_type_that_makes_one_row_of_several_json_keys_is_refused(kind: str) -> None:
+def test_a_type_that_merges_several_json_keys_into_one_row_is_refused(kind: str) -> None:
     with pytest.raises(UsageError, match="--key-schema: column id: expected STRING, BOOLEAN or an integer type"):
         JsonFormat(ddl(f"id {kind}"), KEYS)
 

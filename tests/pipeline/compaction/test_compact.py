@@ -107,7 +107,7 @@ def plan_of_two_segments(directory: Path) -> CompactionPlan:
     return plans[0]
 
 
-def test_a_dry_run_says_what_would_go_and_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_dry_run_reports_removals_and_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     plan = plan_of_two_segments(tmp_path)
     (preview,) = dry_run(spark, plan)
     assert [path.name for path in Path(plan.staging).iterdir()] == ["plan.json"]

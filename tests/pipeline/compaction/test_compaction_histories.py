@@ -60,7 +60,7 @@ def test_the_comparison_sees_a_byte_that_differs() -> None:
         pair.compare(None)
 
 
-def test_a_tombstone_gets_its_horizon_in_one_pass_and_goes_in_another() -> None:
+def test_a_tombstone_gets_its_horizon_in_one_pass_and_is_removed_later() -> None:
     pair = CompactionPair(delete_retention_ms=300)
     for pairs, ms in (([(b"a", b"1")], 0), ([(b"a", None)], 0), ([(b"b", b"1")], 299), ([(b"b", b"2")], 1)):
         pair.write(pairs)

@@ -75,7 +75,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_of_a_keys_entries_all_but_the_last_are_superseded(case: str) -> None:
+def test_all_entries_of_a_key_except_the_last_are_superseded(case: str) -> None:
     blobs, expected = CASES[case]
     for seed in range(3):
         random.Random(seed).shuffle(blobs)
@@ -104,7 +104,7 @@ def test_bitmaps_are_put_together_at_any_bit() -> None:
         assert list(table.are_set(everyone)) == [bool(bit) for bit in expected]
 
 
-def test_a_segments_bits_are_read_as_they_were_written() -> None:
+def test_a_segments_bitmaps_read_back_as_written() -> None:
     bits = SegmentBits(70, 3, np.array([5, 1], np.uint64), np.array([2, 0], np.uint64), np.array([1, 9], np.uint32))
     again = SegmentBits.from_bytes(bits.to_bytes())
     assert (again.numbered, again.keyless) == (70, 3)
@@ -122,7 +122,7 @@ def planned() -> tuple[CrashFiles, CompactionPlan]:
 
 
 @pytest.mark.parametrize("held_bytes", [BUCKET_BYTES, 32])
-def test_what_is_superseded_does_not_depend_on_buckets(held_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_superseded_entries_do_not_depend_on_the_buckets(held_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The superseded entries also do not depend on which of the finer buckets go to disk."""
     monkeypatch.setattr(exchange, "BUCKET_BYTES", held_bytes)
     files, plan = planned()

@@ -154,7 +154,7 @@ def owned_by_server(life: Staged) -> CrashFiles:
 
 
 @pytest.mark.parametrize("steps", [None, 1])
-def test_installed_files_belong_to_the_owner_of_those_that_they_replace(life: Staged, steps: int | None) -> None:
+def test_installed_files_belong_to_the_owner_of_the_replaced_ones(life: Staged, steps: int | None) -> None:
     files = owned_by_server(life)
     while not run(life, files, max_groups=steps).is_complete:
         pass
@@ -163,7 +163,7 @@ def test_installed_files_belong_to_the_owner_of_those_that_they_replace(life: St
     assert {files.ownership(path) for path in installed} == {SERVERS}
 
 
-def test_what_the_servers_directory_gets_besides_belongs_to_its_owner(tmp_path: Path) -> None:
+def test_additional_files_in_the_servers_directory_belong_to_its_owner(tmp_path: Path) -> None:
     """These are checkpoint and lock file. Only root can test the owner, any user can test the mode."""
     os.chmod(tmp_path, 0o770)
     files = OsFiles()
@@ -273,7 +273,7 @@ REFUSED: dict[str, tuple[Callable[[Staged, CrashFiles], None], type[PipelineErro
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_as_planned_is_refused_and_nothing_changes(life: Staged, name: str) -> None:
+def test_files_that_differ_from_the_plan_are_refused_and_nothing_changes(life: Staged, name: str) -> None:
     spoil, kind, words = REFUSED[name]
     files = life.copy()
     spoil(life, files)
@@ -328,7 +328,7 @@ def test_a_directory_that_a_server_holds_is_left_alone(life: Staged) -> None:
     assert run(life, files).is_complete
 
 
-def test_a_topic_that_was_made_anew_gets_no_checkpoint_of_the_old_one(life: Staged) -> None:
+def test_a_recreated_topic_gets_no_checkpoint_of_the_old_one(life: Staged) -> None:
     """All groups are installed, and the process died before the checkpoint; then the topic was deleted and created again."""
     files = life.copy()
     checkpoint = f"{DATA_DIR}/{paths.CLEANER_CHECKPOINT}"
@@ -353,7 +353,7 @@ def test_a_topic_that_was_made_anew_gets_no_checkpoint_of_the_old_one(life: Stag
 
 
 @pytest.mark.parametrize("retention_ms", [1_000, 3 * DAY_MS])
-def test_a_plan_whose_delete_horizons_are_over_comes_in_no_more(life: Staged, retention_ms: int) -> None:
+def test_a_plan_with_expired_delete_horizons_is_refused(life: Staged, retention_ms: int) -> None:
     """The next pass would remove the tombstones, and a client that has just read the deleted values would never see them."""
     config = {**life.plan.config, "delete_retention_ms": retention_ms}
     over_ms = life.plan.now_ms + max(retention_ms, DAY_MS)
@@ -367,7 +367,7 @@ def test_a_plan_whose_delete_horizons_are_over_comes_in_no_more(life: Staged, re
     assert install(life.plan, files, now_ms=late_ms - 1).is_complete
 
 
-def test_what_is_in_the_log_already_is_noted_however_late(life: Staged) -> None:
+def test_already_installed_groups_are_recorded_in_the_checkpoint_by_a_later_run(life: Staged) -> None:
     files = life.copy()
 
     def refuse(operation: str, path: str, _added_bytes: int) -> None:
@@ -382,7 +382,7 @@ def test_what_is_in_the_log_already_is_noted_however_late(life: Staged) -> None:
     assert checkpoint_of(files) == life.plan.upper_offset
 
 
-def test_what_the_servers_cleaner_has_done_meanwhile_stays(life: Staged) -> None:
+def test_changes_by_the_servers_cleaner_are_kept(life: Staged) -> None:
     files = life.copy()
     run(life, files, max_groups=1)
     broker = Broker(files, replace(life.config, segment_bytes=1 << 20), SECOND_MS)
@@ -394,7 +394,7 @@ def test_what_the_servers_cleaner_has_done_meanwhile_stays(life: Staged) -> None
     check(Broker(files.copy(), life.config, SECOND_MS), life.owed, life.history)
 
 
-def test_what_the_servers_cleaner_has_done_alike_counts(life: Staged) -> None:
+def test_identical_work_of_the_servers_cleaner_counts_as_installed(life: Staged) -> None:
     files, undisturbed = life.copy(), life.copy()
     run(life, undisturbed)
     broker = Broker(files, life.config, SECOND_MS)
@@ -438,7 +438,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize(("name", "way"), some(product(INSTALLS, WAYS), 5))
-def test_power_may_go_before_any_operation(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_may_fail_before_any_operation(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test looks at a part of the disks; all of them, and losses in recovery, are in compat/installs."""
     monkeypatch.setattr(crash_files, "CHANGES_MAX", 6)
     how, with_server = WAYS[way]
@@ -447,7 +447,7 @@ def test_power_may_go_before_any_operation(name: str, way: str, monkeypatch: pyt
     assert not counts.failures
 
 
-def test_the_next_start_does_not_wonder_about_what_was_installed() -> None:
+def test_the_next_start_accepts_installed_files() -> None:
     """The marker of the clean stop had other files."""
     life = staged()
     files = life.copy()

@@ -78,7 +78,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
             yield Served(broker, client, data_dir)
 
 
-def test_the_broker_serves_what_was_staged(served: Served) -> None:
+def test_the_broker_serves_the_staged_groups(served: Served) -> None:
     values = last_values(served.client, "t")
     expected = {
         path.name: path.read_bytes()
@@ -98,7 +98,7 @@ def test_the_broker_serves_what_was_staged(served: Served) -> None:
     assert served.install() == InstallResult((), ())
 
 
-def test_what_the_broker_gets_has_the_mode_of_what_it_had(served: Served) -> None:
+def test_files_installed_into_a_broker_have_the_mode_of_the_replaced_ones(served: Served) -> None:
     directory = served.data_dir / "t-0"
     for path in directory.glob("*.log"):
         path.chmod(0o640)
@@ -129,7 +129,7 @@ def test_half_online_and_the_rest_offline(served: Served) -> None:
         assert [record.offset for record in consume(client, "t")] == [4, 5, 6]
 
 
-def test_what_the_broker_has_cleaned_meanwhile_is_left_alone(served: Served) -> None:
+def test_segments_cleaned_by_the_broker_are_left_alone(served: Served) -> None:
     alter(served.client, "t", min_cleanable_dirty_ratio=0, internal_segment_bytes=100_000)
     produce(served.client, "t", ("k1", VALUE * 200))
     let_clean(served.broker)
@@ -167,7 +167,7 @@ def test_another_directorys_broker_is_no_use(served: Served, tmp_path: Path) -> 
             install_online(served.plan, other.admin, FILES, now_ms=1)
 
 
-def test_nobody_there(served: Served) -> None:
+def test_an_unreachable_broker_is_reported(served: Served) -> None:
     served.broker.stop()
     with pytest.raises(UsageError, match="expected a server's admin listener"):
         served.install()

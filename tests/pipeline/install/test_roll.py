@@ -56,7 +56,7 @@ def test_without_it_the_active_segment_stays(tmp_path: Path) -> None:
     assert compact(stopped(tmp_path), includes_active=False, installs=True) == ["nothing to do"]
 
 
-def test_with_it_all_that_is_in_the_log_is_compacted_and_a_server_starts_on_it(tmp_path: Path) -> None:
+def test_compaction_with_roll_covers_the_whole_log_and_a_server_starts(tmp_path: Path) -> None:
     assert compact(stopped(tmp_path), installs=True) == ["installed"]
     assert compact(tmp_path, installs=True) == ["nothing to do"]
     with ottla.Broker(tmp_path, overrides=NEVER) as broker:
@@ -66,7 +66,7 @@ def test_with_it_all_that_is_in_the_log_is_compacted_and_a_server_starts_on_it(t
         assert (row.first_dirty_offset, row.waits_for) == (50, "active_segment")
 
 
-def test_a_plan_from_before_the_roll_is_made_anew(tmp_path: Path) -> None:
+def test_a_plan_from_before_the_roll_is_replaced(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path, overrides=NEVER) as broker:
         broker.create_topic("orders", configs={"cleanup.policy": "compact"})
         for number in range(10):

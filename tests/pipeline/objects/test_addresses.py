@@ -48,7 +48,7 @@ def test_a_path_is_none(path: str) -> None:
         ("s3:///x", "expected s3://BUCKET/…"),
     ],
 )
-def test_what_no_address_has_is_refused_and_not_repeated(address: str, said: str) -> None:
+def test_an_invalid_address_is_refused_without_repeating_it(address: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as refused:
         normal(address)
     assert "hush" not in str(refused.value)
@@ -78,7 +78,7 @@ def test_options_are_of_one_scheme_each() -> None:
         ("s3.scheme", "ftp", "option s3.scheme"),
     ],
 )
-def test_secrets_and_what_does_not_exist_are_refused(name: str, text: str, said: str) -> None:
+def test_secrets_and_unknown_parts_are_refused(name: str, text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as refused:
         parse_fs_options({name: text})
     assert "hush" not in str(refused.value)

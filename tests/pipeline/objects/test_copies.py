@@ -70,7 +70,7 @@ def test_a_copy_reads_as_the_directory(tmp_path: Path, below: str, isolation: st
     assert found
 
 
-def test_a_store_that_lists_no_folders_reads_and_is_written_to_all_the_same(tmp_path: Path) -> None:
+def test_a_store_without_folder_listings_can_be_read_and_written(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     store, _ = in_store(data_dir)
     store.type_name = "gcs"
@@ -85,7 +85,7 @@ def test_a_store_that_lists_no_folders_reads_and_is_written_to_all_the_same(tmp_
         opened_store("s3://logs/nowhere", files)
 
 
-def test_it_may_have_lost_its_indexes_and_checkpoints(tmp_path: Path) -> None:
+def test_a_copy_may_lack_indexes_and_checkpoints(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     expected = read(str(data_dir), isolationLevel="read_committed")
     for path in data_dir.rglob("*"):
@@ -94,7 +94,7 @@ def test_it_may_have_lost_its_indexes_and_checkpoints(tmp_path: Path) -> None:
     assert read(f"file://{data_dir}", isolationLevel="read_committed") == expected
 
 
-def test_a_snapshot_of_a_copy_is_that_of_the_directory(tmp_path: Path) -> None:
+def test_a_copys_snapshot_equals_the_directorys(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     _, files = in_store(data_dir)
     take_snapshot(opened_store("s3://logs/copy", files), TOPIC, str(tmp_path / "copy"), now_ms=1)
@@ -102,7 +102,7 @@ def test_a_snapshot_of_a_copy_is_that_of_the_directory(tmp_path: Path) -> None:
     assert rows(tmp_path / "copy") == rows(tmp_path / "own")
 
 
-def test_a_copy_is_verified_alone_and_against_a_directory(tmp_path: Path) -> None:
+def test_a_copy_is_verified_by_itself_and_against_a_directory(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     _, files = in_store(data_dir)
     copy, own, tp = Store("s3://logs/copy", files), Store(str(data_dir)), TopicPartition(TOPIC, 0)
@@ -184,7 +184,9 @@ def test_a_torn_end_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["plan"], ["compact"], ["compact", "--install"], ["compact", "--dry-run"]])
-def test_what_needs_links_says_so_at_once(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_that_need_links_refuse_a_store_at_once(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     name, *more = command
     assert main([name, "s3://nobody-asks/x", "--topic", TOPIC, "--master", "none", *more]) == 1
     (line,) = capsys.readouterr().err.splitlines()
@@ -198,7 +200,7 @@ def test_one_address_among_several_directories_is_enough(tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize("command", ["install", "status"])
-def test_there_is_nothing_staged_beside_an_address(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_has_no_staging_directory(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "s3://nobody-asks/x", "--master", "none"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "needs hard links and renames" in line or "need" in line
@@ -223,12 +225,14 @@ def test_the_commands_read_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[
         ("nope://x/y", "nope://: expected one of s3://"),
     ],
 )
-def test_an_address_of_nothing_is_one_line(address: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_without_data_is_reported_in_one_line(
+    address: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["verify", address, "--topic", TOPIC, "--master", "none"]) == 1
     assert said in capsys.readouterr().err
 
 
-def test_an_unknown_option_of_a_store_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_option_of_a_store_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["read", "file:///x", "--topic", TOPIC, "--fs-option", "s3.regoin=x"]) == 1
     assert "unknown option s3.regoin" in capsys.readouterr().err
     with pytest.raises(UsageError, match="expected no secret"):

@@ -43,7 +43,7 @@ def test_rows_are_linear_in_the_data_and_no_bucket_is_too_large(entries_bytes: i
     assert at_once > coarse or coarse * sources <= entries_bytes // WORTH_A_ROW_BYTES + sources or coarse == at_once
 
 
-def test_fine_buckets_lie_in_the_coarse_ones() -> None:
+def test_each_fine_bucket_is_inside_one_coarse_bucket() -> None:
     rows = np.zeros(3_000, np.dtype(HASH))
     rows["high"] = np.sort(np.random.default_rng(1).integers(0, 2**64, 3_000, np.uint64))
     rows["high"][-1] = 2**64 - 1
@@ -76,7 +76,7 @@ def test_each_part_has_its_rows_in_their_order(parts: int, held_bytes: int) -> N
     assert found == [model[part] for part in sorted(model)]
 
 
-def test_rows_with_fields_go_to_disk_as_they_are() -> None:
+def test_rows_with_fields_are_written_to_disk_unchanged() -> None:
     rows = np.zeros(50, np.dtype([*HASH, ("offset", "i8"), ("is_deleted", "u1")]))
     rows["offset"], rows["is_deleted"] = np.arange(50), np.arange(50) % 3 == 0
     put_by = Parted(3, 1)

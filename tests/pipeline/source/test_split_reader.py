@@ -293,7 +293,7 @@ def test_a_torn_end_of_the_last_segment_is_no_damage(log: Log, tmp_path: Path, t
     assert path.read_bytes() == whole + bytes(tail_bytes), "nothing is written"
 
 
-def test_a_last_segment_torn_below_what_was_on_disk_is_damaged(log: Log, tmp_path: Path) -> None:
+def test_a_last_segment_torn_below_the_durable_end_is_damaged(log: Log, tmp_path: Path) -> None:
     directory = on_disk(log, tmp_path)
     path = directory / f"{100:020}.log"
     path.write_bytes(path.read_bytes()[:-1])
@@ -302,7 +302,7 @@ def test_a_last_segment_torn_below_what_was_on_disk_is_damaged(log: Log, tmp_pat
         rows(opened(directory, durable_end_offset=150), 0, 150, 1 << 20)
 
 
-def test_a_last_segment_with_something_else_behind_it_is_damaged(log: Log, tmp_path: Path) -> None:
+def test_a_last_segment_followed_by_foreign_bytes_is_damaged(log: Log, tmp_path: Path) -> None:
     directory = on_disk(log, tmp_path)
     path = directory / f"{100:020}.log"
     path.write_bytes(path.read_bytes() + b"#" * 100)
@@ -332,7 +332,7 @@ def test_offset_indexes_are_not_trusted(log: Log, tmp_path: Path, spoil: Callabl
     assert [row[0] for row in rows(found, 0, 150, 500)] == list(range(150))
 
 
-def test_a_high_watermark_bounds_what_is_read(log: Log, tmp_path: Path) -> None:
+def test_a_high_watermark_bounds_the_read_range(log: Log, tmp_path: Path) -> None:
     directory = on_disk(log, tmp_path)
     assert opened(directory, high_watermark=125).readable_end_offset == 125
     assert opened(directory, high_watermark=1_000).readable_end_offset == 150
@@ -396,7 +396,7 @@ def test_a_swap_is_read_through_however_long_it_takes(log: Log, tmp_path: Path) 
     assert rows(found, 0, 150, 1 << 20) == before
 
 
-def test_a_topic_that_was_made_anew_is_not_read_for_the_old_one(tmp_path: Path) -> None:
+def test_a_recreated_topic_is_not_read_as_the_old_one(tmp_path: Path) -> None:
     log = live_log(tmp_path)
     splits = planned(log)
     shutil.rmtree(log.directory)
@@ -408,7 +408,7 @@ def test_a_topic_that_was_made_anew_is_not_read_for_the_old_one(tmp_path: Path) 
         read_all(splits)
 
 
-def test_an_end_that_went_away_is_missed(tmp_path: Path) -> None:
+def test_a_truncated_end_is_reported(tmp_path: Path) -> None:
     log = live_log(tmp_path)
     splits = planned(log)
     cut_off(log, 50)
@@ -450,7 +450,7 @@ def test_offsets_far_above_the_base(tmp_path: Path) -> None:
     assert [row[0] for row in rows(found, 0, 2**63 - 1, 1)] == [base, base + 2**31 - 1]
 
 
-def test_aborted_transactions_whose_index_a_power_loss_took(tmp_path: Path) -> None:
+def test_aborted_transactions_are_known_after_a_power_loss_deletes_their_index(tmp_path: Path) -> None:
     """Nothing above the recovery point was synced: the producers' snapshot may exist nevertheless, and the index not."""
     log = make_log()
     append(log, ("k", "1"), roll=True)

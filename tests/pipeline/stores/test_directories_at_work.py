@@ -194,7 +194,7 @@ def at_work(name: str) -> list[CrashFiles]:
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_at_every_moment_the_log_is_what_a_start_would_make_of_it(name: str) -> None:
+def test_at_every_moment_the_log_equals_a_started_servers(name: str) -> None:
     for number, disk in enumerate(at_work(name)[:: size(2, 1)]):
         try:
             found = read(disk)
@@ -213,7 +213,7 @@ ONE_IN = {
 
 
 @pytest.mark.parametrize("name", ONE_IN)
-def test_after_a_crash_at_any_moment_the_log_is_what_a_start_makes_of_it(
+def test_after_a_crash_at_any_moment_the_log_equals_a_started_servers(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test looks at a part of the disks that any subset of directory operations leaves."""
@@ -235,7 +235,7 @@ def test_after_a_crash_at_any_moment_the_log_is_what_a_start_makes_of_it(
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_a_directory_that_changes_under_its_reader_is_read_as_it_was_at_some_moment(name: str) -> None:
+def test_a_changing_directory_is_read_in_a_state_it_had(name: str) -> None:
     """The reads begin at every moment: with one step per access, or with a jump to a later moment at any access."""
     found = at_work(name)
     possible = set()

@@ -60,7 +60,7 @@ def resurrected(plan: CompactionPlan) -> bytes:
 
 
 @pytest.mark.parametrize("installs", [False, True], ids=["staged", "installed"])
-def test_what_compact_made_passes(installs: bool, tmp_path: Path) -> None:
+def test_results_of_compact_pass_verification(installs: bool, tmp_path: Path) -> None:
     plan = staged_plan(tmp_path, installs=installs)
     report = report_of(plan)
     assert (report.finding_count, report.records, report.records_before) == (0, 5, 8)

@@ -10,7 +10,7 @@ from ottla.pipeline.errors import UsageError
 from ottla.pipeline.wire.cluster import WireCluster, client_options, read_command_config
 
 
-def test_what_the_job_says_itself_is_passed_over_and_the_rest_goes_to_both_clients(tmp_path: Path) -> None:
+def test_the_jobs_own_options_are_skipped_and_the_rest_reach_both_clients(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("security.protocol=SSL\ngroup.id=mine\nbootstrap.servers=other:1\nmax.poll.records=7\n")
     cluster = WireCluster("here:9092", read_command_config(str(path)))
@@ -23,7 +23,7 @@ def test_what_the_job_says_itself_is_passed_over_and_the_rest_goes_to_both_clien
     assert WireCluster("here:9092").connector_options()["kafka.max.poll.records"] == "10000"
 
 
-def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+def test_a_binary_file_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "key.p12"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"key\.p12: expected a properties file in UTF-8"):

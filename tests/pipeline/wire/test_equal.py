@@ -97,7 +97,7 @@ def model(sides: Sequence[Sequence[Record]], asked: KeyComparison) -> int:
 
 @each_case("every_version", [False, True])
 @each_case("seed", range(size(6, 40)))
-def test_as_many_keys_differ_as_a_model_says(seed: int, every_version: bool) -> None:
+def test_the_number_of_differing_keys_equals_a_models(seed: int, every_version: bool) -> None:
     rng = random.Random(seed)
     here = history(rng)
     sides = (here, changed(rng, here))
@@ -121,7 +121,7 @@ def test_where_partitions_differ_in_number_the_latest_record_of_a_key_counts() -
     assert (named.here, named.there) == (Newest(0, 0), Newest(2, 7))
 
 
-def test_what_is_moved_of_a_key_is_what_the_docs_say() -> None:
+def test_the_bytes_moved_per_key_are_those_in_the_docs() -> None:
     assert (OLDEST.itemsize, NEWEST.itemsize) == (36, 62)
 
 
