@@ -12,7 +12,7 @@ def test_pages_are_up_to_date(module: object) -> None:
     assert module.PAGE.read_text() == module.page(), module.__doc__  # type: ignore[attr-defined]
 
 
-def test_the_picture_of_compaction_is_what_a_broker_does() -> None:
+def test_the_picture_of_compaction_is_up_to_date() -> None:
     assert compaction_picture.PICTURE.read_text() == compaction_picture.picture(), compaction_picture.__doc__
 
 

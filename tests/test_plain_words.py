@@ -36,7 +36,7 @@ def test_texts_are_as_plain_as_before(folder: str) -> None:
         ("storage/a.py", '"""A group.\n\nReturn its members."""\nnobody = told = 1  # a name', {}),
     ],
 )
-def test_what_is_not_plain_is_counted(name: str, text: str, found: dict[str, int], tmp_path: Path) -> None:
+def test_banned_words_and_openings_are_counted(name: str, text: str, found: dict[str, int], tmp_path: Path) -> None:
     (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / name).write_text(text)
     assert count([name], tmp_path) == found

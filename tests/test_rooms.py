@@ -24,13 +24,13 @@ TABLES = {"protocol/messages", "server/handlers"}
 """Folders with one module per API."""
 
 
-def test_no_file_imports_itself_by_way_of_others() -> None:
+def test_no_file_imports_itself_through_another_file() -> None:
     files = [ROOT / "__init__.py", *python_files(ROOT, *CODE)]
     found = circle(import_graph({path.relative_to(ROOT).as_posix(): path.read_text() for path in files}))
     assert not found, f"a circle of files: {' -> '.join(found)}"
 
 
-def test_a_circle_is_named_wherever_its_imports_stand() -> None:
+def test_a_cycle_is_reported_for_imports_at_any_place() -> None:
     sources = {
         "storage/__init__.py": "from .disk.files import Files",
         "storage/errors.py": "import ottla.storage.disk",

@@ -26,7 +26,7 @@ def test_files_are_in_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("folder", "environment"), [(".", {"TMPDIR": "/mine"}), ("missing", {})])
-def test_they_stay_where_the_user_wants_them_and_where_there_is_no_such_memory(
+def test_files_stay_at_the_users_choice_and_without_memory_on_disk(
     folder: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     before = dict(environment)

@@ -31,7 +31,7 @@ def test_a_message_is_cut_at_its_end_in_every_run(
     assert sizes.cuts_of(bytes(length)) == list(range(length))
 
 
-def test_cases_behind_a_failure_run_and_each_failure_has_its_case() -> None:
+def test_cases_after_a_failure_run_and_each_failure_has_its_case() -> None:
     ran: list[tuple[int, str]] = []
 
     @each_case("number", [1, 2, 3], ids=["first", "second", "third"])
