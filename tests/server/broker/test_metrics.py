@@ -63,7 +63,7 @@ def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
         yield running
 
 
-def test_the_names_are_those_of_kafka_and_no_others(broker: ottla.Broker, client: RawClient) -> None:
+def test_metric_names_are_exactly_those_of_kafka(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 2)
     found = broker.metrics()
     assert {without_values(name) for name in found} == set(expected(NAMES))
@@ -84,7 +84,7 @@ def value(broker: ottla.Broker, name: str, **tags: object) -> int | float:
     return broker.metrics()[mbean(group, type, short, **tags) + hash + attribute]
 
 
-def test_a_partition_tells_its_size_and_its_offsets(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_partition_reports_its_size_and_its_offsets(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 2, internal_segment_bytes=200)
     for _ in range(3):
         produce(client, "t", ("k", "v" * 100), partition=1)

@@ -47,7 +47,7 @@ def test_a_timer_of_a_coordinator_ends_in_its_time(timer: Timer, step_ms: int) -
 
 
 @each_case("timer", COORDINATOR_TIMERS.values(), ids=COORDINATOR_TIMERS.keys())
-def test_a_timer_of_a_coordinator_minds_no_clock_that_goes_to_and_fro(timer: Timer) -> None:
+def test_a_coordinators_timer_ignores_steps_of_the_wall_clock(timer: Timer) -> None:
     world, is_over = timer.begin()
     for part in range(8):
         world.set_wall((-1) ** part * (part + 1) * max(WALL_STEPS_MS.values()))
@@ -171,7 +171,7 @@ async def test_connections_are_looked_at_twenty_times_while_one_becomes_idle(
     assert looked == after_ticks
 
 
-async def test_who_waits_for_long_is_looked_after_ever_more_rarely(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_long_wait_checks_its_client_less_and_less_often(autojump_clock: trio.testing.MockClock) -> None:
     looked_s: list[float] = []
     begun_s = trio.current_time()
     client: Any = SimpleNamespace(check_peer=lambda: looked_s.append(round(trio.current_time() - begun_s)))
@@ -181,7 +181,7 @@ async def test_who_waits_for_long_is_looked_after_ever_more_rarely(autojump_cloc
     assert looked_s == [5, 15, 35, 75, 135, 195, 200]
 
 
-async def test_a_fetch_that_waits_is_answered_in_its_time_and_a_live_lease_stays(tmp_path: Path) -> None:
+async def test_a_waiting_fetch_is_answered_in_time_and_a_live_lease_stays(tmp_path: Path) -> None:
     wall = SteppableWall(lambda: 0)
     async with serving(tmp_path, OsFiles(), Clock(wall, lambda: 0)) as served:
         await fill(served)
@@ -350,7 +350,7 @@ def test_every_function_that_asks_for_elapsed_time_is_in_a_table() -> None:
     assert {where for where in found if where.split()[0] not in THE_CLOCK} == walked | HANDED_ON.keys()
 
 
-def test_wall_time_meets_stored_times_alone() -> None:
+def test_wall_time_is_compared_only_with_stored_times() -> None:
     found = {*places("server", reckons_with_wall_time, WALL), *places("storage", reckons_with_wall_time, WALL)}
     assert {where for where in found if where.split()[0] != "server/runtime/clock.py"} == WITH_STORED_TIMES.keys()
 

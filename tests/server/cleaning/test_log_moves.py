@@ -216,9 +216,7 @@ def test_a_move_elsewhere_takes_the_place_of_one(broker: ottla.Broker, client: R
 
 
 @pytest.mark.parametrize("end", ["restart", "crash"])
-def test_a_move_that_was_interrupted_is_gone_on_with(
-    broker: ottla.Broker, client: RawClient, tmp_path: Path, end: str
-) -> None:
+def test_an_interrupted_move_is_resumed(broker: ottla.Broker, client: RawClient, tmp_path: Path, end: str) -> None:
     filled(client)
     target = other_than(tmp_path, where(client)[0])
     limit(client, 1)
@@ -294,7 +292,7 @@ def test_the_cleaner_keeps_off_while_it_moves(broker: ottla.Broker, client: RawC
     until(lambda: not any(manager.is_held(each) for each in broker.inner.services.logs.logs if each.topic == "t"))
 
 
-def test_a_disk_that_fails_under_the_copy_leaves_the_log_where_it_is(
+def test_a_disk_that_fails_during_the_copy_leaves_the_log_in_place(
     broker: ottla.Broker, client: RawClient, tmp_path: Path
 ) -> None:
     filled(client)
@@ -316,7 +314,7 @@ def test_a_disk_that_fails_under_the_copy_leaves_the_log_where_it_is(
         assert values(again) == list(range(21))
 
 
-async def test_a_move_that_cannot_be_ended_is_ended_by_the_next_start_that_has_both_disks(tmp_path: Path) -> None:
+async def test_an_unfinished_move_is_completed_by_the_next_start_with_both_disks(tmp_path: Path) -> None:
     here, target, third = dirs(tmp_path)
     all_dirs = f"{here},{target},{third}"
     files = TroubledFiles()
@@ -343,7 +341,7 @@ async def test_a_move_that_cannot_be_ended_is_ended_by_the_next_start_that_has_b
         assert await served.ask(where) == {0: target}
 
 
-async def test_a_last_step_that_the_disk_refuses_is_told_once_and_tried_ever_more_rarely(
+async def test_a_refused_last_step_is_reported_once_and_retried_with_growing_delay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     here, target, _ = dirs(tmp_path)
@@ -383,7 +381,7 @@ async def test_a_last_step_that_the_disk_refuses_is_told_once_and_tried_ever_mor
 @pytest.mark.parametrize(
     "refused", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("can't start new thread")]
 )
-async def test_a_move_whose_last_step_is_refused_takes_no_other_and_keeps_the_cleaner_off(
+async def test_a_move_with_a_refused_last_step_excludes_moves_and_the_cleaner(
     tmp_path: Path, refused: Exception
 ) -> None:
     """A start uses the one of the two logs that reaches further without a gap: a pass before that would create gaps."""
@@ -433,7 +431,7 @@ async def _moves(broker: Any) -> int:
         ("c", "t", (0,), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_cannot_move(
+def test_invalid_moves_are_refused(
     client: RawClient, tmp_path: Path, path: str, name: str, partitions: tuple[int, ...], code: ErrorCode
 ) -> None:
     filled(client, 1)

@@ -80,7 +80,7 @@ def test_another_limit_holds_from_now_on_and_ends_the_wait() -> None:
 @pytest.mark.parametrize(
     ("limit", "waits_s"), [(math.inf, 0.0), (1.7976931348623157e308, 0.0), (-5.0, 0.0), (0.0, math.inf)]
 )
-def test_limits_without_a_sense_are_what_they_are_in_kafka(limit: float, waits_s: float) -> None:
+def test_zero_and_negative_limits_act_as_in_kafka(limit: float, waits_s: float) -> None:
     """A negative limit means no limit, and with 0 the cleaner waits until the limit changes."""
     throttler = begun(limit)
     assert throttler.observe(1, 0.4) == waits_s
@@ -143,7 +143,7 @@ async def test_another_limit_ends_a_wait(autojump_clock: trio.testing.MockClock)
     assert first.waited_s == pytest.approx(7.0)
 
 
-async def test_who_must_stop_waits_no_longer_or_not_at_all(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_stopping_pass_does_not_continue_to_wait(autojump_clock: trio.testing.MockClock) -> None:
     first = await worker(Throttler(0.0))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(first.move, 1)

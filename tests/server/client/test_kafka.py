@@ -37,7 +37,7 @@ def topic(kafka: Kafka) -> str:
     return name
 
 
-def test_a_record_comes_back_as_it_was_sent(kafka: Kafka, topic: str) -> None:
+def test_a_record_is_read_back_as_sent(kafka: Kafka, topic: str) -> None:
     made_ms = wall_time_ms() - 5  # recent, otherwise retention deletes it
     sent = kafka.produce(
         topic, "value", key=b"key", headers={"name": "ü", "none": None}, timestamp_ms=made_ms, partition=2
@@ -95,7 +95,7 @@ def test_leaders_are_followed_when_they_move(broker: ottla.Broker, kafka: Kafka,
     assert kafka.records(topic) == sent
 
 
-def test_groups_say_what_was_committed(kafka: Kafka, topic: str) -> None:
+def test_groups_return_their_committed_offsets(kafka: Kafka, topic: str) -> None:
     kafka.commit("readers", {(topic, 0): 0, (topic, 2): 0})
     (group,) = kafka.groups()
     assert (group.group_id, group.state, group.offsets) == ("readers", "Empty", {(topic, 0): 0, (topic, 2): 0})
@@ -121,12 +121,12 @@ def test_internal_topics_are_shown_only_when_asked_for(kafka: Kafka, topic: str)
     kafka.delete_group("any")
 
 
-def test_a_deleted_topic_is_gone(kafka: Kafka, topic: str) -> None:
+def test_a_deleted_topic_is_absent(kafka: Kafka, topic: str) -> None:
     kafka.delete_topic(topic)
     assert topic not in {found.name for found in kafka.topics()}
 
 
-def test_a_connection_that_the_broker_closed_is_made_anew() -> None:
+def test_a_connection_closed_by_the_broker_is_replaced() -> None:
     with ottla.Broker() as broker, Kafka(broker.bootstrap) as kafka:
         kafka.create_topic("orders")
         for connection, _ in kafka._nodes._connections.values():
@@ -280,7 +280,7 @@ WRONG: dict[str, tuple[Callable[[Kafka], object], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_cannot_be_asked_is_refused_in_one_line(orders: Kafka, wrong: str) -> None:
+def test_an_invalid_call_is_refused_in_one_line(orders: Kafka, wrong: str) -> None:
     call, kind, message = WRONG[wrong]
     with pytest.raises(kind) as caught:
         call(orders)

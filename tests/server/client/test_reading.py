@@ -98,7 +98,7 @@ LOGS: dict[str, tuple[OneLog, list[int]]] = {
 
 
 @each_case("name", LOGS)
-def test_a_reader_sees_every_record_and_comes_to_the_end(name: str) -> None:
+def test_a_reader_sees_every_record_and_reaches_the_end(name: str) -> None:
     log, expected = LOGS[name]
     assert shown(log) == expected
 
@@ -137,7 +137,7 @@ class Shrinking(OneLog):
         return super().fetch(offset)
 
 
-def test_what_retention_takes_meanwhile_is_passed_over() -> None:
+def test_records_that_retention_deletes_during_the_read_are_skipped() -> None:
     assert shown(Shrinking(data(0, 1), data(2, 3), data(4, 5), end=6)) == [0, 1, 4, 5]
 
 

@@ -155,7 +155,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("other", "said"), REFUSED.values(), ids=REFUSED)
-def test_an_entry_that_is_out_of_order_is_refused_alone(other: dict[str, Any], said: str) -> None:
+def test_only_an_invalid_entry_is_refused(other: dict[str, Any], said: str) -> None:
     async def work() -> None:
         async with secured() as (_, client):
             rows = (creation(GOOD, **other), creation(GOOD), creation(GOOD))
@@ -225,7 +225,7 @@ def test_without_an_authorizer_security_is_disabled() -> None:
     run_in_order(work)
 
 
-def test_who_may_describe_the_cluster_sees_entries_and_who_may_alter_it_changes_them() -> None:
+def test_describe_on_the_cluster_shows_entries_and_alter_changes_them() -> None:
     async def work() -> None:
         async with secured() as (broker, client):
             alice = InProcessClient(broker, User("alice"))
@@ -270,7 +270,7 @@ def test_too_many_entries_are_refused_whole(monkeypatch: pytest.MonkeyPatch) -> 
     run_in_order(work)
 
 
-def test_what_was_answered_is_on_every_disk_that_a_loss_of_power_may_leave() -> None:
+def test_acknowledged_changes_survive_any_power_loss() -> None:
     async def work() -> None:
         files = CrashFiles()
         async with secured(files) as (_, client):
@@ -294,7 +294,7 @@ def stored(files: CrashFiles) -> set[str]:
     return set(catalog.entries("acls"))
 
 
-def test_what_the_disk_refuses_holds_for_nobody() -> None:
+def test_changes_that_the_disk_refuses_have_no_effect() -> None:
     async def work() -> None:
         files = CrashFiles()
         async with secured(files) as (_, client):
@@ -314,7 +314,7 @@ def test_what_the_disk_refuses_holds_for_nobody() -> None:
     run_in_order(work)
 
 
-def test_operations_that_clients_ask_for_are_what_they_may() -> None:
+def test_returned_operations_are_those_the_client_is_allowed() -> None:
     async def work() -> None:
         async with secured() as (broker, client):
             await client.ask(creations("User:alice allow READ topic:t", "User:alice deny ALTER topic:t"), 3)

@@ -307,7 +307,7 @@ async def test_a_change_is_seen_when_it_is_written_and_not_before(tmp_path: Path
     assert await live(tmp_path / "let on", name, 0, refuse=False)
 
 
-async def test_a_topic_deleted_before_its_configs_are_written_is_named_and_the_others_have_theirs(
+async def test_a_topic_deleted_before_its_configs_are_written_is_reported_alone(
     tmp_path: Path,
 ) -> None:
     async with serving(tmp_path, OsFiles()) as served:

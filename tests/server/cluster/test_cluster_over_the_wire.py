@@ -287,7 +287,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
     ],
 )
 @pytest.mark.parametrize("version", range(3))
-def test_records_below_an_offset_are_gone_at_once(
+def test_records_below_an_offset_are_deleted_at_once(
     client: RawClient, version: int, offset: int, expected: tuple[ErrorCode, int]
 ) -> None:
     create_topic(client, "t")
@@ -303,7 +303,7 @@ def test_records_below_an_offset_are_gone_at_once(
     assert list_offset(client, "t", -2) == (ErrorCode.NONE, start)
 
 
-def test_records_are_deleted_inside_a_batch_too(client: RawClient) -> None:
+def test_records_inside_a_batch_can_be_deleted(client: RawClient) -> None:
     create_topic(client, "t")
     produce(client, "t", *[(f"k{number}", "v") for number in range(10)])
     assert delete_records(client, "t", 4) == (ErrorCode.NONE, 4)
@@ -329,7 +329,7 @@ def test_only_topics_that_are_just_compacted_keep_their_records(
     assert delete_records(client, "t", 1) == expected
 
 
-def test_records_of_what_is_not_there_or_the_brokers_own_are_not_deleted(client: RawClient) -> None:
+def test_records_of_missing_or_internal_topics_are_not_deleted(client: RawClient) -> None:
     create_topic(client, "t")
     metadata(client, "__consumer_offsets", create=True)
     assert delete_records(client, "missing", 0) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)

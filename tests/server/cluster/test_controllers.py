@@ -85,7 +85,7 @@ async def ask(broker: Broker, request: Any, *, of_controller: bool = True, versi
     return await trio.to_thread.run_sync(asked)
 
 
-async def test_a_controller_answers_what_controllers_do_in_the_versions_of_brokers(tmp_path: Path) -> None:
+async def test_a_controller_serves_controller_apis_in_the_brokers_versions(tmp_path: Path) -> None:
     async with running(tmp_path, ALONE) as broker:
         told = {row.api_key: (row.min_version, row.max_version) for row in (await ask(broker, HELLO)).api_keys}
         assert told.keys() == OF_KAFKA & APIS.keys()
@@ -98,7 +98,7 @@ async def test_a_controller_answers_what_controllers_do_in_the_versions_of_broke
 
 
 @pytest.mark.parametrize(("lines", "ids"), [(ALONE, [3000]), (TOGETHER, [0, 1])], ids=["alone", "with brokers"])
-async def test_controllers_tell_of_controllers_and_brokers_of_brokers(
+async def test_controllers_return_controllers_and_brokers_return_brokers(
     tmp_path: Path, lines: str, ids: list[int]
 ) -> None:
     async with running(tmp_path, lines) as broker:
@@ -128,7 +128,7 @@ async def test_controllers_tell_of_controllers_and_brokers_of_brokers(
     ],
     ids=["alone", "with brokers", "none"],
 )
-async def test_the_quorum_is_what_it_would_be_of_kafka(
+async def test_the_quorum_is_that_of_an_apache_kafka_cluster(
     tmp_path: Path, lines: str, voters: list[int], observers: list[int], names: dict[int, list[str]]
 ) -> None:
     async with running(tmp_path, lines) as broker:
@@ -215,7 +215,7 @@ async def test_no_other_log_has_a_quorum(tmp_path: Path, names: list[str]) -> No
         } == {(name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names for index in (0, 1)}
 
 
-async def test_a_controllers_configs_are_asked_by_its_own_id_and_a_brokers_changed_by_the_brokers(
+async def test_controller_configs_have_their_own_id_and_broker_configs_change_through_brokers(
     tmp_path: Path,
 ) -> None:
     def describe(name: str) -> DescribeConfigsRequest:
@@ -318,7 +318,7 @@ async def test_voters_do_not_change(tmp_path: Path, request_: Any, code: ErrorCo
             assert told in answer.error_message
 
 
-async def test_nor_do_they_from_kraft_version_1_on(tmp_path: Path) -> None:
+async def test_voters_do_not_change_from_kraft_version_1_on(tmp_path: Path) -> None:
     async with running(tmp_path, ALONE) as broker:
         await ask(broker, UPGRADE)
         directory = broker.services.cluster.directory_id()

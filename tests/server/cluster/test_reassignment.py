@@ -136,7 +136,7 @@ def test_the_leader_stays_where_it_is_among_the_new_replicas(nodes: list[RawClie
     assert placed(nodes[0]) == ([2, 0], 0, [2, 0], 1)  # an earlier replica must not consider itself one
 
 
-def test_what_was_reassigned_stays_so_after_a_restart(tmp_path: Path) -> None:
+def test_a_reassignment_survives_a_restart(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), nodes=2) as broker, RawClient(*address(broker)) as client:
         topic(client, 0)
         reassign(client, (1,))
@@ -226,7 +226,7 @@ def test_a_throttled_reassignment_takes_its_time(moving: ottla.Broker, nodes: li
     assert [placed(client) for client in nodes] == [([0, 2], 0, [0, 2], 1)] * 3
 
 
-def test_a_new_replica_is_shown_with_what_it_has(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_new_replica_is_shown_with_its_copied_bytes(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     def shown(node: int) -> tuple[int, int]:
         ((row,),) = (
             topic.partitions
@@ -265,7 +265,7 @@ def test_a_throttle_that_is_taken_away_ends_the_waiting(
     assert placed(nodes[0]) == ([0, 2], 0, [0, 2], 1)
 
 
-def test_a_rate_of_nothing_lets_nothing_through(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_rate_of_zero_allows_no_progress(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     throttle(nodes, 2, 0)
     moving.clock.advance(days=10)
     assert under_way(nodes[0])
@@ -284,7 +284,7 @@ def test_two_share_the_rate_of_their_node(moving: ottla.Broker, nodes: list[RawC
     assert placed(nodes[0], "u") == ([2], 2, [2], 1)
 
 
-def test_what_is_produced_meanwhile_has_to_be_caught_up_with(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_records_produced_during_the_reassignment_must_be_copied(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     moving.clock.advance(seconds=5)
     for _ in range(10):
         produce(nodes[0], "t", ("k", "v" * 10_000))
@@ -294,7 +294,7 @@ def test_what_is_produced_meanwhile_has_to_be_caught_up_with(moving: ottla.Broke
     until(lambda: not under_way(nodes[0]))
 
 
-def test_one_new_replica_arrives_before_the_other(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_each_new_replica_joins_the_isr_independently(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     throttle(nodes, 1, 100)
     reassign(nodes[0], (2,))
     reassign(nodes[0], (2, 1, 0))
@@ -330,7 +330,7 @@ def test_a_new_replica_counts_as_in_sync_when_it_has_caught_up(moving: ottla.Bro
     assert produce(nodes[0], "t", ("k", "v"), acks=-1).error_code == ErrorCode.NONE
 
 
-def test_who_has_not_caught_up_does_not_lead(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_replica_that_has_not_caught_up_does_not_lead(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     moving.stop_node(1)
     moving.stop_node(0)
     assert placed(nodes[2])[1:3] == (-1, [])
@@ -355,7 +355,7 @@ def test_a_reassignment_outlives_a_restart(moving: ottla.Broker, end: str) -> No
         assert under_way(client) == {}
 
 
-def test_a_topic_made_anew_is_not_on_its_way(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_recreated_topic_has_no_reassignment(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     delete(nodes[0], "t")
     topic(nodes[0], 0)
     assert under_way(nodes[0]) == {}
@@ -380,7 +380,7 @@ def test_a_damaged_entry_is_passed_over_by_a_start(
     assert any("stored reassignment of t-0 ignored: " in record.getMessage() for record in caplog.records)
 
 
-def test_those_that_are_asked_for_are_listed(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_requested_reassignments_are_listed(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     def asked(*rows: tuple[str, tuple[int, ...]]) -> list[str]:
         topics = tuple(ListPartitionReassignmentsTopics(name=name, partition_indexes=which) for name, which in rows)
         return [row.name for row in nodes[0].ask(ListPartitionReassignmentsRequest(topics=topics)).topics]
@@ -399,7 +399,7 @@ def test_the_preferred_replica_becomes_leader(nodes: list[RawClient]) -> None:
 
 
 @pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
-def test_an_election_that_is_not_needed_is_refused_in_apache_kafkas_words(nodes: list[RawClient], kind: int) -> None:
+def test_an_unneeded_election_is_refused_with_apache_kafkas_message(nodes: list[RawClient], kind: int) -> None:
     topic(nodes[0], 0, 1)
     request = ElectLeadersRequest(election_type=kind, topic_partitions=(TopicPartitions(topic="t", partitions=(0,)),))
     (row,) = nodes[0].ask(request).replica_election_results
@@ -436,13 +436,13 @@ def test_an_unclean_election_takes_any_live_replica(cluster: ottla.Broker, nodes
 
 
 @pytest.mark.parametrize("names", [(), ("missing",)])
-def test_what_there_is_no_election_for(nodes: list[RawClient], names: tuple[str, ...]) -> None:
+def test_an_election_for_missing_partitions_is_refused(nodes: list[RawClient], names: tuple[str, ...]) -> None:
     expected = {name: [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] for name in names}
     assert elect(nodes[0], PREFERRED, *names) == expected
     assert nodes[0].ask(ElectLeadersRequest(election_type=2)).error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_change_of_thousands_is_one_note_and_reckoned_with_in_turns() -> None:
+async def test_a_change_of_thousands_is_one_record_and_calculated_in_time_slices() -> None:
     count, now_ms = 3_000, [0]
     cluster, replicas = _many_under_way(count)
     reassignments = Reassignments(cluster, Clock(monotonic=lambda: now_ms[0]))

@@ -150,7 +150,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("topic", "code", "says"), REFUSED.values(), ids=REFUSED.keys())
 @pytest.mark.parametrize("validate_only", [False, True], ids=["create", "validate"])
-def test_a_topic_that_cannot_be_is_refused_with_the_reason_and_nothing_changes(
+def test_an_invalid_topic_is_refused_with_a_reason_and_nothing_changes(
     shared: RawClient, topic: CreatableTopic, code: ErrorCode, says: str, validate_only: bool
 ) -> None:
     (row,) = create(shared, topic, validate_only=validate_only)
@@ -171,7 +171,7 @@ def test_each_topic_of_a_request_succeeds_or_fails_on_its_own(client: RawClient)
     assert topic_names(client) == {"good", "better"}
 
 
-def test_what_is_only_validated_is_not_made(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+def test_a_validated_topic_is_not_created(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
     (row,) = create(client, wanted("t", 4, configs={"retention.ms": "5000"}), validate_only=True)
     assert (row.error_code, row.num_partitions, row.replication_factor) == (ErrorCode.NONE, 4, 1)
     assert {config.name: config.value for config in row.configs}["retention.ms"] == "5000"
@@ -198,7 +198,7 @@ def test_assigned_replicas_are_kept_in_order_and_the_first_leads(tmp_path: Path)
         assert [(row.leader_id, row.replica_nodes) for row in topic.partitions] == [(1, (1, 2)), (2, (2, 0))]
 
 
-def test_the_answer_tells_all_configs_of_the_new_topic_and_where_they_come_from(client: RawClient) -> None:
+def test_the_response_returns_all_configs_of_the_topic_with_their_sources(client: RawClient) -> None:
     (row,) = create(client, wanted("t", configs={"retention.ms": "5000"}))
     configs = {config.name: config for config in row.configs}
     assert len(configs) == 33
@@ -260,7 +260,7 @@ def test_a_topic_grows_and_keeps_its_records(client: RawClient, version: int) ->
     assert records_of(fetch(client, "t", 0)) == [(0, b"k", b"v")]
 
 
-def test_a_topic_that_stands_twice_grows_not_at_all(client: RawClient) -> None:
+def test_a_topic_named_twice_does_not_grow(client: RawClient) -> None:
     create_topic(client, "t")
     create_topic(client, "u")
     rows = grow(client, growth("t", 2), growth("u", 2), growth("t", 3))
@@ -299,13 +299,13 @@ def test_a_topic_is_deleted_by_name_or_id(client: RawClient) -> None:
         ((None, bytes(16)), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_names_no_topic_deletes_none(shared: RawClient, which: Any, code: ErrorCode) -> None:
+def test_a_request_that_names_no_existing_topic_deletes_none(shared: RawClient, which: Any, code: ErrorCode) -> None:
     (row,) = delete(shared, which)
     assert (row.error_code, bool(row.error_message)) == (code, True)
     assert "base" in topic_names(shared)
 
 
-def test_a_topic_that_stands_twice_is_not_deleted_and_has_one_row(shared: RawClient) -> None:
+def test_a_topic_named_twice_is_not_deleted_and_has_one_row(shared: RawClient) -> None:
     base_id = metadata(shared, "base").topics[0].topic_id
     for twice in (["base", "base"], [base_id, base_id], ["base", base_id], [base_id, "base"]):
         assert [row.error_code for row in delete(shared, *twice)] == [ErrorCode.INVALID_REQUEST], twice
@@ -346,7 +346,7 @@ def test_a_new_topic_of_the_same_name_is_another_topic(client: RawClient) -> Non
     assert metadata(client, first).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_fetch_that_waits_is_told_that_its_topic_went(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_waiting_fetch_reports_that_its_topic_was_deleted(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t")
     with RawClient(*address(broker)) as admin:
         client.send(fetch_request("t", 0, max_wait_ms=60_000), version=12)
@@ -359,7 +359,7 @@ def test_a_fetch_that_waits_is_told_that_its_topic_went(broker: ottla.Broker, cl
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_metadata_version_tells_nodes_topics_and_leaders(shared: RawClient, version: int) -> None:
+def test_every_metadata_version_returns_nodes_topics_and_leaders(shared: RawClient, version: int) -> None:
     for answer in (metadata(shared, "base", version=version), metadata(shared, version=version)):
         (node,) = answer.brokers
         assert node.node_id == 0 and node.port > 0
@@ -397,7 +397,7 @@ def test_ids_are_refused_where_they_have_a_field_and_no_meaning_yet(shared: RawC
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST]
 
 
-def test_a_topic_that_is_asked_for_twice_is_told_once(shared: RawClient) -> None:
+def test_a_topic_requested_twice_is_returned_once(shared: RawClient) -> None:
     assert [topic.name for topic in metadata(shared, "base", "dotted.name", "base").topics] == ["base", "dotted.name"]
 
 
@@ -457,7 +457,7 @@ def test_two_clients_that_miss_the_same_topic_make_one(broker: ottla.Broker, cli
         (13, {"include_topic_authorized_operations": True}, -(2**31), 3576),
     ],
 )
-def test_allowed_operations_are_told_on_request(
+def test_allowed_operations_are_returned_on_request(
     shared: RawClient, version: int, asked: dict[str, bool], cluster: int, topic: int
 ) -> None:
     answer = metadata(shared, "base", version=version, **asked)

@@ -37,7 +37,7 @@ ANYWHERE = ("--listener", "127.0.0.1:0")
 # serve: the contract
 
 
-def test_one_line_says_ready_with_one_address_a_node_and_a_signal_stops_cleanly(tmp_path: Path) -> None:
+def test_ready_line_has_an_address_per_node_and_a_signal_stops_cleanly(tmp_path: Path) -> None:
     listeners = ("--listener", "IN://127.0.0.1:0", "--listener", "OUT://127.0.0.1:0")
     with ServeProcess("--data", tmp_path / "data", "--nodes", "3", *listeners) as process:
         assert re.fullmatch(r"ready 127\.0\.0\.1:\d+,127\.0\.0\.1:\d+,127\.0\.0\.1:\d+\n", process.first_line)
@@ -52,7 +52,7 @@ def test_one_line_says_ready_with_one_address_a_node_and_a_signal_stops_cleanly(
     assert "Traceback" not in process.stderr
 
 
-def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_a_kill(tmp_path: Path) -> None:
     with ServeProcess("--data", tmp_path, *ANYWHERE) as process, RawClient(*process.addresses[0]) as client:
         create_topic(client, "t")
         for number in range(20):
@@ -111,7 +111,7 @@ made.up.name=1
 """
 
 
-def test_a_server_properties_is_read_as_it_is_and_stronger_sources_win(tmp_path: Path) -> None:
+def test_a_server_properties_file_is_accepted_and_stronger_sources_win(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(SERVER_PROPERTIES.format(data=tmp_path))
     arguments = ("--config", file, "--profile", "dev", "--data", tmp_path / "from-flag")
@@ -145,7 +145,7 @@ def describe_node(client: RawClient, name: str) -> dict[str, str | None]:
     return {config.name: config.value for config in result.configs}
 
 
-def test_serve_runs_the_kafka_profile_unless_told_and_a_directory_brings_its_node_id(tmp_path: Path) -> None:
+def test_serve_defaults_to_the_kafka_profile_and_the_directorys_node_id(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), overrides={"node.id": "3"}) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
     with ServeProcess("--data", tmp_path, *ANYWHERE) as process, RawClient(*process.addresses[0]) as client:
@@ -154,7 +154,7 @@ def test_serve_runs_the_kafka_profile_unless_told_and_a_directory_brings_its_nod
         assert describe_node(client, "3")["log.segment.delete.delay.ms"] == "60000"
 
 
-def test_without_a_directory_the_one_taken_is_named_and_is_not_apache_kafkas(
+def test_the_default_directory_is_reported_and_differs_from_apache_kafkas(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "EARLIER_DATA_DIR", f"{tmp_path}/none")
@@ -189,7 +189,7 @@ def test_the_default_directory_is_below_the_users_own_and_never_below_tmp(
     assert "\n" not in str(refused.value)
 
 
-def test_data_in_the_default_directory_of_an_earlier_version_are_named_and_left(
+def test_an_earlier_versions_default_directory_is_reported_and_unchanged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "EARLIER_DATA_DIR", str(tmp_path / "earlier"))
@@ -211,7 +211,7 @@ def test_data_in_the_default_directory_of_an_earlier_version_are_named_and_left(
         assert told() == []
 
 
-def test_users_come_from_a_file_or_the_environment_and_no_password_into_a_message(
+def test_users_come_from_a_file_or_environment_and_passwords_stay_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, empty = tmp_path / "users", tmp_path / "empty"
@@ -289,7 +289,7 @@ def test_with_users_the_default_listener_takes_logins(tmp_path: Path) -> None:
             configuration(asked(["serve", "--data", "/d", *user, *given]).options)
 
 
-def test_the_environment_stands_between_flags_and_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_environment_ranks_between_flags_and_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=2\nlog.retention.ms=2\nlog.dirs=/file\nmax.connections=2\n")
     variables = {
@@ -349,7 +349,7 @@ print(len(sys.modules) - known)
 """
 
 
-def test_what_coordinators_and_apis_need_is_loaded_before_somebody_needs_one() -> None:
+def test_modules_of_coordinators_and_apis_are_loaded_ahead() -> None:
     assert run_python(LOADED_AHEAD).stdout.split("\n") == ["[]", "[]", "0", ""]
 
 
@@ -358,7 +358,7 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 @full_only  # a process that loads everything; `LOADED_AHEAD` is another
-def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
+def test_a_module_that_cannot_be_loaded_ahead_does_not_stop_the_broker() -> None:
     done = run_python(
         "import errno, logging, sys, trio; from trio.testing import MockClock; from ottla.server.commands import serve\n"
         "class NoDescriptors:\n"
@@ -414,7 +414,7 @@ with ottla.Broker(sys.argv[1]) as broker, RawClient(*address(broker)) as client,
 """
 
 
-def test_without_descriptors_a_broker_goes_on_with_what_it_has(tmp_path: Path) -> None:
+def test_without_descriptors_a_broker_continues(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-c", FEW_DESCRIPTORS, tmp_path],
@@ -463,7 +463,7 @@ def failure(*arguments: str | Path) -> str:
     return line
 
 
-def test_a_data_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+def test_an_unusable_data_directory_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
     assert failure("--data", tmp_path / "file", *ANYWHERE).startswith(f"ottla: data directory {tmp_path}/file: ")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -477,7 +477,7 @@ def test_a_port_in_use_is_one_line(broker: ottla.Broker, tmp_path: Path) -> None
     assert not (tmp_path / "new").exists()
 
 
-def test_a_directory_that_another_broker_has_is_one_line(broker: ottla.Broker, tmp_path: Path) -> None:
+def test_a_directory_of_another_running_broker_is_one_line(broker: ottla.Broker, tmp_path: Path) -> None:
     assert failure("--data", tmp_path / "data", *ANYWHERE).startswith(f"ottla: data directory {tmp_path}/data: ")
 
 
@@ -495,7 +495,7 @@ REFUSED_OPTIONS = {
 
 
 @pytest.mark.parametrize(("arguments", "says"), REFUSED_OPTIONS.values(), ids=REFUSED_OPTIONS.keys())
-def test_a_bad_option_is_one_line_and_nothing_is_written(
+def test_an_invalid_option_is_one_line_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     assert exit_code("serve", "--data", tmp_path / "data", *arguments) == 2
@@ -514,7 +514,9 @@ def test_a_bad_option_is_one_line_and_nothing_is_written(
         (b"name=\xff\n", "is not UTF-8 at byte 5"),
     ],
 )
-def test_a_bad_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: bytes, says: str) -> None:
+def test_an_invalid_file_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: bytes, says: str
+) -> None:
     file = tmp_path / "server.properties"
     file.write_bytes(text)
     assert exit_code("serve", "--config", file, "--data", tmp_path / "data") == 2
@@ -562,7 +564,7 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
     assert "usage: ottla" in capsys.readouterr().out
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("--version") == 0
     kernel = "compiled" if COMPILED else "interpreted"
     assert capsys.readouterr().out == f"ottla {__version__} ({kernel} cleaner kernel)\n"
@@ -610,7 +612,7 @@ def test_topics_are_created_listed_described_and_deleted(
         (["delete", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: "),
     ],
 )
-def test_what_the_broker_refuses_is_one_line(
+def test_refusals_by_the_broker_are_one_line(
     broker: ottla.Broker, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     assert topics(broker, *arguments) == 1
@@ -628,7 +630,7 @@ def test_without_a_broker_one_line_says_so(capsys: pytest.CaptureFixture[str], b
 # dump-log and describe-config; other tests check their output
 
 
-def test_dump_log_shows_what_serve_has_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_log_shows_records_written_by_serve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
         assert produce(client, "t", ("key", "value")).error_code == ErrorCode.NONE
@@ -647,7 +649,7 @@ def test_describe_config_explains_an_option_and_helps_with_a_wrong_name(capsys: 
     assert "min.cleanable.dirty.ratio" in line
 
 
-def test_a_reader_that_goes_is_no_error() -> None:
+def test_a_closed_reader_is_not_an_error() -> None:
     with ended(subprocess.Popen(command("describe-config"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline()
@@ -665,14 +667,14 @@ def test_a_reader_that_goes_is_no_error() -> None:
         ((4, 0), set(), "missing packages: google-re2, lz4, zstandard: no wheels for Python 4.0"),
     ],
 )
-def test_a_python_that_is_too_new_is_told_which_packages_are_missing(
+def test_a_too_new_python_is_reported_with_the_missing_packages(
     python: tuple[int, int], installed: set[str], named: str | None
 ) -> None:
     told = missing_packages(python, lambda module: module if module in installed else None)
     assert told is None if named is None else told is not None and told.startswith(named)
 
 
-def test_a_command_that_runs_in_this_process_leaves_its_signals_alone(tmp_path: Path) -> None:
+def test_a_command_run_in_this_process_keeps_its_signal_handlers(tmp_path: Path) -> None:
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in ends]
     (tmp_path / "file").touch()

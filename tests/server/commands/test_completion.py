@@ -32,7 +32,7 @@ def test_a_script_is_whole_for_every_place(make: object) -> None:
     assert {place.at for place in PLACES if place.at not in script} == set()
 
 
-def test_fish_asks_at_which_place_it_stands() -> None:
+def test_fish_receives_completions_for_the_current_position() -> None:
     lines = list(fish(PLACES))
     assert "complete -c ottla -n '__ottla_at \"/topics\"' -a create -d 'create a topic'" in lines
     assert any(

@@ -24,7 +24,7 @@ def test_a_name_of_both_scopes_shows_both_unless_one_is_asked_for() -> None:
     assert "topic option, string" not in render("compression.type", scope="broker")
 
 
-def test_the_dev_profile_shows_beside_the_default() -> None:
+def test_the_dev_profile_is_shown_next_to_the_default() -> None:
     assert "default 15000 (dev: 100)" in render("log.cleaner.backoff.ms")
 
 
@@ -42,13 +42,13 @@ def test_markdown_rows_all_have_six_cells() -> None:
     assert {row.replace("\\|", "").count("|") for row in rows} == {7}
 
 
-def test_every_option_that_counts_has_a_meaning_of_its_own() -> None:
+def test_every_effective_option_has_its_own_meaning() -> None:
     docs = [option.doc for option in (*TOPIC_OPTIONS.values(), *BROKER_OPTIONS.values()) if option.acts]
     assert all(doc.endswith(".") for doc in docs)
     assert len(set(docs)) == len(docs)
 
 
-def test_an_unknown_name_is_told_with_names_like_it() -> None:
+def test_an_unknown_name_is_reported_with_similar_names() -> None:
     with pytest.raises(
         CommandError,
         match=r"segment\.byte not found; did you mean .*segment\.bytes",

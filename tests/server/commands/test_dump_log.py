@@ -85,7 +85,7 @@ def problems(lines: list[str]) -> list[str]:
 # Logs
 
 
-def test_batches_show_what_their_headers_say(tmp_path: Path) -> None:
+def test_batches_show_the_fields_of_their_headers(tmp_path: Path) -> None:
     first, marker, tombstone = dumped(written(tmp_path, LOG, WHOLE_LOG))
     assert first.startswith(
         f"offsets 10..11  records 2  position 0  size {len(FIRST)}  create time up to 1001  codec gzip"
@@ -112,7 +112,7 @@ def test_data_shows_as_text_where_it_is_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", ".cleaned", ".swap", ".deleted"])
-def test_files_on_their_way_are_logs_too(tmp_path: Path, suffix: str) -> None:
+def test_log_files_with_temporary_suffixes_are_logs(tmp_path: Path, suffix: str) -> None:
     assert len(dumped(written(tmp_path, LOG + suffix, WHOLE_LOG))) == 3
 
 
@@ -198,7 +198,7 @@ def test_records_of_consumer_groups_are_read(tmp_path: Path) -> None:
     assert lines[4].endswith("consumer group MemberMetadata {group_id: 'g', member_id: 'm'} deleted")
 
 
-def test_a_wrong_checksum_a_torn_end_and_offsets_that_go_back_are_problems(tmp_path: Path) -> None:
+def test_a_wrong_checksum_a_torn_end_and_decreasing_offsets_are_problems(tmp_path: Path) -> None:
     broken = bytearray(WHOLE_LOG)
     broken[len(FIRST) + 70] ^= 1
     lines = dumped(written(tmp_path, LOG, bytes(broken)))
@@ -267,7 +267,7 @@ def test_indexes_and_snapshots_that_contradict_themselves_are_problems(tmp_path:
     assert problems(dumped(written(tmp_path, name, data)))
 
 
-def test_deep_holds_an_index_beside_its_log(tmp_path: Path) -> None:
+def test_deep_compares_an_index_with_its_log(tmp_path: Path) -> None:
     written(tmp_path, LOG, WHOLE_LOG)
     right = struct.pack(">ii", 2, len(FIRST))
     assert not problems(dumped(written(tmp_path, INDEX, right), deep=True))
@@ -322,7 +322,7 @@ def test_text_files_are_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["recovery-point-offset-checkpoint", "leader-epoch-checkpoint", "partition.metadata", "ottla.json", "x.txt"]
 )
-def test_text_that_is_not_what_the_name_says_is_a_problem(tmp_path: Path, name: str) -> None:
+def test_text_that_does_not_match_its_file_name_is_a_problem(tmp_path: Path, name: str) -> None:
     assert problems(dumped(written(tmp_path, name, b"nonsense\n")))
 
 

@@ -25,7 +25,7 @@ def test_a_line_that_never_comes_is_not_waited_for_without_end() -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def test_a_process_that_ends_is_left_alone() -> None:
+def test_a_process_that_ended_is_left_alone() -> None:
     with ended(subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])) as process:
         pass
     assert process.returncode == 3

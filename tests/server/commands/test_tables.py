@@ -112,7 +112,7 @@ def test_a_table_stays_one(running: ottla.Broker, tmp_path: Path, line: str, col
     assert len(set(cells)) == len(cells), "rows of one table are told from each other"
 
 
-def test_numbers_are_whole_beside_texts_that_are_cut() -> None:
+def test_numbers_stay_complete_when_texts_are_shortened() -> None:
     header = ("PARTITION", "FIRST DIRTY", "LOG END", "RECORDS", "ELIGIBLE", "POLICY")
     row = (f"{LONG}-17", 123_456_789_012, 9_223_372_036, "12345 -> 678", "2026-11-28 07:37:18", "compact")
     lines = list(table(header, [row], ["why"], width=80))

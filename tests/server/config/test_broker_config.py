@@ -34,7 +34,7 @@ def test_override_beats_flag_beats_file_beats_profile_beats_default() -> None:
     assert static_config().node(0).log_cleaner_backoff_ms == 15_000
 
 
-def test_dynamic_values_of_a_node_beat_those_of_all_beat_static_ones() -> None:
+def test_dynamic_node_values_beat_cluster_values_and_those_beat_static_values() -> None:
     static = static_config(overrides={"max.connections": "1"})
     both = static.node(0, cluster_dynamic={"max.connections": "2"}, node_dynamic={"max.connections": "3"})
     assert both.max_connections == 3
@@ -50,7 +50,7 @@ def test_every_option_has_a_value() -> None:
         config.value("no.such.option")
 
 
-def test_options_without_an_attribute_are_typed_too() -> None:
+def test_options_without_an_attribute_are_typed() -> None:
     config = BrokerConfig.from_texts({"transaction.state.log.num.partitions": "7"})
     assert config.value("transaction.state.log.num.partitions") == 7
 
@@ -117,7 +117,7 @@ def test_kafkas_topic_defaults_come_out_of_kafkas_broker_defaults() -> None:
 
 
 @pytest.mark.scenario(187)
-def test_a_stronger_unit_wins_whatever_its_source() -> None:
+def test_a_stronger_unit_wins_from_any_source() -> None:
     config = BrokerConfig.from_texts({"log.retention.ms": "5"}, node_dynamic={"log.retention.hours": "1"})
     assert config.log_defaults.retention_ms == 5
 
@@ -254,7 +254,7 @@ def test_an_unknown_profile_or_number_of_nodes_is_refused() -> None:
         static_config(nodes=0)
 
 
-def test_stored_dynamic_values_of_another_version_are_left_out_and_told() -> None:
+def test_stored_dynamic_values_of_another_version_are_ignored_and_reported() -> None:
     taken, problems = usable({"max.connections": "5", "num.io.threads": "x", "zork": "1"})
     assert taken == {"max.connections": "5", "zork": "1"}
     assert len(problems) == 1
@@ -264,7 +264,7 @@ def test_stored_dynamic_values_of_another_version_are_left_out_and_told() -> Non
 # Warnings
 
 
-def test_each_option_that_means_nothing_here_is_told_once() -> None:
+def test_each_option_without_effect_is_reported_once() -> None:
     static = static_config(
         file=file("super.users=User:a\nnum.io.threads=8\nlog.local.retention.ms=5\nnum.partitions=4\n# nodes=2\n"),
         overrides={"num.io.threads": "9", "listener.name.external.ssl.provider": "x"},
@@ -280,7 +280,7 @@ def test_each_option_that_means_nothing_here_is_told_once() -> None:
     ]
 
 
-def test_what_the_authorizer_is_told_comes_from_the_start_alone() -> None:
+def test_authorizer_options_are_read_only_at_the_start() -> None:
     lines = f"authorizer.class.name={STANDARD}\nsuper.users=User:a; User:b:c ;\nallow.everyone.if.no.acl.found= TRUE\n"
     static = static_config(file=file(lines))
     assert static.warnings == ()
@@ -306,12 +306,12 @@ def test_what_the_authorizer_is_told_comes_from_the_start_alone() -> None:
         ),
     }.values(),
 )
-def test_what_the_authorizer_cannot_be_told_ends_the_start(lines: str, said: str) -> None:
+def test_invalid_authorizer_options_refuse_the_start(lines: str, said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         static_config(file=file(lines))
 
 
-def test_an_option_of_one_node_that_all_share_is_told() -> None:
+def test_a_per_node_value_of_a_shared_option_is_reported() -> None:
     static = static_config(
         file=file("# nodes=2\n# node.1.log.dirs=/other\n# node.1.broker.rack=r1\n# node.7.broker.rack=r7\n")
     )
@@ -384,7 +384,7 @@ def test_cluster_id_and_features_come_from_comment_lines() -> None:
     assert (static.cluster_id, dict(static.features)) == ("abc", {"group.version": 1})
 
 
-def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> None:
+def test_controller_options_apply_unless_the_file_sets_others() -> None:
     static = static_config(
         profile="dev",
         file=file(
@@ -412,11 +412,11 @@ def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> 
         "unknown": ("# feature.moon.version=1", "feature.moon.version: unknown feature, ignored"),
     }.values(),
 )
-def test_a_feature_that_means_nothing_here_is_told_of_in_one_line(line: str, told: str) -> None:
+def test_a_feature_without_effect_is_reported_in_one_line(line: str, told: str) -> None:
     assert static_config(file=file(line)).warnings == (told,)
 
 
-def test_what_a_secured_cluster_sets_does_not_hinder_a_start_on_plaintext_listeners() -> None:
+def test_options_of_a_secured_cluster_are_accepted_on_plaintext_listeners() -> None:
     static = static_config(
         file=file(
             "# nodes=2\n# node.1.listeners=EXTERNAL://localhost:19124\n# node.1.broker.rack=r1\n# node.1.log.dirs=/b1\n"
@@ -432,7 +432,7 @@ def test_what_a_secured_cluster_sets_does_not_hinder_a_start_on_plaintext_listen
     assert static.node(0).texts_of(ConfigSource.STATIC_BROKER)[name] == 'Module required user_a="\\\n";'
 
 
-def test_a_feature_level_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_feature_level_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"Invalid value 3 for .* feature\.transaction\.version: .* from 0 to 2"):
         static_config(file=file("# feature.transaction.version=3"))
 
@@ -450,7 +450,7 @@ def test_an_option_of_one_listener_is_made_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["ssl.provider", "num.partitions", "connection.failed.authentication.delay.ms"])
-def test_what_means_nothing_for_one_listener_says_so(name: str) -> None:
+def test_listener_options_without_effect_are_reported(name: str) -> None:
     found = find_option(f"listener.name.internal.{name}")
     assert found is not None and not found.acts
 
@@ -460,12 +460,12 @@ def test_no_repr_shows_a_secret() -> None:
     assert "hunter2" not in repr(BrokerConfig.from_texts(texts)) + repr(static_config(overrides=texts))
 
 
-def test_the_name_of_an_unknown_option_is_told_of_by_its_beginning() -> None:
+def test_a_long_unknown_option_is_reported_with_the_start_of_its_name() -> None:
     (line,) = warnings_of({"n" * 30_000: "x"})
     assert line == "n" * 249 + ": unknown option, ignored"
 
 
-def test_a_slip_of_the_pen_at_a_start_is_told_of_with_the_nearest_name() -> None:
+def test_a_misspelt_option_is_reported_with_the_nearest_name() -> None:
     overrides = {"log.cleaner.enabel": "true", "confluent.metrics.enable": "true", "flush.messages": "1"}
     assert static_config(overrides=overrides).warnings == (
         "log.cleaner.enabel: unknown option, ignored; did you mean log.cleaner.enable?",

@@ -133,7 +133,7 @@ def test_a_value_that_no_answer_could_carry_is_refused(
     assert "33000" in error.value.message
 
 
-def test_a_broker_keeps_so_many_names_that_nobody_knows() -> None:
+def test_the_number_of_unknown_names_a_broker_keeps_is_limited() -> None:
     present = {f"no.such.{number}": "x" for number in range(CONFIGS_MAX)}
     assert alter_broker(config(None, None, present), DYNAMIC, present, [ConfigChange("no.such.0", "y", SET)])
     with pytest.raises(KafkaError) as error:
@@ -142,7 +142,7 @@ def test_a_broker_keeps_so_many_names_that_nobody_knows() -> None:
     assert str(CONFIGS_MAX) in error.value.message
 
 
-def test_what_a_broker_keeps_is_bounded_in_its_length() -> None:
+def test_the_total_length_of_stored_values_is_limited() -> None:
     item = "x" * 30_000
     present = {f"no.such.{number}": item for number in range(2)}
     assert alter_broker(config(None, None, present), DYNAMIC, present, [ConfigChange("one.more", "y", SET)])
@@ -173,7 +173,7 @@ class Counted(str):
 
 
 @pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
-def test_a_long_list_is_edited_without_comparing_each_item_with_each_other(operation: ConfigOperation) -> None:
+def test_a_long_list_is_edited_without_pairwise_comparisons(operation: ConfigOperation) -> None:
     items = [f"{index}:0" for index in range(1_000)]
     present = {REPLICAS: Counted(",".join(items))}
     change = ConfigChange(REPLICAS, Counted(",".join(items[::-2])), operation)
@@ -183,7 +183,7 @@ def test_a_long_list_is_edited_without_comparing_each_item_with_each_other(opera
     assert Counted.compared < 5 * len(items)
 
 
-def test_an_override_is_checked_beside_the_defaults_of_the_broker() -> None:
+def test_an_override_is_checked_together_with_the_brokers_defaults() -> None:
     broker = config({"log.cleaner.max.compaction.lag.ms": "4"})
     with pytest.raises(KafkaError) as error:
         check_topic_configs(broker, {"min.compaction.lag.ms": "5"})

@@ -91,7 +91,7 @@ def test_defaults_of_topics(
     assert story(entry) == synonyms
 
 
-def test_overrides_show_as_kafka_writes_them_before_what_they_hide() -> None:
+def test_overrides_are_shown_in_kafkas_format_before_the_values_they_hide() -> None:
     overrides = {"segment.bytes": " 2097152 ", "preallocate": "TRUE", "min.cleanable.dirty.ratio": "1e-5"}
     overrides["cleanup.policy"] = "compact,compact"
     shown = {entry.name: entry for entry in describe_topic(config(), overrides)}
@@ -120,7 +120,7 @@ def test_a_topic_shows_where_the_broker_has_its_value_from() -> None:
     assert (policy.value, policy.source) == ("compact", STATIC)
 
 
-def test_a_stored_override_that_this_version_refuses_is_shown_as_it_is() -> None:
+def test_a_stored_override_that_this_version_refuses_is_shown_unchanged() -> None:
     assert only(describe_topic(config(), {"segment.bytes": "14"}, ["segment.bytes"])).value == "14"
 
 
@@ -195,13 +195,13 @@ def test_hidden_options_show_where_they_are_set() -> None:
     assert only(describe_broker(config({name: "5"}), [name])).value == "5"
 
 
-def test_what_exists_only_as_a_dynamic_option_shows_no_default() -> None:
+def test_a_purely_dynamic_option_shows_no_default() -> None:
     name = "leader.replication.throttled.rate"
     entry = only(describe_broker(config(node={name: "5"}), [name]))
     assert story(entry) == [(name, "5", ConfigSource.DYNAMIC_BROKER)]
 
 
-def test_the_cluster_default_shows_only_what_is_set_there() -> None:
+def test_the_cluster_default_shows_only_its_own_values() -> None:
     broker = config({"num.partitions": "3"}, {"log.retention.ms": " 76400000"}, {"max.connections": "4"})
     entry = only(describe_cluster_default(broker))
     assert (entry.name, entry.value, entry.source, entry.read_only) == (
@@ -213,7 +213,7 @@ def test_the_cluster_default_shows_only_what_is_set_there() -> None:
     assert story(entry) == [("log.retention.ms", " 76400000", ALL_NODES)]
 
 
-def test_groups_show_what_the_broker_gives_them() -> None:
+def test_groups_show_the_brokers_values() -> None:
     entries = {entry.name: entry for entry in describe_group(config({"group.consumer.session.timeout.ms": "50000"}))}
     session = entries["consumer.session.timeout.ms"]
     assert (session.value, session.source) == ("50000", STATIC)
@@ -235,7 +235,7 @@ def test_client_metrics_show_defaults() -> None:
     assert describe_client_metrics({}, ["zork"]) == []
 
 
-def test_what_is_set_of_a_group_or_subscription_stands_before_the_defaults() -> None:
+def test_values_of_a_group_or_subscription_precede_the_defaults() -> None:
     texts = {"consumer.session.timeout.ms": "50000"}
     session = only(describe_group(config(), texts, ["consumer.session.timeout.ms"]))
     assert (session.value, session.source, session.read_only) == ("50000", ConfigSource.GROUP, False)

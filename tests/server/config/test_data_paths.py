@@ -37,7 +37,7 @@ def told(name: str, given: object, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("below", [".", "not/there/yet"])
-def test_a_path_that_is_there_is_refused_with_its_comma(folder: Path, below: str) -> None:
+def test_an_existing_path_with_a_comma_is_refused(folder: Path, below: str) -> None:
     given = str(folder) if below == "." else f"{folder}/{below}"
     with pytest.raises(ConfigError) as refused:
         refuse_comma("--data", given)
@@ -56,7 +56,7 @@ def test_a_broker_says_so_and_makes_nothing(folder: Path, tmp_path: Path) -> Non
     assert (os.listdir(tmp_path), os.listdir(folder)) == (["my,data"], [])
 
 
-def test_a_temporary_directory_of_a_broker_is_refused_by_the_name_of_its_setting(temporary: Path) -> None:
+def test_a_temporary_directory_with_a_comma_is_refused_by_its_settings_name(temporary: Path) -> None:
     with pytest.raises(ConfigError) as refused, ottla.Broker():
         pass
     assert str(refused.value) == told("TMPDIR", temporary, temporary)

@@ -66,7 +66,7 @@ ANSWERS: dict[str, tuple[str, int, Mapping[str, tuple[int, int]], Mapping[str, i
 
 
 @pytest.mark.parametrize(("lines", "version", "ranges", "levels"), ANSWERS.values(), ids=ANSWERS)
-async def test_what_clients_are_told(
+async def test_clients_receive_supported_and_finalized_features(
     tmp_path: Path, lines: str, version: int, ranges: Mapping[str, tuple[int, int]], levels: Mapping[str, int]
 ) -> None:
     answer = await ask(tmp_path, lines, version)
@@ -109,7 +109,7 @@ METADATA_VERSIONS = {
 
 
 @pytest.mark.parametrize(("name", "levels"), METADATA_VERSIONS.items(), ids=METADATA_VERSIONS)
-def test_levels_are_those_of_a_new_cluster_of_a_metadata_version(name: str, levels: dict[str, int]) -> None:
+def test_levels_equal_those_of_a_new_cluster_of_the_metadata_version(name: str, levels: dict[str, int]) -> None:
     static = static_config(file=parse_server_properties(f"# metadata.version={name}\n"))
     assert {each: feature.level for each, feature in finalized(static.features, {}).items()} == levels
     assert not static.warnings
@@ -127,7 +127,7 @@ def test_an_unknown_metadata_version_is_refused() -> None:
         static_config(file=parse_server_properties("# metadata.version=2.8\n"))
 
 
-def test_the_unstable_metadata_version_is_there_where_it_is_enabled() -> None:
+def test_the_unstable_metadata_version_is_available_only_if_enabled() -> None:
     given = {"metadata.version": 31}
     assert finalized(given, {})["metadata.version"] == (7, 30, 30)
     assert finalized(given, {}, unstable=True)["metadata.version"] == (7, 31, 31)

@@ -16,7 +16,7 @@ def test_no_text_does_more_than_be_refused(text: str) -> None:
         parse_server_properties(text)
 
 
-def test_comment_lines_carry_what_has_no_property() -> None:
+def test_comment_lines_declare_settings_without_a_property() -> None:
     text = """\
 # A comment with = in it
 #nodes=7

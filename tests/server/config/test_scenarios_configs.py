@@ -69,9 +69,7 @@ def altered(client: RawClient, kind: ConfigResourceType, resource: str, name: st
 
 @pytest.mark.scenario(183)
 @pytest.mark.parametrize(("name", "value"), REFUSED)
-def test_a_value_out_of_bounds_or_of_another_type_is_refused_to_old_and_new_topics(
-    shared: RawClient, name: str, value: str
-) -> None:
+def test_an_invalid_value_is_refused_for_old_and_new_topics(shared: RawClient, name: str, value: str) -> None:
     (row,) = create(shared, wanted("new", configs={name: value}))
     assert row.error_code == ErrorCode.INVALID_CONFIG and name in row.error_message
     assert topic_names(shared) == {"there"}

@@ -58,7 +58,7 @@ WHY = {
 
 
 @pytest.mark.parametrize(("asked", "is_allowed", "reason", "said"), WHY.values(), ids=WHY)
-def test_why_somebody_may(
+def test_the_reason_for_a_decision_is_explained(
     guarded: ottla.Broker, asked: tuple[str, str, str], is_allowed: bool, reason: str, said: str
 ) -> None:
     decision = guarded.why_allowed(*asked, host="10.0.0.7")
@@ -87,7 +87,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(("acls", "kind", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_list_of_entries_is_refused_before_a_start(acls: Any, kind: type[Exception], said: str) -> None:
+def test_an_invalid_list_of_entries_is_refused_before_a_start(acls: Any, kind: type[Exception], said: str) -> None:
     with pytest.raises(kind) as refusal:
         ottla.Broker(acls=acls)
     assert said in str(refusal.value)

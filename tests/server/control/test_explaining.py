@@ -84,9 +84,7 @@ def alter(client: RawClient, command: str) -> None:
 # The time, and the trigger
 
 
-def test_what_lies_in_the_active_segment_waits_for_a_record_late_enough(
-    broker: ottla.Broker, client: RawClient
-) -> None:
+def test_records_in_the_active_segment_wait_for_a_late_enough_record(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", segment_ms=WEEK_MS, message_timestamp_after_max_ms=NEVER_MS)
     written_ms = broker.explain("t").now_ms
     for _ in range(3):
@@ -167,7 +165,7 @@ def test_an_open_transaction_is_named_with_its_deadline_and_is_aborted_then(
     assert eventually(broker, lambda: explained(broker).eligible)
 
 
-def test_a_transaction_that_begins_between_two_looks_is_told_as_its_coordinator_knows_it(
+def test_a_transaction_started_between_two_reads_is_reported_with_its_coordinators_state(
     broker: ottla.Broker, client: RawClient
 ) -> None:
     create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
@@ -187,7 +185,7 @@ def test_a_transaction_that_begins_between_two_looks_is_told_as_its_coordinator_
     assert found.eligible_at_ms == found.transactions[0].aborted_at_ms
 
 
-def test_what_a_coordinator_that_is_away_may_know_of_is_not_told_to_hang(tmp_path: Path) -> None:
+def test_a_transaction_of_an_unavailable_coordinator_is_not_reported_as_hanging(tmp_path: Path) -> None:
     with ExitStack() as stack:
         options = {"transaction.state.log.replication.factor": 1}
         broker = stack.enter_context(ottla.Broker(tmp_path, nodes=2, overrides=options, admin=0))
@@ -215,7 +213,7 @@ def test_what_a_coordinator_that_is_away_may_know_of_is_not_told_to_hang(tmp_pat
         assert told() == (("Ongoing",), ("Ongoing",))
 
 
-def test_the_advised_command_aborts_a_transaction_that_nobody_knows(broker: ottla.Broker, client: RawClient) -> None:
+def test_the_advised_command_aborts_an_unknown_transaction(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
     hanging = batch(("k", "v"), producer_id=77, producer_epoch=0, base_sequence=0, transactional=True)
 
@@ -256,7 +254,7 @@ def abort(client: RawClient, start_offset: int) -> None:
     assert row.topics[0].partitions[0].error_code == 0
 
 
-def test_nothing_to_do_about_what_is_clean(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_clean_log_has_no_remedies(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact")
     found = explained(broker)
     assert (found.waits_for, found.remedies, found.eligible_at_ms) == ("all_clean", (), None)
@@ -273,7 +271,7 @@ def test_an_explanation_is_a_text_to_be_read(broker: ottla.Broker, client: RawCl
     assert text in repr(found)
 
 
-def test_what_is_not_there_is_said_in_one_line(broker: ottla.Broker, client: RawClient) -> None:
+def test_missing_topics_and_partitions_are_reported_in_one_line(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "orders", cleanup_policy="compact")
     create_topic(client, "plain")
     for ask, kind, says in (
@@ -296,7 +294,7 @@ def test_what_is_not_there_is_said_in_one_line(broker: ottla.Broker, client: Raw
         assert refused.value.kind is kind
 
 
-def test_a_lease_is_told_with_its_end(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_lease_is_reported_with_its_end(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
     for _ in range(4):
         produce(client, "t", ("k", "v" * 600))
@@ -333,7 +331,7 @@ def test_a_moved_clock_ends_the_segment_when_it_was_said_to(broker: ottla.Broker
 # Dry runs
 
 
-def test_a_dry_run_tells_what_the_pass_then_does(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_dry_run_predicts_the_pass(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
     for number in range(12):
         produce(client, "t", (f"k{number % 3}", "v" * 300))
@@ -351,7 +349,7 @@ def test_a_dry_run_tells_what_the_pass_then_does(broker: ottla.Broker, client: R
     assert f"offset {pass_told.removals[0].offset}: superseded" in str(told)
 
 
-def test_a_forced_dry_run_takes_the_active_segment_too(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_forced_dry_run_includes_the_active_segment(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", min_compaction_lag_ms=HOUR_MS)
     for _ in range(3):
         produce(client, "t", ("k", "v"))
@@ -380,7 +378,7 @@ def slow(tmp_path: Path) -> Iterator[ottla.Broker]:
         yield running
 
 
-def test_a_dry_run_is_given_up_with_who_asked(slow: ottla.Broker) -> None:
+def test_a_dry_run_ends_with_its_caller(slow: ottla.Broker) -> None:
     manager = slow.inner.services.cleaning.manager
 
     async def ask_and_leave() -> None:
@@ -394,7 +392,7 @@ def test_a_dry_run_is_given_up_with_who_asked(slow: ottla.Broker) -> None:
     assert not manager.is_held(T_0)
 
 
-def test_who_wants_the_partition_has_not_to_wait_for_a_dry_run(slow: ottla.Broker) -> None:
+def test_operations_on_the_partition_do_not_wait_for_a_dry_run(slow: ottla.Broker) -> None:
     cleaning = slow.inner.services.cleaning
 
     async def ask(refused: list[ControlError]) -> None:
@@ -456,7 +454,7 @@ def get(broker: ottla.Broker, target: str) -> tuple[int, Any]:
     return status, answer
 
 
-def test_all_of_it_over_http(broker: ottla.Broker, client: RawClient) -> None:
+def test_all_explanations_are_available_over_http(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact")
     for _ in range(2):
         produce(client, "t", ("k", "v"))

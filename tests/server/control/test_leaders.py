@@ -44,7 +44,7 @@ def test_another_node_leads_with_all_records_and_a_new_epoch(topic: str, broker:
         assert len(records_of(fetch(second, topic, 0))) == 2
 
 
-def test_a_replica_leads_among_the_same_replicas_and_another_node_in_place_of_the_leader(broker: ottla.Broker) -> None:
+def test_a_replica_becomes_leader_or_another_node_replaces_the_only_one(broker: ottla.Broker) -> None:
     replicas = broker.move_leader("r", 0, 1).replicas
     assert sorted(replicas) == [0, 1, 2]
     assert broker.move_leader("r", 0, 2).replicas == replicas
@@ -76,7 +76,7 @@ def test_clients_find_the_coordinator_where_it_was_moved(kind: int, broker: ottl
             assert (found.error_code, found.node_id) == (0, node)
 
 
-def test_what_is_known_of_a_share_partition_moves_with_its_coordinator(broker: ottla.Broker) -> None:
+def test_the_state_of_a_share_partition_moves_with_its_coordinator(broker: ottla.Broker) -> None:
     found = broker.inner.services.topics.get("t")
     assert found is not None
     topic_id = found.id
@@ -113,7 +113,7 @@ def test_a_share_partition_has_a_group_a_topic_and_a_partition(broker: ottla.Bro
         assert refused.value.kind == kind, named
 
 
-def test_what_cannot_lead_or_be_led_is_named(broker: ottla.Broker) -> None:
+def test_invalid_leaders_and_partitions_are_named(broker: ottla.Broker) -> None:
     broker.stop_node(2)
     wrong = {
         ("tt", 0, 1): (Kind.NOT_FOUND, "topic 'tt' not found; did you mean 't'?"),

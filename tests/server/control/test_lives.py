@@ -30,7 +30,7 @@ def names(broker: ottla.Broker) -> set[str]:
         return topic_names(client)
 
 
-def test_what_was_copied_comes_back(broker: ottla.Broker, admin: AdminCalls, tmp_path: Path) -> None:
+def test_a_copy_is_restored(broker: ottla.Broker, admin: AdminCalls, tmp_path: Path) -> None:
     with RawClient(*address(broker)) as client:
         create_topic(client, "t")
     broker.advance_clock(5_000)

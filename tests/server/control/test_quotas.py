@@ -45,7 +45,7 @@ def test_a_broker_begins_with_its_quotas_and_has_them_changed(broker: ottla.Brok
     assert broker.quotas() == APP
 
 
-def test_who_waits_is_told_with_the_reason(broker: ottla.Broker) -> None:
+def test_throttled_clients_are_listed_with_the_reason(broker: ottla.Broker) -> None:
     broker.create_topic("t")
     broker.clock.freeze()
     with RawClient(*address(broker), client_id="app") as client:
@@ -72,7 +72,7 @@ def test_who_waits_is_told_with_the_reason(broker: ottla.Broker) -> None:
         ("ip=no.such.host.invalid", {"connection_creation_rate": 1}, ["no.such.host.invalid is not a valid IP"]),
     ],
 )
-def test_what_may_not_be_set_is_refused_in_a_line(
+def test_an_invalid_quota_is_refused_in_one_line(
     broker: ottla.Broker, entity: str, quotas: dict[str, Any], words: list[str]
 ) -> None:
     with pytest.raises(ControlError) as refusal:
@@ -81,7 +81,7 @@ def test_what_may_not_be_set_is_refused_in_a_line(
     assert broker.quotas() == APP
 
 
-def test_what_is_not_there_cannot_be_removed(broker: ottla.Broker) -> None:
+def test_a_missing_quota_cannot_be_removed(broker: ottla.Broker) -> None:
     with pytest.raises(ControlError, match="user=bob: quota not found"):
         broker.remove_quotas("user=bob")
     with pytest.raises(ControlError, match="consumer_byte_rate not found; quotas: producer_byte_rate"):

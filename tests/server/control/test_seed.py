@@ -97,7 +97,7 @@ def _records(client: RawClient, topic: str) -> Any:
     return [record for batch in batches(fetch(client, topic, 0).records) for record in batch.records()]  # type: ignore[arg-type]
 
 
-def test_clients_write_on_behind_a_seed_and_a_restart_finds_it(tmp_path: Path) -> None:
+def test_clients_append_after_a_seed_and_a_restart_keeps_it(tmp_path: Path) -> None:
     from support.broker.conversation import address
 
     with ottla.Broker(tmp_path / "data") as broker:
@@ -128,7 +128,7 @@ def test_json_and_mappings_say_the_same_as_yaml(broker: ottla.Broker) -> None:
     assert planted(broker, json.dumps(said, indent="\t")) == expected
 
 
-def test_what_was_planted_before_is_left_alone(broker: ottla.Broker) -> None:
+def test_an_existing_seed_is_left_alone(broker: ottla.Broker) -> None:
     planted(broker, SEED)
     assert planted(broker, SEED, unless_there=True) == Planted(was_there=True)
     with pytest.raises(ControlError, match=r"s line 3: topics\.orders: topic orders already exists") as refused:
@@ -136,7 +136,7 @@ def test_what_was_planted_before_is_left_alone(broker: ottla.Broker) -> None:
     assert refused.value.kind is Kind.CONFLICT
 
 
-def test_a_seed_of_which_a_part_is_there_is_refused(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_partly_existing_seed_is_refused(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "plain")
     with pytest.raises(ControlError, match=r"topics\.plain: topic plain already exists"):
         planted(broker, SEED)
@@ -144,7 +144,7 @@ def test_a_seed_of_which_a_part_is_there_is_refused(broker: ottla.Broker, client
     assert names(broker) == ["plain"]
 
 
-def test_what_a_broker_has_comes_out_as_a_seed(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_brokers_content_is_exported_as_a_seed(broker: ottla.Broker, client: RawClient) -> None:
     planted(broker, "topics: {t: {partitions: 2, configs: {retention.ms: 5}}, u: }")
     said = broker.run(export, broker.inner)
     assert said == {
@@ -254,7 +254,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 
 @each_case("text, said", REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
+def test_errors_are_reported_with_their_position(text: str, said: str) -> None:
     with pytest.raises(ControlError) as refused:
         seed_of_text(text, "s")
     sentence = str(refused.value)
@@ -313,9 +313,7 @@ REFUSED_BY_A_BROKER: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("text", "said"), REFUSED_BY_A_BROKER.values(), ids=REFUSED_BY_A_BROKER)
-def test_what_a_broker_does_not_take_leaves_nothing(
-    text: str, said: str, broker: ottla.Broker, client: RawClient
-) -> None:
+def test_a_refused_seed_leaves_nothing(text: str, said: str, broker: ottla.Broker, client: RawClient) -> None:
     with pytest.raises(ControlError, match=said) as refused:
         planted(broker, text)
     assert "\n" not in str(refused.value)
@@ -357,7 +355,7 @@ _ANYTHING = st.recursive(
 
 
 @given(_ANYTHING)
-def test_whatever_a_mapping_holds_it_is_a_seed_or_refused(value: Any) -> None:
+def test_any_mapping_is_a_valid_seed_or_refused(value: Any) -> None:
     try:
         seed_of(field_of(value, "s"))
     except ControlError as error:
@@ -383,7 +381,7 @@ def test_a_broker_begins_with_its_seed_and_after_each_reset(tmp_path: Path) -> N
         assert names(broker) == ["a", "b"]
 
 
-def test_a_restored_snapshot_is_what_it_was(tmp_path: Path) -> None:
+def test_a_restored_snapshot_is_not_seeded(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path / "other") as broker:
         broker.seed({"topics": {"c": {}}})
         broker.snapshot(tmp_path / "snapshot")
@@ -394,7 +392,7 @@ def test_a_restored_snapshot_is_what_it_was(tmp_path: Path) -> None:
         assert names(broker) == ["a"]
 
 
-def test_a_later_start_on_the_same_data_leaves_it_as_it_is(tmp_path: Path) -> None:
+def test_a_later_start_on_the_same_data_does_not_seed_again(tmp_path: Path) -> None:
     (tmp_path / "seed.yaml").write_text("topics: {a: , b: }")
     for _ in range(2):
         with ottla.Broker(tmp_path / "data", seed=tmp_path / "seed.yaml") as broker:

@@ -68,7 +68,7 @@ def with_broker(work: Callable[[Broker], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("kind", JOINS)
-def test_the_topic_of_groups_is_waited_for_alone(kind: str) -> None:
+def test_only_the_creation_of_the_groups_topic_is_waited_for(kind: str) -> None:
     async def work(broker: Broker) -> None:
         join = JOINS[kind]()
         way, first = await ask(broker, join)
@@ -80,7 +80,7 @@ def test_the_topic_of_groups_is_waited_for_alone(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", JOINS)
-def test_what_is_told_is_on_disk(kind: str) -> None:
+def test_acknowledged_heartbeats_are_on_disk(kind: str) -> None:
     async def work(broker: Broker) -> None:
         await broker.services.coordinators.groups.ensure_topic()
         await set_topic_configs(broker, OFFSETS_TOPIC, {"flush.messages": "1"})

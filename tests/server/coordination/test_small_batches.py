@@ -202,9 +202,7 @@ ROUNDS = [(1, 400), (1, 2_000), (50, 2_000), (50, 400), (240, 400), (240, 2_000)
 
 @each_case("writer_type", WRITERS)
 @each_case("name_chars, batch_bytes", size(ROUNDS[::4], ROUNDS))
-def test_a_round_is_ended_whatever_a_batch_may_have(
-    writer_type: type[Writer], name_chars: int, batch_bytes: int
-) -> None:
+def test_a_round_ends_at_any_batch_size(writer_type: type[Writer], name_chars: int, batch_bytes: int) -> None:
     writer = writer_type()
     names = {f"{number:x}".rjust(name_chars, "n") for number in range(16 if name_chars == 1 else 40)}
     for name in sorted(names):

@@ -72,7 +72,7 @@ def test_explain_says_why_not_and_the_commands_that_it_names_do_it() -> None:
 
 
 @pytest.mark.usefixtures("running")
-def test_compact_says_what_was_removed_and_what_it_waits_for() -> None:
+def test_compact_reports_removed_records_and_remaining_obstacles() -> None:
     header, row, why = rows(said("compact orders"))
     assert header == ["PARTITION", "PASSES", "ROLLED", "FIRST DIRTY", "LOG END", "RECORDS", "REMOVED", "SEGMENTS"]
     assert row == ["orders-0", "0", "no", "0", "3", "-", "-", "1 -> 1"], "nothing was counted"
@@ -183,7 +183,7 @@ def test_lives_end_and_begin(running: ottla.Broker, tmp_path: Path) -> None:
 # Status
 
 
-def test_status_is_one_screen(running: ottla.Broker) -> None:
+def test_status_fits_one_screen(running: ottla.Broker) -> None:
     running.commit("billing", {("orders", 0): 1})
     said("faults add --api Produce --disconnect before")
     lines = said("status").splitlines()
@@ -221,9 +221,7 @@ sys.exit(main(["status"]))
 
 
 @pytest.mark.parametrize(("columns", "encoding"), [(20, "utf-8"), (43, "ascii"), (200, "utf-8")])
-def test_status_is_as_wide_as_the_terminal_and_drawn_with_what_that_has(
-    running: ottla.Broker, columns: int, encoding: str
-) -> None:
+def test_status_uses_the_terminals_width_and_characters(running: ottla.Broker, columns: int, encoding: str) -> None:
     running.create_topic("wide-" + "n" * 60, 30, {"cleanup.policy": "compact"})
     environment = {"COLUMNS": str(columns), "LINES": "24", "PYTHONIOENCODING": encoding, "NO_COLOR": "1"}
     done = subprocess.run(
@@ -244,7 +242,7 @@ def test_an_interval_that_is_none_is_refused(interval: str) -> None:
     assert f"expected seconds from 0.1 to 86400, found {interval!r}" in ran(f"status --watch --interval={interval}").err
 
 
-def test_what_nobody_leads_is_shown_as_far_as_it_is_known(running: ottla.Broker) -> None:
+def test_known_data_of_partitions_without_a_leader_are_shown(running: ottla.Broker) -> None:
     running.create_topic("alone", 2, replicas=1)
     running.commit("billing", {("alone", 0): 0, ("alone", 1): 0, ("orders", 0): 1})
     said("nodes stop 0")
@@ -258,7 +256,7 @@ def test_what_nobody_leads_is_shown_as_far_as_it_is_known(running: ottla.Broker)
 
 
 @pytest.mark.usefixtures("running")
-def test_status_is_watched_until_nobody_does() -> None:
+def test_status_watch_ends_with_its_reader() -> None:
     watching = command("status", "--watch", "--json")
     with ended(subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -318,7 +316,7 @@ REFUSED = {
 
 
 @pytest.mark.usefixtures("running")
-def test_what_is_wrong_is_one_line() -> None:
+def test_errors_are_one_line() -> None:
     for line, (code, says) in REFUSED.items():
         done = ran(line)
         (told,) = done.err.splitlines()

@@ -103,7 +103,7 @@ def test_serve_begins_with_a_seed_and_plays_an_old_broker(tmp_path: Path) -> Non
             assert [each["topic"] for each in json.loads(told.out)] == ["a"], told
 
 
-def test_serve_refuses_what_it_cannot_begin_with(tmp_path: Path) -> None:
+def test_serve_refuses_invalid_initial_content(tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text("topcs: {}")
     for words, said in (

@@ -26,7 +26,7 @@ def test_a_variable_is_an_option_of_serve_unless_that_is_given() -> None:
     assert words(OTTLA_NODES="", PATH="/bin", KAFKA_NODE_ID="1") == ([], [])
 
 
-def test_each_line_is_one_of_what_may_be_repeated() -> None:
+def test_each_line_of_a_repeatable_option_is_one_value() -> None:
     assert words(OTTLA_USER="alice:a b:PLAIN\n\nbob:c\n")[0] == ["--user=alice:a b:PLAIN", "--user=bob:c"]
 
 
@@ -37,12 +37,12 @@ def test_a_switch_is_on_or_off(text: str, found: list[str]) -> None:
     assert words(OTTLA_TLS=text)[0] == found
 
 
-def test_a_switch_that_is_neither_is_refused() -> None:
+def test_an_invalid_switch_is_refused() -> None:
     with pytest.raises(WrongCallError, match="OTTLA_TLS must be true or false, found 'maybe'"):
         words(OTTLA_TLS="maybe")
 
 
-def test_what_names_no_option_is_told_of_unless_others_have_made_it() -> None:
+def test_an_unknown_variable_is_reported_unless_another_program_sets_it() -> None:
     found, warnings = words(
         OTTLA_NODE="3",
         OTTLA_BOOTSTRAP="localhost:9092",
@@ -94,7 +94,7 @@ def test_addresses_may_have_a_comma_too_many_or_be_empty() -> None:
         {"KAFKA_HEAP_OPTS": "-Xmx1G", "CLUSTER_ID": "x"},
     ],
 )
-def test_a_broker_with_its_own_controller_is_what_ottla_is(variables: dict[str, str]) -> None:
+def test_a_broker_with_its_own_controller_needs_no_change(variables: dict[str, str]) -> None:
     assert broker_variables(variables) == variables
 
 

@@ -27,7 +27,7 @@ HEADER = ("TOPIC", "RECORDS", "WHY")
 ROWS = [("orders", 12, "all that is dirty lies in the active segment"), ("日本語のトピック", 3_400, "ok")]
 
 
-def test_a_table_without_bound_has_its_cells_whole_and_numbers_to_the_right() -> None:
+def test_an_unbounded_table_has_complete_cells_and_right_aligned_numbers() -> None:
     assert list(table(HEADER, ROWS)) == [
         "TOPIC             RECORDS  WHY",
         "orders                 12  all that is dirty lies in the active segment",
@@ -35,7 +35,7 @@ def test_a_table_without_bound_has_its_cells_whole_and_numbers_to_the_right() ->
     ]
 
 
-def test_what_is_too_wide_is_cut_the_widest_column_first() -> None:
+def test_the_widest_column_of_a_wide_table_is_shortened_first() -> None:
     assert list(table(HEADER, ROWS, width=40)) == [
         "TOPIC           RECORDS  WHY",
         "orders               12  all that …ment",
@@ -43,7 +43,7 @@ def test_what_is_too_wide_is_cut_the_widest_column_first() -> None:
     ]
 
 
-def test_sentences_stand_below_the_table_and_are_folded() -> None:
+def test_sentences_are_below_the_table_and_wrapped() -> None:
     why = "all that is dirty lies in the active segment"
     rows = [("orders", 1), ("t", 2), ("u", 3)]
     assert list(table(("TOPIC", "N"), rows, [why, "", why], width=30)) == [
@@ -121,7 +121,7 @@ def test_only_a_terminal_has_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(places, terminal.getvalue().splitlines())) <= 24 < max(map(places, plain.getvalue().splitlines()))
 
 
-def test_a_reader_that_has_gone_is_no_oserror(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_reader_is_not_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", Closed())
     with pytest.raises(ReaderGoneError):
         show("text")

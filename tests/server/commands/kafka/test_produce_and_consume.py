@@ -33,7 +33,7 @@ def ran(line: str, stdin: bytes = b"") -> Ran:
 
 
 @pytest.mark.usefixtures("run")
-def test_values_keys_headers_and_tombstones_come_out_as_they_went_in() -> None:
+def test_values_keys_headers_and_tombstones_are_printed_as_sent() -> None:
     assert ran("produce t new paid --key 17 --header source=shop --timestamp 1000 --partition 0").out == (
         "t-0: 2 records, offsets 0 to 1\n"
     )
@@ -90,7 +90,7 @@ def test_lines_are_records(options: str, lines: bytes, records: list[tuple[objec
 
 
 @pytest.mark.usefixtures("run")
-def test_what_consume_prints_as_json_produce_takes(client: RawClient) -> None:
+def test_json_output_of_consume_is_valid_input_of_produce(client: RawClient) -> None:
     create_topic(client, "copy", 2)
     ran("produce t \\xff --key k --header a=b --header a= --timestamp 5 --partition 1")
     ran("produce t --null --timestamp 6")
@@ -154,7 +154,7 @@ REFUSED = {
 
 
 @pytest.mark.usefixtures("run")
-def test_what_is_wrong_is_one_line() -> None:
+def test_errors_are_one_line() -> None:
     for line, (code, says) in REFUSED.items():
         done = ran(line)
         assert (done.code, done.out, done.err.count("\n"), says in done.err) == (code, "", 1, True), (line, done)
@@ -190,7 +190,7 @@ def test_a_topic_is_made_where_the_broker_makes_topics(broker: ottla.Broker) -> 
     ]
 
 
-def test_consume_waits_for_what_comes_until_it_is_interrupted(broker: ottla.Broker, client: RawClient) -> None:
+def test_consume_waits_for_records_until_it_is_interrupted(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "later", 2)
     produce(client, "later", ("k", "before"))
     asked = command("consume", "later", "--format", "value", "--bootstrap", broker.bootstrap)

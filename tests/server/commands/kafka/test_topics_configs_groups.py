@@ -96,7 +96,7 @@ def test_topics_are_deleted_all_or_none() -> None:
     assert told("topics list") == []
 
 
-def test_status_leaves_out_what_is_internal_unless_asked() -> None:
+def test_status_omits_internal_topics_unless_requested() -> None:
     ran("groups reset g --topic t --to end")
     first_columns = [row[0] for row in rows(ran("topics status").out)[1:]]  # sentences are below the table
     assert [each for each in first_columns if re.fullmatch(r"\S+-[0-9]+", each)] == ["t-0", "t-1"]
@@ -104,9 +104,7 @@ def test_status_leaves_out_what_is_internal_unless_asked() -> None:
     assert any(row[0].startswith("__") for row in rows(ran("topics status --all").out))
 
 
-def test_a_reader_of_a_status_that_goes_is_no_broker_that_does_not_answer(
-    broker: ottla.Broker, client: RawClient
-) -> None:
+def test_a_closed_reader_of_status_is_not_a_broker_error(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "wide", 300, cleanup_policy="compact")  # more than a pipe holds
     asked = command("topics", "status", "--json", "--bootstrap", broker.bootstrap)
     with ended(subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
@@ -137,7 +135,7 @@ def test_configs_are_set_shown_and_taken_back() -> None:
     assert isinstance(everything, list) and len(everything) > 20
 
 
-def test_configs_of_brokers_are_options_too() -> None:
+def test_configs_of_brokers_are_options() -> None:
     assert ran("configs alter broker: log.cleaner.threads=2").code == 0
     assert ["log.cleaner.threads", "2"] in rows(ran("configs describe broker:0").out)
     assert ran("configs alter broker:0 log.cleaner.threads=1").code == 0
@@ -184,7 +182,7 @@ def test_where_a_group_is_set_to() -> None:
         assert isinstance(again, dict) and [row["committed_offset"] for row in again["partitions"]] == [1, 1], to
 
 
-def test_members_are_shown_with_what_they_read(broker: ottla.Broker) -> None:
+def test_members_are_shown_with_their_partitions(broker: ottla.Broker) -> None:
     kafka = pytest.importorskip("kafka")
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=broker.bootstrap, group_id="g", client_id="shop", auto_offset_reset="earliest"
@@ -292,7 +290,7 @@ def streams_member() -> StreamsGroupHeartbeatRequest:
     )
 
 
-def test_a_streams_group_is_described_with_what_its_members_read(client: RawClient) -> None:
+def test_a_streams_group_is_described_with_its_members_tasks(client: RawClient) -> None:
     client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=("a",)))
     assert client.ask(streams_member()).error_code == 0
     found = told("groups describe a")
@@ -333,7 +331,7 @@ REFUSED = {
 }
 
 
-def test_what_is_wrong_is_one_line_and_changes_nothing() -> None:
+def test_errors_are_one_line_and_change_nothing() -> None:
     before = [told("topics describe t"), told("groups list")]
     for line, (code, says) in REFUSED.items():
         done = ran(line)
@@ -352,11 +350,11 @@ def test_what_is_wrong_is_one_line_and_changes_nothing() -> None:
     ],
 )
 @each_case("line", ["topics list", "configs describe topic:t", "groups list", "produce t x", "consume t"])
-def test_where_no_broker_is_one_line_says_so(line: str, bootstrap: str, says: str) -> None:
+def test_an_unreachable_broker_is_reported_in_one_line(line: str, bootstrap: str, says: str) -> None:
     done = ran(f"{line} --bootstrap {bootstrap}")
     (said,) = done.err.splitlines()
     assert (done.code, done.out, says in said) == (2, "", True)
 
 
-def test_one_of_several_addresses_is_enough(broker: ottla.Broker) -> None:
+def test_one_reachable_address_is_enough(broker: ottla.Broker) -> None:
     assert ran(f"topics list --bootstrap 127.0.0.1:1,{broker.bootstrap}").code == 0
