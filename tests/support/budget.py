@@ -20,7 +20,7 @@ EXPENSIVE = {
     "collects the garbage of the whole test process": (
         "tests/server/broker/test_supervisor.py::test_an_ended_run_is_freed_before_the_next_serves",
         "tests/server/broker/test_supervisor.py::test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections",
-        "tests/server/handlers/test_handlers_in_turns.py::test_what_a_large_request_leaves_behind_goes_without_the_collector",
+        "tests/server/handlers/test_handlers_in_turns.py::test_objects_of_a_large_request_are_freed_without_the_collector",
         "tests/server/network/test_large_requests.py::test_old_objects_are_left_alone_while_large_requests_live",
         "tests/server/runtime/test_collector.py::test_much_is_looked_at_when_nobody_waits_for_it",
         "tests/server/runtime/test_collector.py::test_of_much_memory_a_quarter_must_have_come",
@@ -45,7 +45,7 @@ EXPENSIVE = {
     "counts each call of a large request": (
         (
             "tests/server/groups/test_group_requests_in_turns.py::"
-            "test_others_have_their_turns_in_the_midst_of_a_large_request_and_no_loop_goes_through_all_of_it_at_once"
+            "test_other_tasks_run_during_large_requests_and_no_loop_covers_them_all"
         ),
         "tests/server/handlers/test_handlers_in_turns.py::test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there",
         "tests/server/handlers/test_handlers_in_turns.py::test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request",

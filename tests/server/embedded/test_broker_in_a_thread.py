@@ -167,7 +167,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 
 
 @each_case("call, kind, says", REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_meant_is_refused_in_one_line(
+def test_an_invalid_argument_is_refused_in_one_line(
     call: Callable[[], object], kind: type[Exception], says: str
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -184,7 +184,7 @@ async def test_open_broker_refuses_the_same() -> None:
 # Attributes
 
 
-def test_before_the_start_and_after_the_stop_it_says_what_to_do() -> None:
+def test_before_start_and_after_stop_attributes_report_the_required_call() -> None:
     broker = ottla.Broker(admin=0)
     uses: tuple[Callable[[], Any], ...] = (
         lambda: broker.bootstrap,
@@ -217,14 +217,14 @@ def test_its_state_and_address_are_in_its_repr(tmp_path: Path) -> None:
     assert (repr(broker), broker.state) == ("<ottla.Broker stopped>", "stopped")
 
 
-def test_what_it_has_is_what_dir_says() -> None:
+def test_dir_lists_exactly_the_public_attributes() -> None:
     names = set(dir(ottla.Broker())) - set(dir(object()))
     assert names >= {"bootstrap", "start", "stop", "restart", "crash", "reset", "snapshot", "restore", "run"}
     assert not [name for name in names if name.startswith("_") and not name.startswith("__")]
     assert {"Broker", "open_broker"} <= set(ottla.__all__) <= set(dir(ottla))
 
 
-def test_time_does_not_go_back() -> None:
+def test_advance_does_not_move_time_back() -> None:
     with ottla.Broker() as broker:
         with pytest.raises(
             ControlError, match=r"^advance: expected 0 ms or more, found -1; use set\(\) to move the clock back$"
@@ -255,7 +255,7 @@ def test_a_restart_keeps_address_and_data_and_a_reset_the_address() -> None:
             assert topic_names(client) == set()
 
 
-def test_a_snapshot_goes_to_a_path_and_comes_back(tmp_path: Path) -> None:
+def test_a_snapshot_is_written_to_a_path_and_restored(tmp_path: Path) -> None:
     with ottla.Broker() as broker:
         with RawClient(*address(broker)) as client:
             create_topic(client, "t")
@@ -294,7 +294,7 @@ def test_many_threads_may_end_its_lives_at_once() -> None:
             assert topic_names(client) == set()
 
 
-def test_a_stop_in_the_middle_of_a_restart_is_told_to_who_asked_for_it() -> None:
+def test_a_stop_during_a_restart_is_reported_to_the_restarts_caller() -> None:
     for _ in range(10):
         broker = ottla.Broker().start()
         told: list[BaseException] = []
@@ -333,7 +333,7 @@ def end_node(broker: ottla.Broker) -> None:
         broker.stop_node(1)
 
 
-def test_what_waits_in_the_broker_when_it_is_stopped_is_told() -> None:
+def test_calls_waiting_in_the_broker_are_notified_of_its_stop() -> None:
     broker = ottla.Broker().start()
     told: list[BaseException] = []
     begun = threading.Event()
@@ -360,7 +360,7 @@ def test_what_waits_in_the_broker_when_it_is_stopped_is_told() -> None:
 # Event loops
 
 
-def test_in_asyncio_it_starts_and_stops_beside_the_loop() -> None:
+def test_in_asyncio_the_loop_continues_during_start_and_stop() -> None:
     async def main() -> None:
         ticks = 0
 
@@ -384,7 +384,7 @@ def test_in_asyncio_it_starts_and_stops_beside_the_loop() -> None:
     asyncio.run(main())
 
 
-async def test_in_trio_it_starts_and_stops_beside_the_loop() -> None:
+async def test_in_trio_the_loop_continues_during_start_and_stop() -> None:
     async with trio.open_nursery() as nursery:
         ticks = 0
 
@@ -430,7 +430,7 @@ async def test_a_start_that_trio_cancels_leaves_nothing() -> None:
         assert broker.state in ("new", "stopped")
 
 
-def test_a_start_that_fails_is_told_in_every_loop(tmp_path: Path) -> None:
+def test_a_failed_start_is_reported_in_every_loop(tmp_path: Path) -> None:
     async def main() -> None:
         with pytest.raises(DataDirectoryError, match="held by another broker"):
             async with ottla.Broker(tmp_path):
@@ -441,7 +441,7 @@ def test_a_start_that_fails_is_told_in_every_loop(tmp_path: Path) -> None:
         trio.run(main)
 
 
-def test_a_broker_that_runs_is_not_stopped_by_who_starts_it_again() -> None:
+def test_a_second_start_does_not_stop_a_running_broker() -> None:
     async def main() -> None:
         async with ottla.Broker() as broker:
             with pytest.raises(RuntimeError, match="already running"):
@@ -451,7 +451,7 @@ def test_a_broker_that_runs_is_not_stopped_by_who_starts_it_again() -> None:
     asyncio.run(main())
 
 
-def test_open_broker_under_asyncio_says_what_to_use() -> None:
+def test_open_broker_under_asyncio_names_the_alternative() -> None:
     async def main() -> None:
         async with ottla.open_broker():
             pass
@@ -499,7 +499,7 @@ def test_a_broker_that_is_never_stopped_is_stopped_cleanly_at_the_end(tmp_path: 
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_a_stop_in_the_brokers_own_thread_is_refused_and_does_not_wait_for_itself() -> None:
+def test_a_stop_in_the_brokers_own_thread_is_refused_without_deadlock() -> None:
     with ottla.Broker() as broker:
 
         async def stop() -> None:
@@ -565,7 +565,7 @@ async def test_a_broker_that_runs_may_be_entered_and_its_end_stops_it() -> None:
     assert broker.state == "stopped"
 
 
-def test_a_fork_in_the_midst_of_a_call_ends_without_whoever_makes_it() -> None:
+def test_a_process_forked_during_a_call_can_exit() -> None:
     program = """
         import os, signal, sys, threading, ottla
         with ottla.Broker() as broker:

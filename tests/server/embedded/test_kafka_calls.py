@@ -41,7 +41,7 @@ def test_records_are_made_at_the_brokers_time(broker: ottla.Broker) -> None:
 
 
 @pytest.mark.parametrize("change", ["restart", "crash"])
-def test_calls_go_on_after_the_next_life_has_begun(broker: ottla.Broker, change: str) -> None:
+def test_calls_continue_after_the_next_run_has_started(broker: ottla.Broker, change: str) -> None:
     broker.produce("events", "before")
     getattr(broker, change)()
     broker.produce("events", "after")

@@ -40,7 +40,7 @@ def test_after_eight_days_one_call_shows_the_topic_compacted(broker: ottla.Broke
     assert [record.offset for record in broker.records("orders")] == list(range(90, 101))
 
 
-def test_without_the_eight_days_the_call_says_what_is_missing_and_force_needs_nothing(broker: ottla.Broker) -> None:
+def test_an_early_compact_reports_its_obstacle_and_force_ignores_it(broker: ottla.Broker) -> None:
     write_100_records(broker)
     (done,) = broker.compact("orders").partitions
     assert (done.passes, done.waits_for) == (0, "active_segment")
@@ -50,7 +50,7 @@ def test_without_the_eight_days_the_call_says_what_is_missing_and_force_needs_no
     assert len(broker.records("orders")) == 10
 
 
-def test_without_any_call_status_says_what_to_do(broker: ottla.Broker) -> None:
+def test_explain_proposes_calls_that_work(broker: ottla.Broker) -> None:
     write_100_records(broker)
     (told,) = broker.explain("orders").partitions
     calls = {call for remedy in told.remedies for call in remedy.calls}
@@ -135,7 +135,7 @@ def test_answers_are_blocks_to_be_read(broker: ottla.Broker) -> None:
     assert str(broker.apply_retention("orders")) == "1 partition: nothing to delete"
 
 
-def test_retention_tells_what_went(broker: ottla.Broker) -> None:
+def test_retention_reports_deleted_segments(broker: ottla.Broker) -> None:
     broker.clock.freeze()
     broker.create_topic("clicks", 2, configs={"retention.ms": "1000", "file.delete.delay.ms": "0"})
     broker.produce("clicks", "old", partition=1, timestamp_ms=0)
@@ -179,7 +179,7 @@ def test_a_clock_is_not_set_to_nonsense(broker: ottla.Broker, moment: Any, says:
 
 
 @pytest.mark.parametrize("by", [1, "1h", None])
-def test_a_clock_is_not_moved_by_what_has_no_unit(broker: ottla.Broker, by: Any) -> None:
+def test_a_clock_is_not_moved_by_a_value_without_unit(broker: ottla.Broker, by: Any) -> None:
     if by is None:
         with pytest.raises(TypeError, match="hours"):
             broker.clock.advance(hours="1")  # type: ignore[arg-type]
@@ -201,7 +201,7 @@ def test_a_reset_takes_every_move_back_and_a_restart_none(broker: ottla.Broker) 
     assert not broker.clock.is_frozen
 
 
-def test_a_refusal_shows_the_callers_lines_alone(broker: ottla.Broker) -> None:
+def test_a_refusal_shows_only_the_callers_lines(broker: ottla.Broker) -> None:
     with pytest.raises(ottla.ControlError, match="topic 'orders' not found") as refused:
         broker.compact("orders")
     assert refused.value.__suppress_context__ and refused.value.__cause__ is None

@@ -111,7 +111,7 @@ def test_nothing_is_declared_where_something_is_wrong() -> None:
     assert len(faults) == 0
 
 
-def test_removing_all_tells_those_who_watch_once() -> None:
+def test_removing_all_faults_notifies_watchers_once() -> None:
     faults, told = Faults(), []
     for _ in range(FAULTS_MAX):
         faults.declare(Declaration(delay_ms=1))

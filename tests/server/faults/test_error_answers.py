@@ -251,7 +251,7 @@ async def test_an_error_is_in_its_place_in_every_version_of_every_api(tmp_path: 
 
 
 @pytest.mark.parametrize(("name", "code", "of", "where"), ELSEWHERE)
-async def test_codes_of_the_whole_and_codes_of_a_row_are_told_apart(
+async def test_error_codes_of_a_response_and_of_a_row_are_distinguished(
     name: str, code: ErrorCode, of: dict[str, Any], where: dict[int, str], tmp_path: Path
 ) -> None:
     (api,) = (api for api in APIS.values() if api.name == name)

@@ -124,7 +124,7 @@ def test_only_one_disk_is_full(tmp_path: Path) -> None:
             broker.fault(disk="full", data_dir="/c")
 
 
-def test_who_waits_for_a_slow_disk_waits_longer_and_nobody_else(broker: ottla.Broker, client: RawClient) -> None:
+def test_only_operations_on_a_slow_disk_wait_longer(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "flushed", flush_messages=1)
     fault = broker.fault(disk="slow", delay=AN_HOUR)
     with ThreadPoolExecutor(1) as thread, connected(broker) as other:
@@ -146,7 +146,7 @@ def test_nothing_is_in_memory_of_a_slow_disk(broker: ottla.Broker, client: RawCl
         assert waiting.result()[0] == b"before"
 
 
-def test_what_came_from_a_slow_disk_is_in_memory_then(broker: ottla.Broker, client: RawClient) -> None:
+def test_data_read_from_a_slow_disk_are_then_in_memory(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault(disk="slow", delay=0.001)
     assert values(client) == [b"before"]
     fault.wait()
@@ -174,7 +174,7 @@ def test_files_of_a_sound_disk_are_files_with_nothing_added(broker: ottla.Broker
         assert set(vars(disk.file_class)) <= {"__slots__", "__module__", "__doc__"}
 
 
-def test_files_that_somebody_has_brought_are_left_alone(tmp_path: Path) -> None:
+def test_custom_files_get_no_faults(tmp_path: Path) -> None:
     class Own(OsFiles):
         pass
 

@@ -81,7 +81,7 @@ def test_an_error_is_answered_once_and_nothing_is_carried_out(broker: ottla.Brok
     assert produce(client, "t", ("k", "v")).base_offset == 0
 
 
-def test_of_a_request_that_names_more_only_the_partition_is_refused(broker: ottla.Broker, client: RawClient) -> None:
+def test_only_the_declared_partition_of_a_larger_request_is_refused(broker: ottla.Broker, client: RawClient) -> None:
     broker.fault("Produce", topic="t", partition=1, error="KAFKA_STORAGE_ERROR")
     answer = client.ask(everywhere(), version=12)
     found = {(topic.name, row.index): row.error_code for topic in answer.responses for row in topic.partition_responses}
@@ -143,7 +143,7 @@ def test_a_topic_is_not_made_by_asking_for_it_in_vain(broker: ottla.Broker, clie
     assert {topic.name for topic in client.ask(MetadataRequest(topics=None), 8).topics} == {"t", "u"}
 
 
-def test_who_asks_for_all_topics_asks_for_this_one(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_request_for_all_topics_includes_the_declared_one(broker: ottla.Broker, client: RawClient) -> None:
     elsewhere = broker.fault("Metadata", topic="not-there", error="LEADER_NOT_AVAILABLE")
     broker.fault("Metadata", topic="t", error="LEADER_NOT_AVAILABLE")
     answer = client.ask(MetadataRequest(topics=None), 8)
@@ -151,7 +151,7 @@ def test_who_asks_for_all_topics_asks_for_this_one(broker: ottla.Broker, client:
     assert elsewhere.hits == 0
 
 
-def test_who_asks_for_no_topic_has_no_place_for_an_error(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_request_without_topics_has_no_field_for_an_error(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Metadata", error="LEADER_NOT_AVAILABLE")
     assert client.ask(MetadataRequest(topics=()), 8).topics == ()
     assert fault.hits == 0 and fault.is_active
@@ -170,7 +170,7 @@ def in_session(session_id: int, epoch: int, *requests: FetchRequest) -> FetchReq
     )
 
 
-def test_a_fetch_in_a_session_asks_for_what_it_does_not_name(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_session_fetch_requests_partitions_it_does_not_name(broker: ottla.Broker, client: RawClient) -> None:
     produce(client, "t", ("k", "v"))
     produce(client, "u", ("k", "v"))
     first = client.ask(in_session(0, 0, fetch_request("t", 1), fetch_request("u", 1)), 12)
@@ -183,7 +183,7 @@ def test_a_fetch_in_a_session_asks_for_what_it_does_not_name(broker: ottla.Broke
     assert found == {"t": (0, 1)}, "the session goes on"
 
 
-def test_after_an_error_a_session_tells_where_the_partition_is(broker: ottla.Broker, client: RawClient) -> None:
+def test_after_an_error_a_session_returns_the_partition_again(broker: ottla.Broker, client: RawClient) -> None:
     produce(client, "t", ("k", "v"))
     first = client.ask(in_session(0, 0, fetch_request("t", 1)), 12)
     assert first.responses[0].partitions[0].high_watermark == 1
@@ -218,7 +218,7 @@ def test_a_connection_is_closed_before_or_after(
         assert produce(other, "t", ("k", "v")).error_code == 0
 
 
-def test_a_lost_answer_leaves_its_connection_silent_and_no_other(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_lost_response_stops_only_its_connection(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", topic="t", drop_response=True)
     client.send(produce_request("t", batch(("k", "v"))), 12)
     client.send(produce_request("u", batch(("k", "v"))), 12)
@@ -258,7 +258,7 @@ def fetched(client: RawClient) -> list[RecordBatch]:
 # Delays
 
 
-def test_a_delay_keeps_the_order_of_its_connection_and_nobody_else(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_delay_keeps_the_order_of_its_connection_and_delays_no_other(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", topic="t", delay=AN_HOUR)
     client.send(produce_request("t", batch(("k", "v"))), 12)
     client.send(produce_request("u", batch(("k", "v"))), 12)
@@ -273,13 +273,13 @@ def test_a_delay_keeps_the_order_of_its_connection_and_nobody_else(broker: ottla
     assert len(client.receive().brokers) == 2
 
 
-def test_a_delay_is_over_in_its_time(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_delay_ends_in_time(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", delay=0.001, error=NOT_LEADER)
     assert produce(client, "t", ("k", "v")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert fault.hits == 1
 
 
-def test_what_is_removed_while_it_delays_acts_no_more(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_fault_removed_during_its_delay_has_no_effect(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", delay=AN_HOUR, error=NOT_LEADER)
     client.send(produce_request("t", batch(("k", "v"))), 12)
     fault.wait()
@@ -287,7 +287,7 @@ def test_what_is_removed_while_it_delays_acts_no_more(broker: ottla.Broker, clie
     assert client.receive().responses[0].partition_responses[0].error_code == 0
 
 
-def test_what_is_delayed_is_carried_out_whether_or_not_its_client_has_gone(
+def test_a_delayed_request_is_carried_out_even_after_its_client_disconnects(
     broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "PEER_CHECK_MS", 1)
@@ -381,7 +381,7 @@ def test_all_that_is_said_has_to_fit(of: dict[str, Any], fits: bool, broker: ott
     assert fault.hits == fits
 
 
-def test_so_many_go_by_and_so_many_are_met(broker: ottla.Broker, client: RawClient) -> None:
+def test_skip_and_count_select_the_affected_requests(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", error=NOT_LEADER, skip=2, count=3)
     found = [produce(client, "t", ("k", "v")).error_code for _ in range(7)]
     assert found == [0, 0, 6, 6, 6, 0, 0]
@@ -395,13 +395,13 @@ def test_without_a_count_all_are_met_until_it_is_removed(broker: ottla.Broker, c
     assert produce(client, "t", ("k", "v")).error_code == 0
 
 
-def test_of_several_the_one_declared_first_acts(broker: ottla.Broker, client: RawClient) -> None:
+def test_the_first_declared_of_several_faults_acts(broker: ottla.Broker, client: RawClient) -> None:
     broker.fault("Produce", error="KAFKA_STORAGE_ERROR")
     broker.fault("Produce", error=NOT_LEADER)
     assert [produce(client, "t", ("k", "v")).error_code for _ in range(3)] == [56, 6, 0]
 
 
-def test_of_many_requests_at_a_time_one_is_met(broker: ottla.Broker) -> None:
+def test_exactly_one_of_many_concurrent_requests_is_affected(broker: ottla.Broker) -> None:
     fault = broker.fault("Produce", error=NOT_LEADER)
     together = threading.Barrier(8)
 
@@ -427,7 +427,7 @@ def test_a_large_request_is_refused_row_by_row(broker: ottla.Broker, client: Raw
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * many
 
 
-def test_of_a_large_produce_one_partition_is_refused(broker: ottla.Broker, client: RawClient) -> None:
+def test_one_partition_of_a_large_produce_is_refused(broker: ottla.Broker, client: RawClient) -> None:
     indexes, there = range(READ_ELEMENTS_AT_ONCE + 1), 9
     create_topic(client, "wide", there)
     for index in range(there):
@@ -501,7 +501,7 @@ def test_a_thousand_faults_are_taken_in_a_moment(broker: ottla.Broker) -> None:
     assert asked == len(ERROR_PLACES)
 
 
-def test_who_is_kept_waiting_has_no_place_that_others_need(broker: ottla.Broker) -> None:
+def test_a_delayed_request_holds_no_response_slot(broker: ottla.Broker) -> None:
     every = MetadataRequest(topics=None)
     fault = broker.fault("Metadata", client="late", delay=AN_HOUR, count=None)
     late = [connected(broker, "late") for _ in range(PLACES)]

@@ -90,7 +90,7 @@ async def test_a_full_disk_ends_nothing(tmp_path: Path) -> None:
         assert supervisor.state == "serving" and not supervisor.disks_lost.is_set()
 
 
-async def test_without_the_catalog_it_goes_on_for_the_timeout(tmp_path: Path, dirs: list[str]) -> None:
+async def test_without_the_catalog_the_broker_continues_until_the_timeout(tmp_path: Path, dirs: list[str]) -> None:
     files, clock = TroubledFiles(), Clock(monotonic=lambda: 0)
     async with lives_in(",".join(dirs), files, clock=clock, log_dir_failure_timeout_ms="5000") as supervisor:
         await ask(supervisor, lambda client: create_topic(client, "t", len(PARTITIONS)))
@@ -142,9 +142,7 @@ def _fail(address: str, files: Files) -> None:
         written(client, 0)
 
 
-async def test_a_directory_that_a_declared_fault_has_failed_ends_no_program_when_the_fault_is_gone(
-    tmp_path: Path, dirs: list[str]
-) -> None:
+async def test_a_directory_failed_by_a_removed_fault_does_not_end_the_program(tmp_path: Path, dirs: list[str]) -> None:
     clock = Clock(monotonic=lambda: 0)
     async with lives_in(",".join(dirs), clock=clock, log_dir_failure_timeout_ms="5000") as supervisor:
         await ask(supervisor, lambda client: create_topic(client, "t", len(PARTITIONS)))

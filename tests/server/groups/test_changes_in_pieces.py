@@ -480,7 +480,7 @@ def test_the_longest_piece_is_small(way: Callable[[Size, Pieces], None], of: Siz
     ],
     ids=lambda way: way.__name__,
 )
-def test_what_is_done_in_one_piece_is_found(way: Callable[[Size, Pieces], None]) -> None:
+def test_work_done_in_one_piece_is_detected(way: Callable[[Size, Pieces], None]) -> None:
     pieces = InOnePiece()
     way(SIZES[0], pieces)
     assert pieces.most > WAYS[way][0]

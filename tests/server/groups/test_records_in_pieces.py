@@ -82,7 +82,7 @@ def test_a_target_of_many_topics(kind: str, count: int) -> None:
     "count, revoking",
     [(count, also) for count in COUNTS for also in (0, 1, 200) if FULL or count < COUNTS[-1] or also == 200],
 )
-def test_what_a_member_has_of_many_topics(count: int, revoking: int) -> None:
+def test_a_members_many_topics_are_recorded_in_pieces(count: int, revoking: int) -> None:
     def owned(numbers: Iterable[int]) -> Owned:
         return {number.to_bytes(16): {300: 7, number % 7: 2} for number in numbers}
 
@@ -102,7 +102,7 @@ def test_names_in_order(count: int) -> None:
     assert in_pieces >= count // AT_ONCE
 
 
-def test_a_table_that_takes_what_was_made_is_that_which_reads_the_records() -> None:
+def test_a_table_updated_from_the_source_equals_one_from_its_records() -> None:
     """Each record that is made in pieces: the table receives its source instead of parsing it."""
     member = replace(
         ConsumerMember("m", instance_id="i", topic_names=names(3), topic_regex="t.*"),

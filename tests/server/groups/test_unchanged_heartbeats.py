@@ -106,7 +106,7 @@ NEWS: list[tuple[str, Callable[[Any], object], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("kind, befalls, fields", NEWS)
-def test_whatever_may_be_more_to_do_is_looked_for(
+def test_every_possible_reason_for_work_is_examined(
     kind: str, befalls: Callable[[Any], object], fields: dict[str, Any], unchanged_heartbeats: list[str]
 ) -> None:
     groups, epoch = at_rest(kind)

@@ -71,7 +71,7 @@ def test_a_topic_config_holds_for_the_next_produce_without_a_restart(client: Raw
 
 
 @pytest.mark.scenario(176)
-def test_a_broker_config_holds_at_once_for_topics_that_do_not_override_it(client: RawClient) -> None:
+def test_a_broker_config_applies_at_once_to_topics_without_an_override(client: RawClient) -> None:
     create_topic(client, "plain")
     create_topic(client, "own", max_message_bytes="1000000")
     assert set_configs(client, BROKER, "", message_max_bytes="100").error_code == ErrorCode.NONE
@@ -80,7 +80,7 @@ def test_a_broker_config_holds_at_once_for_topics_that_do_not_override_it(client
     assert describe(client, TOPIC, "plain", "max.message.bytes")["max.message.bytes"].config_source == 3
 
 
-def test_what_is_refused_changes_nothing(client: RawClient) -> None:
+def test_refused_changes_have_no_effect(client: RawClient) -> None:
     create_topic(client, "t", retention_ms="5000")
     refused = set_configs(client, TOPIC, "t", retention_ms="6000", segment_bytes="5")
     assert refused.error_code == ErrorCode.INVALID_CONFIG
@@ -99,7 +99,7 @@ def test_validate_only_checks_and_changes_nothing(client: RawClient) -> None:
     assert refused.error_code == ErrorCode.INVALID_CONFIG
 
 
-def test_alter_configs_unsets_what_it_does_not_name(client: RawClient) -> None:
+def test_alter_configs_unsets_unnamed_options(client: RawClient) -> None:
     create_topic(client, "t", retention_ms="5000", flush_ms="7")
     assert replace_configs(client, TOPIC, "t", retention_ms="6000").error_code == ErrorCode.NONE
     shown = describe(client, TOPIC, "t")
@@ -248,7 +248,7 @@ def test_every_version_describes(client: RawClient, version: int) -> None:
     assert describe(client, TOPIC, "t", version=version)["cleanup.policy"].value == "delete"
 
 
-def test_options_that_mean_nothing_here_are_told_when_set(client: RawClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_setting_an_option_without_effect_logs_a_warning(client: RawClient, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     assert set_configs(client, BROKER, "", num_io_threads="9", zork="1").error_code == ErrorCode.NONE
     assert set_configs(client, BROKER, "", max_connections="9999").error_code == ErrorCode.NONE
@@ -298,7 +298,7 @@ def test_a_change_for_all_nodes_must_suit_each_of_them(three_nodes: list[RawClie
     assert "log.cleaner.max.compaction.lag.ms" not in describe(three_nodes[0], BROKER, "")
 
 
-def test_an_option_that_nodes_share_is_warned_of_where_another_than_the_first_is_given_it(
+def test_setting_a_shared_option_on_a_later_node_logs_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shared: dict[str, Any] = {"message_max_bytes": "100", "log_cleaner_threads": "2"}

@@ -27,7 +27,7 @@ from support.broker.raw_client import RawClient
 from support.logs.batches import batch
 
 
-def test_what_is_produced_is_fetched_with_its_offsets(client: RawClient) -> None:
+def test_a_produced_batch_is_fetched_with_its_offsets(client: RawClient) -> None:
     create_topic(client, "t")
     assert produce(client, "t", ("a", "1"), ("b", "2")).base_offset == 0
     assert produce(client, "t", ("a", "3")).base_offset == 2
@@ -119,7 +119,7 @@ def test_the_log_says_why_an_acks_zero_failed_and_for_which_partition(
         (lambda: batch(("k", "v" * 2000)), "small", -1, ErrorCode.MESSAGE_TOO_LARGE, -1),
     ],
 )
-def test_what_cannot_be_appended_is_refused_and_the_next_produce_works(
+def test_invalid_records_are_refused_and_the_next_produce_works(
     client: RawClient, records: Callable[[], bytes | None], topic: str, acks: int, code: ErrorCode, log_start: int
 ) -> None:
     create_topic(client, "t")
@@ -146,7 +146,7 @@ def test_what_cannot_be_appended_is_refused_and_the_next_produce_works(
         batch(("k", "v"))[:16] + b"\0" + batch(("k", "v"))[17:],
     ],
 )
-def test_what_is_no_single_batch_is_refused_without_a_log_start_or_a_message_as_by_kafka(
+def test_malformed_batches_are_refused_with_kafkas_exact_response(
     client: RawClient, records: bytes | None, acks: int
 ) -> None:
     create_topic(client, "t")
@@ -166,7 +166,7 @@ def test_a_keyless_record_on_a_compacted_topic_is_named(client: RawClient) -> No
     assert fetch(client, "t", 0).high_watermark == 0
 
 
-def test_one_bad_partition_does_not_touch_the_others(client: RawClient) -> None:
+def test_one_bad_partition_does_not_affect_the_others(client: RawClient) -> None:
     create_topic(client, "t", partitions=2)
     good, bad = produce_request("t", batch(("k", "v"))), produce_request("t", damaged(batch(("k", "v"))), partition=1)
     both = replace(good, topic_data=good.topic_data + bad.topic_data)
@@ -233,7 +233,7 @@ def test_the_leader_epoch_that_a_client_claims_is_checked(client: RawClient, epo
     assert fetch(client, "t", 0, leader_epoch=epoch).error_code == code
 
 
-def test_a_session_tells_only_what_is_new(client: RawClient) -> None:
+def test_a_session_returns_only_changes(client: RawClient) -> None:
     create_topic(client, "a")
     create_topic(client, "b")
     both = fetch_request("a", 0).topics + fetch_request("b", 0).topics

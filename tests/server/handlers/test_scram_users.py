@@ -157,14 +157,14 @@ def test_names_and_salts_have_an_end(client: RawClient) -> None:
     assert [code for code, _ in told.values()] == [ErrorCode.UNACCEPTABLE_CREDENTIAL] * 2 + [ErrorCode.NONE]
 
 
-def test_a_user_that_is_altered_twice_is_left_as_it_was(client: RawClient) -> None:
+def test_a_user_altered_twice_in_one_request_is_unchanged(client: RawClient) -> None:
     alter(client, upsertion())
     told = alter(client, deletion(), upsertion(mechanism=SHA_512), upsertion(iterations=1))
     assert told["alice"][0] == ErrorCode.DUPLICATE_RESOURCE
     assert described(client) == {"alice": {1: 4096}}
 
 
-def test_who_is_asked_for_is_described(client: RawClient) -> None:
+def test_requested_users_are_described(client: RawClient) -> None:
     alter(client, upsertion(), upsertion("bob"))
     assert described(client, "bob", "carol", "bob2", "alice", "alice") == {
         "bob": {1: 4096},

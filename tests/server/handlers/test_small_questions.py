@@ -189,7 +189,7 @@ TWICE: dict[str, Question] = {
 
 
 @pytest.mark.parametrize("name", TWICE)
-def test_what_is_asked_for_often_is_told_once(told: RawClient, name: str) -> None:
+def test_a_repeated_name_is_answered_once(told: RawClient, name: str) -> None:
     question = TWICE[name]
     topic_id = told.ask(MetadataRequest(topics=(MetadataRequestTopic(name="t"),))).topics[0].topic_id
     once = told.answer_bytes(question.ask(1, topic_id), question.version)
@@ -235,7 +235,7 @@ def test_many_refusals_have_few_reasons(client: RawClient, name: str) -> None:
     assert client.answer_bytes(REFUSED[name](rows), version) <= REASONS_BYTES + rows * A_ROW_BYTES
 
 
-def test_records_without_a_key_are_named_up_to_a_bound_for_all_partitions(client: RawClient) -> None:
+def test_the_number_of_reported_keyless_records_is_limited_for_all_partitions(client: RawClient) -> None:
     create(client, wanted("c", 3, configs={"cleanup.policy": "compact"}))
     keyless = [(None, "v")] * (RECORD_ERRORS_MAX // 2 + 1)
     data = tuple(PartitionProduceData(index=index, records=bytes(batch(*keyless))) for index in range(3))

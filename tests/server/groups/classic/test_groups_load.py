@@ -42,7 +42,7 @@ def loaded(*batches: bytearray) -> Groups:
     return Groups(store)
 
 
-def test_a_stable_group_is_found_stable_and_goes_on() -> None:
+def test_a_stable_group_is_loaded_stable_and_continues() -> None:
     groups = Groups()
     ids, generation = groups.stable(2, protocols=[("range", subscription("orders"))])
     groups.commit({P0: 1}, member=ids[0], generation=generation)
@@ -90,7 +90,7 @@ def test_a_rebalance_that_was_not_finished_is_forgotten() -> None:
     assert again.heartbeat(one, generation) == ErrorCode.NONE
 
 
-def test_offsets_alone_make_a_simple_group() -> None:
+def test_offsets_without_members_form_a_simple_group() -> None:
     groups = loaded(commit_batch(5))
     assert (groups.state(), groups.committed()) == ("Empty", {P0: 5})
 
@@ -111,7 +111,7 @@ def test_batches_already_seen_are_passed_over() -> None:
     assert groups.committed() == {}
 
 
-def test_of_many_commits_to_one_place_the_last_counts_in_any_order_with_other_records() -> None:
+def test_the_last_of_many_commits_counts_among_other_records() -> None:
     """Runs of commits are applied at once; a record of another kind between them must see the commits before it."""
     tombstone = build_batch([(0, 0, offset_key("g", "orders", 1), None, ())])
     group_tombstone = build_batch([(0, 0, group_key("g"), None, ())])
@@ -161,7 +161,7 @@ def test_offsets_of_transactions_count_once_they_are_committed(
     assert all(not one.error for one in groups.fetch("orders", 0, 1))
 
 
-def test_pending_offsets_hold_back_expiry_and_go_with_their_group() -> None:
+def test_pending_offsets_delay_expiry_and_are_deleted_with_their_group() -> None:
     groups = loaded(commit_batch(5), txn(1, 7), txn(2, 7, 1))
     groups.advance(30 * 86_400_000)
     assert groups.committed() == {P0: 5}
@@ -230,7 +230,7 @@ def test_a_record_that_makes_no_sense_is_passed_over_and_named(kind: str, caplog
     assert "at offset 1:" in caplog.text
 
 
-def test_records_of_unknown_type_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_records_of_unknown_type_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
     groups = loaded(build_batch([(0, 0, b"\0\x63\0\1g", b"\0\0", ())]), commit_batch(5))
     assert groups.committed() == {P0: 5}
     assert "unknown record type at offset 0" in caplog.text

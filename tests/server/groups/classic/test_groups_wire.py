@@ -153,7 +153,7 @@ def test_the_life_of_a_member_in_every_version_of_join(client: RawClient) -> Non
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_errors_of_a_join_are_told_in_every_version(client: RawClient, version: int) -> None:
+def test_errors_of_a_join_are_returned_in_every_version(client: RawClient, version: int) -> None:
     answer = client.ask(join_request(member="nobody"), version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
     assert answer.protocol_name == ("" if version < 7 else None)
@@ -189,7 +189,7 @@ def test_topics_that_do_not_exist_have_errors_of_their_own(client: RawClient) ->
     assert client.ask(DescribeGroupsRequest(groups=("never",))).groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_the_group_s_error_is_that_of_every_existing_partition(client: RawClient) -> None:
+def test_the_groups_error_is_returned_for_every_existing_partition(client: RawClient) -> None:
     create_topic(client, "t")
     fields = {"member_id": "m", "generation_id_or_member_epoch": 1}
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -220,7 +220,7 @@ def test_a_fetch_by_id_knows_topics_apart(client: RawClient) -> None:
     assert topic.topic_id == old_id
 
 
-def test_a_fetch_tells_of_topics_that_do_not_exist_behind_all_others(client: RawClient) -> None:
+def test_a_fetch_returns_unknown_topics_after_known_ones(client: RawClient) -> None:
     topic_id = create_topic(client, "t").topic_id
     commit(client, ("t", 0, 42))
     unknown = ErrorCode.UNKNOWN_TOPIC_ID
@@ -271,7 +271,7 @@ def test_a_sync_must_name_the_protocol_from_version_5_on(client: RawClient) -> N
     assert client.ask(request, 4).error_code == ErrorCode.NONE
 
 
-def test_authorized_operations_are_told_when_asked_for(client: RawClient) -> None:
+def test_authorized_operations_are_returned_on_request(client: RawClient) -> None:
     join(client)
     asked, not_asked = (
         client.ask(DescribeGroupsRequest(groups=("g",), include_authorized_operations=asked)).groups[0]
@@ -310,7 +310,7 @@ def test_a_silent_member_is_out_when_the_broker_s_clock_says_so(broker: ottla.Br
         assert (second.leader, len(second.members)) == (second.member_id, 1)
 
 
-def test_stopping_answers_who_waits(tmp_path: Path) -> None:
+def test_a_stop_answers_waiting_requests(tmp_path: Path) -> None:
     """A rebalance may last minutes; a stop must not."""
     overrides = {"group.initial.rebalance.delay.ms": "600000"}
     with (
@@ -428,7 +428,7 @@ def test_a_large_partition_is_loaded_while_the_broker_serves(tmp_path: Path) -> 
         assert found == (0, [(count - 1, 0)] * 2)
 
 
-def test_offsets_of_a_deleted_topic_are_gone(client: RawClient) -> None:
+def test_offsets_of_a_deleted_topic_are_deleted(client: RawClient) -> None:
     create_topic(client, "t")
     create_topic(client, "u")
     assert commit(client, ("t", 0, 5), ("u", 0, 6)) == [0, 0]

@@ -128,7 +128,7 @@ def test_assigning_again_moves_nothing(assignor: str, drawn: tuple[GroupSpec, di
 
 
 @given(groups(same_topics=True))
-def test_uniform_is_even_and_moves_only_what_exceeds_a_share(drawn: tuple[GroupSpec, dict[int, int]]) -> None:
+def test_uniform_is_even_and_moves_only_excess_partitions(drawn: tuple[GroupSpec, dict[int, int]]) -> None:
     spec, partitions = drawn
     assigned = assign("uniform", spec, partitions)
     spread = loads(assigned)
@@ -185,7 +185,9 @@ def test_a_group_without_members_gets_nothing() -> None:
     assert to_the_end(range_assignor(group(), lambda _: 1)) == {}
 
 
-def test_what_a_member_of_unlike_members_gets_is_a_piece_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_assignment_with_different_subscriptions_is_built_in_one_piece_per_member(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made = list[Assignment]()
 
     def noted(by_topic: Mapping[bytes, AbstractSet[int]]) -> Steps[Assignment]:

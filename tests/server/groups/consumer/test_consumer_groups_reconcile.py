@@ -63,7 +63,7 @@ def test_a_silent_heartbeat_gives_up_nothing() -> None:
     assert groups.beat("a", 2).member_epoch == 2
 
 
-def test_what_a_member_leaves_is_free_at_once() -> None:
+def test_partitions_of_a_leaving_member_are_free_at_once() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.enter("b")
@@ -117,7 +117,7 @@ def test_a_member_that_cannot_be_removed_is_removed_later() -> None:
     assert groups.table().members == {}
 
 
-def test_what_cannot_be_written_has_not_happened() -> None:
+def test_a_change_that_cannot_be_written_has_no_effect() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -128,7 +128,7 @@ def test_what_cannot_be_written_has_not_happened() -> None:
     assert groups.beat("a", 2).member_epoch == 2
 
 
-def test_a_member_that_subscribes_to_less_gives_it_up_before_the_next_assignment() -> None:
+def test_a_member_revokes_unsubscribed_partitions_before_the_next_assignment() -> None:
     groups = ConsumerGroups(orders=2, bills=2, settings={"group_consumer_assignment_interval_ms": 60_000})
     groups.enter("a", "orders", "bills")
     answer = groups.beat("a", 2, topics=["orders"], owns={"orders": [0, 1], "bills": [0, 1]})
@@ -137,7 +137,7 @@ def test_a_member_that_subscribes_to_less_gives_it_up_before_the_next_assignment
     assert groups.described().group_state == "Assigning"
 
 
-def test_what_a_member_has_already_let_go_is_free_before_the_next_assignment() -> None:
+def test_partitions_a_member_has_released_are_free_before_the_next_assignment() -> None:
     groups = ConsumerGroups(orders=2, bills=2, settings={"group_consumer_assignment_interval_ms": 60_000})
     groups.enter("a", "orders", "bills")
     answer = groups.beat("a", 2, topics=["orders"], owns={"orders": [0, 1]})
@@ -178,7 +178,7 @@ def test_the_assignor_that_most_members_ask_for_is_taken() -> None:
     assert groups.described().assignor_name == "uniform"
 
 
-def test_a_member_whose_state_only_a_newer_broker_knows_begins_anew() -> None:
+def test_a_member_in_an_unknown_state_restarts() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     key, value = current_assignment("g", groups.table().members["a"])

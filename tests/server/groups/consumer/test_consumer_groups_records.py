@@ -126,7 +126,7 @@ def test_the_records_of_an_event(what: str, expected: list[list[int]]) -> None:
     assert log.types() == expected
 
 
-def test_a_static_member_that_comes_back_under_another_id_begins_again_at_epoch_0() -> None:
+def test_a_static_member_returning_under_another_id_restarts_at_epoch_0() -> None:
     groups = ConsumerGroups(orders=1)
     groups.enter("a", instance_id="i")
     groups.beat("a", -2, instance_id="i")
@@ -216,7 +216,7 @@ class TestWhatOthersHaveWritten:
         assert groups.list_groups(range(4), (), ()) == []
         groups.enter("a")
 
-    def test_members_of_a_loaded_group_have_a_session_and_a_rebalance_time_again(self) -> None:
+    def test_members_of_a_loaded_group_have_new_session_and_rebalance_timeouts(self) -> None:
         groups = ConsumerGroups(orders=2)
         groups.enter("a")
         groups.enter("b")

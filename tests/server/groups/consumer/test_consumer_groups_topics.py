@@ -62,7 +62,7 @@ def test_a_change_of_topics_while_no_coordinator_was_there_is_found_afterwards()
     assert groups.restarted().beat("a", 3).member_epoch == 3, "nothing has changed since"
 
 
-def test_replicas_in_other_racks_are_another_assignment_too() -> None:
+def test_a_change_of_replicas_racks_causes_another_assignment() -> None:
     groups = ConsumerGroups(orders=1)
     groups.enter("a")
     groups.topics.rack_of_all = ["north"]
@@ -85,7 +85,7 @@ class StoreThatFails(MemoryStore):
 
 
 class TestRegularExpressions:
-    def test_a_first_expression_is_matched_after_the_heartbeat_that_brought_it(self) -> None:
+    def test_a_first_expression_is_matched_after_the_first_heartbeat(self) -> None:
         groups = ConsumerGroups(orders=1, bills=1, other=1)
         joined = groups.enter("a", subscribed_topic_regex="orders|bills")
         assert (joined.member_epoch, groups.given(joined)) == (1, {})
@@ -138,7 +138,7 @@ class TestRegularExpressions:
         groups.beat("a", 2)
         assert groups.table().regexes["ord.*"].resolved_ms == groups.now_ms
 
-    def test_an_expression_that_nobody_uses_any_more_is_forgotten(self) -> None:
+    def test_an_unused_expression_is_forgotten(self) -> None:
         groups = ConsumerGroups(orders=1, bills=1)
         groups.enter("a", subscribed_topic_regex="ord.*")
         groups.beat("a", 1)

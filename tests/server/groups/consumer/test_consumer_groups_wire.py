@@ -158,7 +158,7 @@ def test_only_the_node_that_leads_the_partition_knows_the_group(start: Callable[
     assert {one.error_code for one in described.groups} == {E.NONE, E.NOT_COORDINATOR}
 
 
-def test_a_group_is_there_again_after_a_restart(tmp_path: Path) -> None:
+def test_a_group_is_restored_after_a_restart(tmp_path: Path) -> None:
     for epoch in (0, 2):
         with ottla.Broker(str(tmp_path / "data")) as broker, RawClient(*address(broker)) as client:
             if epoch == 0:
@@ -169,7 +169,7 @@ def test_a_group_is_there_again_after_a_restart(tmp_path: Path) -> None:
                 assert beat(client, "a", epoch).member_epoch == 2
 
 
-def test_topics_come_and_go_without_a_group_coordinator(tmp_path: Path) -> None:
+def test_topics_are_created_and_deleted_without_a_group_coordinator(tmp_path: Path) -> None:
     """Many short-lived brokers never have a group, and need no code for groups."""
     with ottla.Broker(str(tmp_path / "data")) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "orders")

@@ -86,7 +86,7 @@ def two_members() -> ConsumerGroups:
         ("", -1, 0, E.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_member_commits_with_an_epoch_in_which_it_had_the_partition(
+def test_a_member_commits_with_an_epoch_in_which_it_owned_the_partition(
     member: str, epoch: int, partition: int, error: ErrorCode
 ) -> None:
     groups = two_members()
@@ -118,7 +118,7 @@ def test_members_need_a_version_that_knows_of_epochs(version: int, error: ErrorC
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_anybody_may_commit_while_nobody_is_in_the_group(version: int) -> None:
+def test_any_client_may_commit_while_the_group_is_empty(version: int) -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.beat("a", -1)
@@ -128,7 +128,7 @@ def test_anybody_may_commit_while_nobody_is_in_the_group(version: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, E.ILLEGAL_GENERATION), (9, E.GROUP_ID_NOT_FOUND)])
-def test_a_member_of_no_group_is_told_so(version: int, error: ErrorCode) -> None:
+def test_a_commit_to_an_unknown_group_is_refused(version: int, error: ErrorCode) -> None:
     assert commit(ConsumerGroups(orders=1), "a", 1, ("orders", 0), version=version) is error
 
 
@@ -175,7 +175,7 @@ def test_a_member_fetches_in_its_own_epoch_only(member: str | None, epoch: int, 
     )
 
 
-def test_members_of_no_group_may_fetch_the_nothing_that_is_there() -> None:
+def test_a_fetch_from_an_unknown_group_returns_no_offsets() -> None:
     groups = ConsumerGroups()
     groups.coordinator.check_fetch(groups.coordinator.shard_for("g"), "g", "a", 1)
     assert groups.committed() == {}
@@ -210,7 +210,7 @@ def test_offsets_expire_by_the_age_of_their_commit_unless_subscribed_to() -> Non
     assert groups.described().group_state != "Dead"
 
 
-def test_an_empty_group_goes_with_its_last_offset() -> None:
+def test_an_empty_group_is_deleted_with_its_last_offset() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     commit(groups, "a", 2, ("orders", 0))

@@ -149,7 +149,7 @@ def test_a_null_value_deletes() -> None:
 
 
 @pytest.mark.parametrize("kind", [9, 18, 24, 99, -1])
-def test_other_types_are_left_alone(kind: int) -> None:
+def test_unknown_record_types_are_skipped(kind: int) -> None:
     assert read_record(kind.to_bytes(2, "big", signed=True) + b"anything", b"at all") is None
 
 
@@ -210,7 +210,7 @@ def test_the_hash_is_the_polynomial_of_the_java_specification(text: str) -> None
 
 
 @pytest.mark.parametrize(("text", "hashed", "partition"), HASHES)
-def test_groups_go_to_kafkas_partition(text: str, hashed: int, partition: int) -> None:
+def test_groups_are_in_the_same_partition_as_in_kafka(text: str, hashed: int, partition: int) -> None:
     """A directory that Kafka filled must find its groups again: the absolute value, and 0 for the number without one."""
     assert java_hash(text) == hashed
     assert partition_of(text, 50) == partition

@@ -53,7 +53,7 @@ def table(groups: ConsumerGroups) -> ShareGroup:
 
 
 @pytest.mark.parametrize("change", WHOLE, ids=[type(key).__name__ for key, _ in WHOLE])
-def test_a_record_is_read_as_it_was_written(change: Change) -> None:
+def test_a_record_reads_back_as_written(change: Change) -> None:
     assert read_record(*write_record(*change)) == KindRecord(*change)
 
 
@@ -78,7 +78,7 @@ def test_any_record_but_a_tombstone_begins_a_group(first: int) -> None:
     assert not loaded((key, None)).coordinator.shard_of("g").groups
 
 
-def test_a_member_goes_with_its_tombstones_and_the_group_with_its_own() -> None:
+def test_tombstones_delete_a_member_and_a_group() -> None:
     left = table(loaded(*WHOLE, *records.member_tombstones("g", "m")))
     assert (left.members, left.targets, left.subscribed_topics, left.state_name) == ({}, {}, frozenset(), "Empty")
     assert left.states == STATES
@@ -102,7 +102,7 @@ def test_the_tombstones_of_a_group_are_for_all_its_records() -> None:
         ({}, {"orders"}, {}, False),
     ],
 )
-def test_what_is_initialized_and_subscribed_to_is_to_be_with_somebody(
+def test_initialized_and_subscribed_partitions_must_be_assigned(
     states: dict[bytes, set[int]], topics: set[str], target: dict[bytes, set[int]], is_news: bool
 ) -> None:
     initialized = {topic_id: TopicStates("orders", frozenset(one)) for topic_id, one in states.items()}
@@ -138,7 +138,7 @@ def test_requests_of_consumers_are_refused(request_: Any, code: ErrorCode) -> No
     assert table(groups).members == {"m": MEMBER}
 
 
-def test_members_of_the_classic_protocol_are_told_that_they_are_wrong_here() -> None:
+def test_members_of_the_classic_protocol_are_refused() -> None:
     groups = loaded(*WHOLE)
     assert groups.join().answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert groups.heartbeat("m", 3) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -164,7 +164,7 @@ def test_the_group_is_listed_and_not_described_as_a_classic_one() -> None:
     )  # fmt: skip
 
 
-def test_nobody_has_committed_anything() -> None:
+def test_a_share_group_has_no_committed_offsets() -> None:
     groups = loaded(*WHOLE)
     groups.coordinator.check_fetch(groups.coordinator.shard_for("g"), "g", None, -1)
     assert not groups.coordinator.positions(groups.coordinator.shard_of("g"), "g", stable=True).committed

@@ -162,7 +162,7 @@ def test_heartbeats_that_are_refused(
     assert (answer.error_code, answer.error_message, answer.member_id) == (code, message, None)
 
 
-def test_consumers_of_other_kinds_are_not_let_in(start: Callable[..., RawClient]) -> None:
+def test_consumers_of_different_group_types_are_refused(start: Callable[..., RawClient]) -> None:
     client = start()
     create_topic(client, "orders", partitions=1)
     owned(client, "a", "orders")
@@ -173,7 +173,7 @@ def test_consumers_of_other_kinds_are_not_let_in(start: Callable[..., RawClient]
     assert (refused.error_code, refused.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a consumer group.")
 
 
-def test_offsets_are_told_and_moved(start: Callable[..., RawClient]) -> None:
+def test_offsets_are_described_and_moved(start: Callable[..., RawClient]) -> None:
     client = start()
     topic_id = create_topic(client, "orders", partitions=2).topic_id
     moved = move(client, ("orders", {1: 7, 0: 0, 2: 1, -1: 1}), ("none", {0: 1}))
@@ -274,6 +274,6 @@ def test_a_group_outlives_a_restart(tmp_path: Path) -> None:
     assert asked(lambda client: rows(offsets(client))) == {"orders": [(0, 0, 0, 0), (1, 3, -3, 0)]}
 
 
-def test_who_lowered_the_feature_has_no_share_groups(start: Callable[..., RawClient]) -> None:
+def test_a_lowered_feature_disables_share_groups(start: Callable[..., RawClient]) -> None:
     client = start(features={"share.version": 0})
     assert beat(client, "a", 0, "orders").error_code == E.UNSUPPORTED_VERSION

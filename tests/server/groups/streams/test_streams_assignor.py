@@ -80,14 +80,14 @@ def test_nothing_moves_that_need_not() -> None:
     assert moved <= 3
 
 
-def test_the_standby_takes_over_what_was_active_elsewhere() -> None:
+def test_the_standby_takes_over_active_tasks_of_a_departed_member() -> None:
     members = fresh(a="p", b="q")
     before = assigned(members, {"0": one(4, is_stateful=True)}, 1)
     rest = {"b": AssignedMember("q", before["b"])}
     assert assigned(rest, {"0": one(4, is_stateful=True)}, 1)["b"].active == {"0": {0, 1, 2, 3}}
 
 
-def test_who_was_active_becomes_the_standby_where_another_is_active() -> None:
+def test_a_former_active_member_becomes_the_standby() -> None:
     before = {"a": StreamsTasks({"0": frozenset({0, 1})}), "b": StreamsTasks({"0": frozenset({2, 3})})}
     members = again(fresh(a="p", b="q"), before)
     found = assigned(members, {"0": one(4, is_stateful=True)}, 1)
@@ -101,12 +101,12 @@ def test_one_process_has_no_standbys_and_stateless_tasks_have_none() -> None:
     assert not assigned(fresh(a="p", b="q"), {"0": one(4)}, 2)["a"].standby
 
 
-def test_without_tasks_nobody_has_any() -> None:
+def test_without_tasks_assignments_are_empty() -> None:
     assert assigned(fresh(a="p"), {}) == {"a": NO_TASKS}
 
 
 @each_case("seed", range(size(20, 60)))
-def test_members_and_topics_that_come_and_go_leave_every_promise_kept(seed: int) -> None:
+def test_changing_members_and_topics_keep_all_guarantees(seed: int) -> None:
     rng = random.Random(seed)
     standbys = rng.randrange(3)
     members: dict[str, AssignedMember] = {}

@@ -53,7 +53,7 @@ def seen_in(seed: int) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_task_is_with_two_and_in_the_end_each_is_with_one(seed: int) -> None:
+def test_no_task_has_two_owners_and_finally_each_has_one(seed: int) -> None:
     assert seen_in(seed)
 
 

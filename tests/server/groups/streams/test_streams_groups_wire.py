@@ -102,7 +102,7 @@ def test_an_application_gets_its_internal_topics_and_its_tasks(start: Callable[.
     assert client.ask(DeleteGroupsRequest(groups_names=("g",)), 2).results[0].error_code == E.NONE
 
 
-def test_what_keeps_a_topic_from_being_made_is_told(start: Callable[..., RawClient]) -> None:
+def test_the_reason_for_an_uncreated_topic_is_reported(start: Callable[..., RawClient]) -> None:
     client = start()
     create_topic(client, "orders", partitions=2)
     application = topology(
@@ -151,7 +151,7 @@ def test_without_the_protocol_both_apis_are_unsupported(start: Callable[..., Raw
     assert [(one.group_id, one.error_code) for one in described(client, "g")] == [("g", E.UNSUPPORTED_VERSION)]
 
 
-def test_an_endpoint_is_told_to_others(start: Callable[..., RawClient]) -> None:
+def test_an_endpoint_is_returned_to_other_members(start: Callable[..., RawClient]) -> None:
     client = start()
     create_topic(client, "orders", partitions=2)
     one = topology(subtopology("0", "orders"))
@@ -172,7 +172,7 @@ def test_only_the_node_that_leads_the_partition_knows_the_group(start: Callable[
     assert {row.error_code for row in described(client, *names)} == {E.NONE, E.NOT_COORDINATOR}
 
 
-def test_a_group_is_there_again_after_a_restart(tmp_path: Path) -> None:
+def test_a_group_is_restored_after_a_restart(tmp_path: Path) -> None:
     one = topology(subtopology("0", "orders"))
     for epoch in (0, 2):
         with ottla.Broker(str(tmp_path / "data")) as broker, RawClient(*address(broker)) as client:
