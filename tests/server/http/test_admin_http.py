@@ -146,12 +146,12 @@ class StagedHere:
 @pytest.mark.parametrize(
     ("text", "found"), [("8080", ("localhost", 8080)), ("localhost:0", ("localhost", 0)), ("[::1]:9", ("::1", 9))]
 )
-def test_it_listens_on_this_machine(text: str, found: tuple[str, int]) -> None:
+def test_local_addresses_are_accepted(text: str, found: tuple[str, int]) -> None:
     assert parse_address(text) == found
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:80", "example.org:80", "192.168.1.1:80", "127.0.0.1", "127.0.0.1:65536", ""])
-def test_it_listens_nowhere_else(text: str) -> None:
+def test_public_addresses_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--admin"):
         parse_address(text)
 
@@ -195,7 +195,7 @@ REFUSED: list[tuple[str, str, Any, dict[str, str], int]] = [
 ]
 
 
-def test_what_is_no_call_gets_a_sentence_and_a_status(served: Served) -> None:
+def test_an_invalid_call_gets_one_sentence_and_a_status(served: Served) -> None:
     for method, target, body, headers, expected in REFUSED:
         status, answer = served.ask(method, target, body, **headers)
         assert (status, list(answer)) == (expected, ["error"]), (method, target, body, answer)
@@ -213,7 +213,7 @@ def test_what_is_no_call_gets_a_sentence_and_a_status(served: Served) -> None:
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
     ],
 )
-def test_what_is_no_http_ends_its_connection_only(served: Served, data: bytes) -> None:
+def test_invalid_http_ends_only_its_connection(served: Served, data: bytes) -> None:
     host, port = served.address.split(":")
     with socket.create_connection((host, int(port)), timeout=60) as broken:
         broken.sendall(data)
@@ -234,7 +234,7 @@ def test_a_connection_that_ends_in_the_midst_of_a_request_is_nothing(served: Ser
     assert served.status()["cleaning"] == "not held"
 
 
-def test_requests_follow_each_other_on_a_connection(served: Served) -> None:
+def test_a_connection_serves_consecutive_requests(served: Served) -> None:
     connection = http.client.HTTPConnection(served.address, timeout=60)
     for _ in range(3):
         connection.request("GET", "/v1/cleaning/status?topic=t&partition=0")
@@ -328,7 +328,7 @@ def test_only_names_of_this_machine_are_answered(served: Served) -> None:
 # Leases
 
 
-def test_under_a_lease_the_cleaner_leaves_the_partition_alone(served: Served) -> None:
+def test_the_cleaner_leaves_a_leased_partition_alone(served: Served) -> None:
     lease = served.pause()
     alter(served.client, "t", min_cleanable_dirty_ratio=0)
     let_clean_others(served)
@@ -423,14 +423,14 @@ def test_a_segment_that_reaches_into_the_next_is_not_installed(served: Served) -
     assert served.offsets() == list(range(BATCHES))
 
 
-def test_clean_is_only_what_is_closed(served: Served) -> None:
+def test_only_closed_segments_count_as_clean(served: Served) -> None:
     lease = served.pause()
     status, answer = served.post("resume", lease=lease, clean_up_to=BATCHES)
     assert status == 422 and f"(limit {BATCHES - 1})" in answer["error"]
     assert served.post("resume", lease=lease, clean_up_to=BATCHES - 1)[0] == 200
 
 
-def test_what_is_clean_may_be_gone(served: Served) -> None:
+def test_the_cleaned_range_may_have_been_deleted(served: Served) -> None:
     """DeleteRecords may have come after the last group."""
     lease = served.pause()
     alter(served.client, "t", cleanup_policy="compact,delete", retention_ms=-1)
@@ -439,7 +439,7 @@ def test_what_is_clean_may_be_gone(served: Served) -> None:
     assert served.status()["cleaning"] in ("not held", "in progress")
 
 
-def test_only_what_fits_is_installed(served: Served, tmp_path: Path) -> None:
+def test_only_matching_files_are_installed(served: Served, tmp_path: Path) -> None:
     staged = StagedHere(served)
     elsewhere = StagedHere(served, where="../elsewhere")
     (staged.directory.parent / "link").symlink_to(elsewhere.directory)
@@ -505,7 +505,7 @@ SEGMENT_FILES = ["00000000000000000000.log", "00000000000000000000.index", MANIF
 
 
 @pytest.mark.parametrize(("what", "name"), some(product(NO_FILES, SEGMENT_FILES), 5))
-def test_what_is_no_file_is_not_installed(served: Served, what: str, name: str) -> None:
+def test_links_and_directories_are_not_installed(served: Served, what: str, name: str) -> None:
     """A link would be linked as a link: the log's bytes would be, and could be deleted, somewhere else."""
     staged = StagedHere(served)
     path = staged.directory / name
@@ -559,7 +559,7 @@ def test_a_manifest_names_files_of_its_segment_only(served: Served) -> None:
     assert status == 422 and "expected the files of segment 0" in answer["error"]
 
 
-def test_what_is_about_to_be_deleted_is_not_installed_into(served: Served) -> None:
+def test_a_partition_under_deletion_refuses_an_install(served: Served) -> None:
     """A deletion pauses its partition first."""
     lease = served.pause()
     cleaning = served.broker.inner.services.cleaning
@@ -652,7 +652,7 @@ class TellsPasses:
         return Reply(200, json.dumps({"bytes": len(body), "passes": self.passes}).encode())
 
 
-async def test_a_body_in_the_smallest_chunks_lets_the_others_have_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_tasks_run_while_a_body_of_tiny_chunks_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_slices, "SLICE_S", 0)
     calls, (client, server) = TellsPasses(), trio.testing.memory_stream_pair()
     head = "POST /v1/cleaning/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -700,7 +700,7 @@ def test_a_large_body_says_the_same_when_it_is_read_patiently(name: str) -> None
         assert json.loads(encoded(found[0])) == found[0]
 
 
-def test_large_json_is_read_and_written_by_code_that_lets_others_run() -> None:
+def test_large_json_is_read_and_written_by_interruptible_code() -> None:
     """Python lets other threads run between its own steps, and so only while a function written in Python runs."""
     steps = 0
 

@@ -61,7 +61,7 @@ class Everything:
     names: list[str] = field(default_factory=list)
 
 
-def test_what_is_given_is_read_and_the_rest_has_its_default() -> None:
+def test_given_fields_are_read_and_the_rest_has_defaults() -> None:
     found = decoded(
         Everything,
         {
@@ -141,14 +141,14 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @each_case("given_fields, sentence", REFUSED, ids=[sentence[:40] for _, sentence in REFUSED])
-def test_what_does_not_fit_is_named_in_one_line(given_fields: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_field_is_reported_in_one_line(given_fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ControlError) as refused:
         decoded(Everything, given_fields if sentence.startswith("name") else {"name": "x"} | given_fields)
     assert refused.value.kind is Kind.INVALID and str(refused.value).startswith(sentence)
     assert len(str(refused.value)) < 500 and "\n" not in str(refused.value)
 
 
-def test_texts_of_a_query_become_what_json_would_have() -> None:
+def test_query_texts_become_the_values_json_would_have() -> None:
     pairs = [("count", "7"), ("part", "1e-1"), ("is_there", "true"), ("names", "a"), ("names", "1"), ("lease", "5")]
     assert from_texts(Everything, pairs) == {
         "count": 7,
@@ -176,7 +176,7 @@ ANY_JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*Everything.__dataclass_fields__]), ANY_JSON))
-def test_whatever_comes_is_read_or_refused(found: dict[str, Any]) -> None:
+def test_any_input_is_decoded_or_refused(found: dict[str, Any]) -> None:
     """A decoded value is encoded as the given one."""
     try:
         request = decoded(Everything, {"name": "x"} | found)

@@ -49,7 +49,7 @@ def test_a_fault_is_declared_met_and_removed(broker: ottla.Broker, admin: AdminC
     assert admin.ask("GET", here) == (404, {"error": f"fault {declared['fault_id']} not found; no faults exist"})
 
 
-def test_null_stands_for_all(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_null_count_affects_all_requests(broker: ottla.Broker, admin: AdminCalls) -> None:
     admin.post("/v1/faults", **NOT_LEADER, count=None)
     assert [ask(broker) for _ in range(3)] == [6, 6, 6]
     assert admin.ask("DELETE", "/v1/faults") == (200, {"removed": 1})
@@ -86,7 +86,7 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
 
 
 @pytest.mark.parametrize(("said", "status", "why"), WRONG)
-def test_what_may_not_be_declared_is_refused(said: dict[str, Any], status: int, why: str, admin: AdminCalls) -> None:
+def test_an_invalid_declaration_is_refused(said: dict[str, Any], status: int, why: str, admin: AdminCalls) -> None:
     assert admin.ask("POST", "/v1/faults", said) == (status, {"error": why})
     assert admin.get("/v1/faults") == {"faults": []}
 

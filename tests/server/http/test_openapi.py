@@ -25,7 +25,7 @@ from support.sizes import some
 GUIDE = Path(ottla.__file__).parent / "docs" / "admin.md"
 
 
-def test_it_is_openapi() -> None:
+def test_the_document_is_valid_openapi() -> None:
     validate(json.loads(json.dumps(document(some(CALLS, 8)))))
 
 
@@ -51,7 +51,7 @@ def test_every_field_of_a_request_is_in_it(call: Any) -> None:
 
 
 @each_case("call", CALLS)
-def test_every_call_says_what_it_does(call: Any) -> None:
+def test_every_call_has_a_description(call: Any) -> None:
     assert re.fullmatch(r"[A-Z][^\n]*\.", call.doc), call.doc
     assert call.answer is Text or not fields_of(call.answer) or doc_of(call.answer)
 

@@ -33,7 +33,7 @@ def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
         yield running
 
 
-def test_it_lives_and_serves(broker: ottla.Broker) -> None:
+def test_the_probes_report_a_live_and_ready_broker(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     assert (admin.get("/healthz"), admin.get("/readyz")) == ("ok\n", "ready\n")
 
@@ -80,7 +80,7 @@ def test_metrics_are_prometheus_text_under_the_names_of_the_jmx_exporter(broker:
     assert {"kafka_log_logcleaner_max_clean_time_secs", "kafka_utils_throttler_cleaner_io_oneminuterate"} <= {*families}
 
 
-def test_every_metric_is_there_once(broker: ottla.Broker) -> None:
+def test_every_metric_appears_once(broker: ottla.Broker) -> None:
     text = AdminCalls.of(broker).get("/metrics")
     values = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
     assert len(values) == len(set(values)) == len(broker.metrics())

@@ -26,7 +26,7 @@ def admin(broker: ottla.Broker) -> Iterator[AdminCalls]:
     broker.delete_topic("t")
 
 
-def test_what_is_appended_is_read_and_lies_where_clients_look_for_it(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_appended_records_are_readable_and_in_the_clients_partition(broker: ottla.Broker, admin: AdminCalls) -> None:
     done = admin.post("/v1/topics/t/records", key="k", value="v", headers={"h": "é"}, timestamp_ms=1_700_000_000_000)
     assert (done["offset"], done["timestamp_ms"]) == (0, 1_700_000_000_000)
     expected = broker.produce("t", "by a client", key="k")
@@ -42,7 +42,7 @@ def test_what_is_appended_is_read_and_lies_where_clients_look_for_it(broker: ott
     assert (read.key, read.value, read.headers) == (b"k", b"v", (("h", "é".encode()),))
 
 
-def test_bytes_that_are_no_text_come_and_go_as_base64_or_hex(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_binary_values_are_exchanged_as_base64_or_hex(broker: ottla.Broker, admin: AdminCalls) -> None:
     key, value = b"\xff\x00", b"\x80"
     admin.post(
         "/v1/topics/t/records",
@@ -132,7 +132,7 @@ REFUSED: list[tuple[str, str, Any, int, str]] = [
 
 
 @pytest.mark.parametrize(("method", "target", "fields", "status", "sentence"), REFUSED)
-def test_what_cannot_be_is_refused_and_nothing_is_written(
+def test_invalid_requests_are_refused_and_nothing_is_written(
     broker: ottla.Broker, admin: AdminCalls, method: str, target: str, fields: Any, status: int, sentence: str
 ) -> None:
     found, answer = admin.ask(method, target, fields)
@@ -157,7 +157,7 @@ def test_a_partition_without_a_leader_takes_nothing(broker: ottla.Broker, admin:
         broker.start_node(1)
 
 
-def test_an_answer_is_bounded_by_what_its_batches_unpack_to(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_response_is_bounded_by_the_unpacked_size_of_its_batches(broker: ottla.Broker, admin: AdminCalls) -> None:
     with KafkaProducer(
         bootstrap_servers=broker.bootstrap, compression_type="gzip", max_request_size=10 << 20
     ) as producer:
@@ -171,7 +171,7 @@ def test_an_answer_is_bounded_by_what_its_batches_unpack_to(broker: ottla.Broker
     assert seen == 6
 
 
-def test_a_long_key_lies_where_clients_look_for_it(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_long_key_is_in_the_clients_partition(broker: ottla.Broker, admin: AdminCalls) -> None:
     key = "k" * 500_001
     done = admin.post("/v1/topics/t/records", key=key, value="v")
     with KafkaProducer(bootstrap_servers=broker.bootstrap, max_request_size=10 << 20) as producer:

@@ -64,7 +64,7 @@ NO_CALLS = [
 
 
 @each_case("method, target, status, sentence", NO_CALLS)
-def test_what_is_no_call_is_told_the_nearest(method: str, target: str, status: int, sentence: str) -> None:
+def test_an_unknown_call_is_answered_with_the_nearest(method: str, target: str, status: int, sentence: str) -> None:
     with pytest.raises(HttpRefusal) as refused:
         TABLE.route(method, target)
     assert refused.value.status == status and sentence in str(refused.value)

@@ -39,7 +39,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("fields", "status", "sentence"), REFUSED)
-def test_what_is_no_topic_is_refused(admin: AdminCalls, fields: dict[str, object], status: int, sentence: str) -> None:
+def test_an_invalid_topic_is_refused(admin: AdminCalls, fields: dict[str, object], status: int, sentence: str) -> None:
     admin.post("/v1/topics", topic="there")
     found, answer = admin.ask("POST", "/v1/topics", fields)
     assert (found, sentence in answer["error"]) == (status, True), answer

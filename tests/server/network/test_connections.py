@@ -54,7 +54,7 @@ def living() -> int:
     return sum(isinstance(each, (Connection, FrameReader, PlainTransport)) for each in gc.get_objects())
 
 
-def test_who_has_gone_is_freed_at_once_and_not_when_cycles_are_looked_for(tmp_path: Path) -> None:
+def test_a_closed_connection_is_freed_without_cycle_collection(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
         settle(broker)
@@ -75,7 +75,7 @@ def test_who_has_gone_is_freed_at_once_and_not_when_cycles_are_looked_for(tmp_pa
             gc.enable()
 
 
-def test_hundreds_that_announce_much_and_stand_still_stop_nobody(tmp_path: Path) -> None:
+def test_hundreds_of_stalled_large_frames_do_not_stop_service(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
         memory = broker.inner.shares.request_memory
@@ -92,7 +92,7 @@ def test_hundreds_that_announce_much_and_stand_still_stop_nobody(tmp_path: Path)
         assert memory.used_bytes == 0
 
 
-def test_a_request_that_is_parked_keeps_no_memory_from_others(tmp_path: Path) -> None:
+def test_a_parked_request_holds_no_request_memory(tmp_path: Path) -> None:
     """The fetch of a few bytes in a frame of a megabyte waits for days, and one more byte follows."""
     overrides = {"queued.max.request.bytes": "2000000", "socket.request.max.bytes": "2000000"}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
@@ -165,7 +165,7 @@ class Sender(NamedTuple):
 
 
 @pytest.mark.parametrize("seed", range(size(2, 10)))
-async def test_whoever_sends_is_served_whatever_the_others_do(
+async def test_every_sending_client_is_served_despite_all_others(
     autojump_clock: trio.testing.MockClock, seed: int
 ) -> None:
     """In virtual time, a client that sends a frame as fast as it is read is answered within a minute."""
@@ -322,7 +322,7 @@ def test_a_connection_that_we_closed_has_no_peer() -> None:
         assert transport.is_closed_by_peer()
 
 
-def test_nobody_waits_while_an_api_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_clients_are_served_while_an_api_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first request of groups imports their coordinator; another client sends a request to existing topics during that."""
     loading, may_go_on = threading.Event(), threading.Event()
 

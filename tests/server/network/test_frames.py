@@ -83,7 +83,7 @@ async def test_the_end_between_frames_is_no_error(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 4, 6])
-async def test_the_end_inside_a_frame_is_one(wire: Wire, cut: int) -> None:
+async def test_the_end_inside_a_frame_is_an_error(wire: Wire, cut: int) -> None:
     await wire.send(frame(b"body")[:cut])
     wire.client.shutdown(socket.SHUT_WR)
     with pytest.raises(PeerGoneError, match="inside a frame"):
@@ -146,9 +146,7 @@ async def test_a_shrunk_buffer_is_not_written_to_by_a_waiting_receive(wire: Wire
 
 
 @pytest.mark.parametrize("come_bytes", [0, 1, INITIAL_BUFFER_BYTES - 5, INITIAL_BUFFER_BYTES - 4, 60_000, 200_000])
-async def test_a_frame_that_has_begun_may_lose_what_it_was_given_too_much(
-    wire: Wire, memory: RequestMemory, come_bytes: int
-) -> None:
+async def test_a_partly_read_frame_may_return_excess_memory(wire: Wire, memory: RequestMemory, come_bytes: int) -> None:
     body = bytes(range(250)) * 1200
     async with trio.open_nursery() as nursery:
         got: list[bytes] = []
@@ -186,7 +184,7 @@ async def receive_all(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("come_bytes", [0, 8, 100, 20_000, 70_000, 3_000_000])
-async def test_what_is_announced_costs_nothing_before_it_comes(come_bytes: int) -> None:
+async def test_an_announced_frame_uses_no_memory_before_its_bytes_arrive(come_bytes: int) -> None:
     memory = RequestMemory(512 << 20)
     wire = Wire(100 << 20, memory)
     with wire.client, wire.server:
@@ -219,7 +217,7 @@ async def test_connections_that_announce_and_leave_take_no_memory_along() -> Non
     assert memory.used_bytes == 0
 
 
-async def test_a_large_frame_lets_others_have_their_turn() -> None:
+async def test_other_tasks_run_while_a_large_frame_is_read() -> None:
     """A client that sends as fast as the broker reads never makes a read wait."""
     memory = RequestMemory(512 << 20)
     wire = Wire(100 << 20, memory)

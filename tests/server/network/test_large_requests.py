@@ -87,7 +87,7 @@ def produced(partitions: int, records_bytes: int) -> ProduceRequest:
     ],
     ids=lambda value: "small" if value is True else "large" if value is False else type(value).__name__,
 )
-def test_a_request_is_read_at_once_if_it_has_few_elements_and_little_is_copied(body: Any, is_small: bool) -> None:
+def test_a_request_with_few_elements_and_little_copying_is_read_at_once(body: Any, is_small: bool) -> None:
     learn(frame_of(body))
     assert (read_now(frame_of(body)) is not None) == is_small
 
@@ -111,7 +111,7 @@ def test_an_answer_is_written_at_once_if_it_is_small(topics: int, length: int, i
         assert write_now(request, body) == encode_response(request, body)
 
 
-async def test_a_worker_reads_what_is_large_and_its_elements_count_until_the_end() -> None:
+async def test_a_worker_reads_large_requests_and_counts_elements_until_the_end() -> None:
     shared = LargeRequests()
     large = LargeRequest(shared, Client(), "a")
     frame = frame_of(names(5_000))
@@ -203,7 +203,7 @@ class Piece:
         self.freed_in.append(threading.get_ident())
 
 
-async def test_what_is_large_is_freed_by_a_worker() -> None:
+async def test_large_requests_are_freed_by_a_worker() -> None:
     Piece.freed_in.clear()
     large = LargeRequest(LargeRequests(), Client(), "a")
 
@@ -214,7 +214,7 @@ async def test_what_is_large_is_freed_by_a_worker() -> None:
     assert threading.get_ident() not in Piece.freed_in
 
 
-async def test_a_request_that_lasts_too_long_gives_up_its_place_when_others_wait(
+async def test_a_long_running_request_yields_its_place_to_waiting_ones(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     shared, client = LargeRequests(), Client()
@@ -259,7 +259,7 @@ def test_a_large_request_that_is_malformed_closes_its_connection_only(broker: ot
     broker.run(_given_back, broker.inner.shares.large_requests)
 
 
-async def test_old_objects_are_left_alone_while_large_requests_live(
+async def test_old_objects_are_not_collected_while_large_requests_live(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     garbage, shared = OldGarbage(), LargeRequests()
@@ -339,7 +339,7 @@ def test_the_constants_fit_together() -> None:
     assert frame_of(produced(1, 1))[:2] == large_requests.PRODUCE
 
 
-def test_what_is_produced_without_an_answer_counts_though_its_client_has_gone(broker: ottla.Broker) -> None:
+def test_records_with_acks_0_count_after_their_client_disconnects(broker: ottla.Broker) -> None:
     rows = 200
     with RawClient(*address(broker)) as client:
         create_topic(client, "t")

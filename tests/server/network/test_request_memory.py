@@ -69,7 +69,7 @@ async def test_an_address_that_waits_for_its_share_is_passed_by() -> None:
     assert memory.waiting == 0 and not memory.is_short
 
 
-async def test_one_goes_beyond_the_limit_and_the_next_when_it_is_done() -> None:
+async def test_one_frame_may_exceed_the_limit_and_the_next_follows() -> None:
     """Each holds a part of its frame and needs the rest: without this rule they would wait for ever."""
     memory = RequestMemory(100)
     holders = [Holder(memory, address) for address in "abcd"]
@@ -91,7 +91,7 @@ async def test_one_goes_beyond_the_limit_and_the_next_when_it_is_done() -> None:
     assert memory.used_bytes == 0 and not memory.is_short
 
 
-async def test_addresses_come_to_their_turn_one_after_the_other() -> None:
+async def test_addresses_take_turns() -> None:
     memory, order = RequestMemory(100), []
     full, beyond = Holder(memory, "x"), Holder(memory, "y")
     await full.take(50)
@@ -114,7 +114,7 @@ async def test_addresses_come_to_their_turn_one_after_the_other() -> None:
     assert len(order) == 5
 
 
-async def test_who_keeps_memory_for_later_gives_it_back_when_somebody_waits() -> None:
+async def test_a_holder_of_spare_memory_returns_it_on_demand() -> None:
     memory = RequestMemory(100)
     idle, other = Holder(memory, "a"), Holder(memory, "b")
     await idle.take(50)
@@ -124,7 +124,7 @@ async def test_who_keeps_memory_for_later_gives_it_back_when_somebody_waits() ->
     assert idle.held_bytes == 0
 
 
-async def test_closing_wakes_who_waits() -> None:
+async def test_closing_wakes_waiting_holders() -> None:
     memory = RequestMemory(100)
     first, beyond, waits = Holder(memory), Holder(memory), Holder(memory)
     await first.take(50)
@@ -141,7 +141,7 @@ async def test_closing_wakes_who_waits() -> None:
     assert memory.waiting == 0 and waits.held_bytes == 0
 
 
-async def test_who_stands_still_gives_up_its_place_when_somebody_waits(
+async def test_a_stalled_connection_yields_its_place_to_a_waiting_one(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     memory = RequestMemory(100)
@@ -164,7 +164,7 @@ async def test_who_stands_still_gives_up_its_place_when_somebody_waits(
         nursery.cancel_scope.cancel()
 
 
-async def test_who_is_beyond_the_limit_may_not_dawdle(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_connection_beyond_the_limit_must_not_be_slow(autojump_clock: trio.testing.MockClock) -> None:
     """The connection sends a little every second; the others wait for all of its frame."""
     memory = RequestMemory(100)
     works = [Holder(memory, address, is_receiving=False) for address in "ab"]
@@ -189,7 +189,7 @@ async def test_who_is_beyond_the_limit_may_not_dawdle(autojump_clock: trio.testi
 
 
 @pytest.mark.parametrize("seed", range(size(3, 20)))
-async def test_whatever_connections_do_everyone_is_served_and_all_comes_back(
+async def test_every_connection_is_served_and_all_memory_returned(
     autojump_clock: trio.testing.MockClock, seed: int
 ) -> None:
     rng = random.Random(seed)

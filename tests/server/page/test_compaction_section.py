@@ -28,7 +28,7 @@ def shown(broker: ottla.Broker, path: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"(\s*<[^>]*>\s*)+", " | ", html))
 
 
-def test_a_topic_may_be_called_what_it_likes_and_ids_stay_unique(broker: ottla.Broker) -> None:
+def test_a_topic_may_have_any_name_and_ids_stay_unique(broker: ottla.Broker) -> None:
     for topic in ("name", "a-0", "a", "state", "main", "logs-name"):
         broker.create_topic(topic, 2, {"cleanup.policy": "compact"})
         for path in ("/", "/topics", f"/topics/{topic}", f"/topics/{topic}/options", f"/topics/{topic}/partitions/1"):
@@ -61,7 +61,7 @@ def test_a_topic_has_the_button_it_needs(broker: ottla.Broker) -> None:
     assert "| Make this topic compacted |" in page and "Compact now" not in page
 
 
-def test_of_many_those_with_most_to_clean_are_shown_by_name(broker: ottla.Broker) -> None:
+def test_topics_with_most_dirty_data_are_shown_by_name(broker: ottla.Broker) -> None:
     names = [f"t{number:03d}" for number in range(TOPICS_MAX + 3)]
     for name in names:
         broker.create_topic(name, 1, {"cleanup.policy": "compact"})

@@ -81,7 +81,7 @@ def test_commits_that_come_together_share_a_sync(
     run_in_order(work)
 
 
-def test_a_commit_whose_sync_fails_is_refused_and_not_told_to_anybody() -> None:
+def test_a_commit_whose_sync_fails_is_refused_and_invisible() -> None:
     files = CrashFiles()
 
     async def work() -> None:
@@ -128,7 +128,7 @@ def test_a_flush_that_is_refused_for_a_while_is_made_up_for() -> None:
     run_in_order(work)
 
 
-def test_a_decision_whose_sync_fails_leaves_no_marker_and_the_restart_decides() -> None:
+def test_a_decision_whose_sync_fails_leaves_no_marker_before_the_restart() -> None:
     files = CrashFiles()
 
     async def work() -> None:

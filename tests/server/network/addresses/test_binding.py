@@ -52,7 +52,7 @@ NAMES = {
         ("mixed6", ["127.0.0.1", "::1"]),
     ],
 )
-def test_a_host_stands_for_these_addresses(host: str, found: list[str]) -> None:
+def test_a_host_resolves_to_the_expected_addresses(host: str, found: list[str]) -> None:
     addresses = addresses_of(host, FakeNetwork(names=NAMES).getaddrinfo)
     assert [each for _, each in addresses] == found
     assert all((family == socket.AF_INET6) == (":" in each) for family, each in addresses)

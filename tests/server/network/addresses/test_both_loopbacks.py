@@ -132,7 +132,7 @@ EVERYWHERE: dict[str, str | int | float | bool] = {"advertised.listeners": "PLAI
 
 
 @pytest.mark.parametrize("listener", [":0", "0.0.0.0:0", "[::]:0"])
-def test_a_client_of_ipv4_is_one_of_ipv4_everywhere(listener: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ipv4_client_has_an_ipv4_address_everywhere(listener: str, caplog: pytest.LogCaptureFixture) -> None:
     """A broker on all interfaces uses addresses for limits, log, ACLs, lists and groups."""
     acls = ("User:* allow DESCRIBE topic:* from 127.0.0.1",)
     overrides = EVERYWHERE | {"max.connections.per.ip": 5, "max.connections.per.ip.overrides": "127.0.0.1:1"}
@@ -158,7 +158,7 @@ def test_a_client_of_ipv4_is_one_of_ipv4_everywhere(listener: str, caplog: pytes
                 assert f"[::1]:{other._socket.getsockname()[1]}" in broker.run(looks)[0]
 
 
-def test_an_entry_for_an_address_of_ipv6_is_written_as_apache_kafka_writes_it() -> None:
+def test_an_acl_entry_for_ipv6_has_apache_kafkas_notation() -> None:
     with ottla.Broker(listener="localhost:0", acls=("User:* allow DESCRIBE topic:* from 0:0:0:0:0:0:0:1",)) as broker:
         (port,) = ports(broker)
         request = MetadataRequest(topics=(MetadataRequestTopic(name="t"),), allow_auto_topic_creation=False)
@@ -166,7 +166,7 @@ def test_an_entry_for_an_address_of_ipv6_is_written_as_apache_kafka_writes_it() 
             assert client.ask(request).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_members_of_groups_are_described_with_their_address_as_apache_kafka_writes_it() -> None:
+def test_members_are_described_with_addresses_in_apache_kafkas_notation() -> None:
     heartbeat = ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id="m",
