@@ -202,7 +202,7 @@ def test_a_reader_gets_records_once_they_are_on_disk() -> None:
     run_in_order(work)
 
 
-def test_a_reader_gets_records_though_their_producer_has_gone_before_the_sync() -> None:
+def test_a_reader_gets_records_whose_producer_disconnected_before_the_sync() -> None:
     files = CrashFiles()
 
     async def work() -> None:

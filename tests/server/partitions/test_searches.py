@@ -36,7 +36,7 @@ def log() -> Log:
     return make_log(CrashFiles())
 
 
-async def test_an_address_has_one_of_the_two_threads_of_a_data_directory(log: Log) -> None:
+async def test_an_address_gets_one_of_the_two_threads_per_directory(log: Log) -> None:
     all_searches, let_on = Searches(), threading.Event()
     reached = trio.Event()
     token = trio.lowlevel.current_trio_token()
@@ -63,9 +63,7 @@ async def test_an_address_has_one_of_the_two_threads_of_a_data_directory(log: Lo
     assert not all_searches._places
 
 
-async def test_a_long_search_lets_a_short_one_of_the_same_address_go_first(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_search_lets_a_short_one_of_its_address_pass(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searches, "SEARCHING_S", 0.0)
     all_searches, is_found = Searches(), threading.Event()
     steps = 0

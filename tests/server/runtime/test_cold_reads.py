@@ -64,7 +64,7 @@ ASKED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("size_bytes", [SMALL, LARGE])
 @pytest.mark.parametrize("asked", ASKED)
-async def test_nobody_else_waits(tmp_path: Path, asked: str, size_bytes: int) -> None:
+async def test_only_the_requests_own_client_waits(tmp_path: Path, asked: str, size_bytes: int) -> None:
     request, arguments, options = ASKED[asked]
     async with started_anew(tmp_path, size_bytes) as (served, files), trio.open_nursery() as nursery:
         files.evict("t-0")
@@ -110,7 +110,7 @@ JOBS: dict[str, tuple[Callable[[Broker], Awaitable[int]], dict[str, Any], int]] 
 
 
 @pytest.mark.parametrize("job", JOBS)
-async def test_what_the_broker_asks_of_old_segments_is_read_by_others(tmp_path: Path, job: str) -> None:
+async def test_the_brokers_own_reads_of_old_segments_use_worker_threads(tmp_path: Path, job: str) -> None:
     do, configs, want = JOBS[job]
     async with started_anew(tmp_path, SMALL, **configs) as (served, files):
         files.evict("t-0")
@@ -118,7 +118,7 @@ async def test_what_the_broker_asks_of_old_segments_is_read_by_others(tmp_path: 
         assert files.has_been_asked and files.held == []
 
 
-async def test_what_the_cleaner_says_of_old_segments_is_read_by_others(tmp_path: Path) -> None:
+async def test_cleaner_status_of_old_segments_is_read_in_worker_threads(tmp_path: Path) -> None:
     async with started_anew(tmp_path, SMALL) as (served, files):
         files.evict("t-0")
         asked = DescribeLogDirsRequest(topics=None, ottla_cleaner_status=True)
@@ -137,7 +137,7 @@ async def test_all_that_is_sent_has_been_looked_for_in_memory(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("size_bytes", [SMALL, LARGE])
-async def test_what_is_in_memory_needs_no_thread(tmp_path: Path, size_bytes: int) -> None:
+async def test_data_in_memory_need_no_thread(tmp_path: Path, size_bytes: int) -> None:
     async with started_anew(tmp_path, size_bytes) as (served, files):
         for _ in range(2):
             assert len(records_of(await served.ask(fetch, "t", 1))) == 1
@@ -147,7 +147,7 @@ async def test_what_is_in_memory_needs_no_thread(tmp_path: Path, size_bytes: int
 @pytest.mark.parametrize(
     ("cold", "from_page"), [("t-0", 0), (".log", 0), (".log", 1)], ids=["indexes", "headers", "what is sent"]
 )
-async def test_a_topic_that_is_deleted_meanwhile_is_sent_whole_or_told_as_such(
+async def test_a_topic_deleted_during_the_read_is_sent_completely_or_reported(
     tmp_path: Path, cold: str, from_page: int
 ) -> None:
     async with started_anew(tmp_path, LARGE) as (served, files), trio.open_nursery() as nursery:
@@ -171,7 +171,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_sent_whole_or_told_as_such(
     assert files.held == []
 
 
-async def test_what_comes_while_the_disk_is_waited_for_completes_the_fetch(tmp_path: Path) -> None:
+async def test_records_that_arrive_during_the_disk_read_complete_the_fetch(tmp_path: Path) -> None:
     files = ColdFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         await served.ask(create_topic, "t")

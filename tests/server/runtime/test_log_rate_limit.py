@@ -9,7 +9,7 @@ import pytest
 from ottla.server.runtime.log_rate_limit import TOLD_MAX, LogRateLimiter, tell_of_hidden
 
 
-def test_so_many_lines_a_second_are_told_and_how_many_there_were_beyond_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_per_second_are_limited_and_the_excess_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     now_s = 100.0
     caplog.set_level(logging.DEBUG, "ottla.flood")
     lines = LogRateLimiter(logging.getLogger("ottla.flood"), lambda: now_s)
@@ -31,7 +31,7 @@ def test_so_many_lines_a_second_are_told_and_how_many_there_were_beyond_them(cap
     assert untold == [f"line {number}" for number in range(TOLD_MAX, TOLD_MAX + 3)]
 
 
-def test_how_many_were_hidden_is_told_when_their_second_is_over_or_the_broker_ends(
+def test_hidden_lines_are_counted_at_the_end_of_second_or_broker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now_s = 100.0

@@ -7,7 +7,7 @@ import pytest
 from ottla.server.runtime.meters import Meter, Timer
 
 
-def test_a_meter_counts_and_tells_the_rate_of_the_last_minute() -> None:
+def test_a_meter_counts_and_reports_the_rate_of_the_last_minute() -> None:
     meter = Meter()
     for second in range(300):
         meter.mark(40, float(second))
@@ -26,7 +26,7 @@ def test_the_rate_forgets_in_minutes() -> None:
     assert meter.count == 500
 
 
-def test_a_rate_follows_what_comes_after_a_pause() -> None:
+def test_a_rate_follows_events_after_a_pause() -> None:
     meter = Meter()
     meter.mark(500, 0.0)
     meter.mark(500, 50.0)

@@ -15,7 +15,7 @@ async def fail(error: Exception) -> None:
     raise error
 
 
-async def test_an_error_of_the_body_comes_out_as_it_is() -> None:
+async def test_an_error_of_the_body_is_raised_unchanged() -> None:
     error = ValueError("body")
     with pytest.raises(ValueError, match="body") as caught:
         async with open_plain_nursery() as nursery:
@@ -25,7 +25,7 @@ async def test_an_error_of_the_body_comes_out_as_it_is() -> None:
     assert (error.__context__, error.__cause__) == (None, None)
 
 
-async def test_an_error_of_a_task_comes_out_as_it_is() -> None:
+async def test_an_error_of_a_task_is_raised_unchanged() -> None:
     with pytest.raises(ValueError, match="task"):
         async with open_plain_nursery() as nursery:
             nursery.start_soon(fail, ValueError("task"))
@@ -48,7 +48,7 @@ async def test_a_group_that_the_body_raises_stays_one() -> None:
     assert caught.value.exceptions == group.exceptions
 
 
-async def test_it_works_inside_of_other_context_managers() -> None:
+async def test_a_nursery_works_inside_other_context_managers() -> None:
     @asynccontextmanager
     async def outer() -> AsyncIterator[None]:
         async with open_plain_nursery() as nursery:

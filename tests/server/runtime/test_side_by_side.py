@@ -12,7 +12,7 @@ PATIENCE_S = 60
 
 
 @pytest.mark.parametrize("number", [0, 1, MANY - 1, MANY, 10 * MANY])
-def test_results_come_in_the_order_of_the_things(number: int) -> None:
+def test_results_are_in_the_order_of_the_inputs(number: int) -> None:
     assert list(side_by_side(lambda each: -each, range(number))) == [-each for each in range(number)]
 
 
@@ -47,7 +47,7 @@ def test_an_index_error_is_an_error_of_the_work() -> None:
         side_by_side(lambda each: [][each], range(MANY))
 
 
-def test_where_no_thread_can_be_had_one_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_available_thread_the_work_is_done_sequentially(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

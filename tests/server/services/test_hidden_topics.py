@@ -107,7 +107,7 @@ def test_a_client_that_asks_again_finds_it() -> None:
     assert KAFKA_SHOWS_AFTER_S < HIDDEN_S < CLIENTS_ASK_AGAIN_AFTER_S
 
 
-def test_a_broker_whose_clock_stands_shows_it_all_the_same() -> None:
+def test_a_broker_with_a_frozen_clock_shows_the_topic() -> None:
     async def work(broker: Broker, client: InProcessClient) -> None:
         broker.clock.freeze()
         assert not await found(broker, client, "by name")

@@ -132,7 +132,7 @@ CHANGES: dict[str, Callable[[ottla.Broker, RawClient], object]] = {
 }
 
 
-def test_every_change_is_told_at_once(broker: ottla.Broker, client: RawClient) -> None:
+def test_every_change_is_visible_at_once(broker: ottla.Broker, client: RawClient) -> None:
     """The changes come one after the other, as the answers depend only on the state at that time."""
     before = told(broker, client)
     for what, change in CHANGES.items():
@@ -163,7 +163,7 @@ class User(Staying):
         self.principal = Principal("User", name)
 
 
-def test_nobody_is_told_what_another_may_see() -> None:
+def test_no_user_gets_another_users_cached_response() -> None:
     async def work() -> None:
         options = {"authorizer_class_name": STANDARD, "super_users": "User:ANONYMOUS"}
         async with running(CrashFiles(), **options) as (broker, admin):
@@ -189,7 +189,7 @@ async def seen_by(client: InProcessClient) -> list[str]:
     return found
 
 
-def test_a_copy_that_tells_something_else_is_written_anew() -> None:
+def test_a_copy_with_other_fields_is_encoded_again() -> None:
     answer, request = answer_of(PARTITIONS), Request(METADATA, 13, 1, None, None)
     sent(request, answer)
     assert sent(request, replace(answer, throttle_time_ms=7)) == {**fields_of(answer), "throttle_time_ms": 7}
@@ -212,7 +212,7 @@ def fields_of(answer: MetadataResponse) -> dict[str, Any]:
     return {each.name: getattr(answer, each.name) for each in fields(MetadataResponse)}
 
 
-def test_what_is_kept_has_a_bound() -> None:
+def test_the_number_of_cached_rows_is_limited() -> None:
     kept, rows = KeptAnswers(), ROWS_MAX // 4
     assert kept.find(FACTS, "first") is None
     kept.keep(FACTS, "too many", answer_of(1), ROWS_MAX + 1)
@@ -225,7 +225,7 @@ def test_what_is_kept_has_a_bound() -> None:
     assert kept.rows == ANSWERS_MAX
 
 
-def test_an_answer_of_facts_that_are_gone_is_not_kept() -> None:
+def test_a_response_of_outdated_facts_is_not_cached() -> None:
     kept = KeptAnswers()
     kept.find(FACTS, "all")
     kept.find(FACTS._replace(topics=2), "all")

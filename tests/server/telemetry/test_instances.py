@@ -61,7 +61,7 @@ class Clients:
         return trio.run(pushed)
 
 
-def test_a_client_is_asked_for_what_all_subscriptions_want_of_it_at_the_shortest_interval() -> None:
+def test_a_client_pushes_metrics_of_all_subscriptions_at_the_shortest_interval() -> None:
     clients = Clients(
         a={"metrics": "b,a", "interval.ms": "2000"},
         b={"metrics": "c", "interval.ms": "1000", "match": "client_id=orders-.*,client_software_name=apache.*"},
@@ -89,7 +89,7 @@ def test_a_new_client_gets_an_id_and_a_known_one_keeps_it() -> None:
     assert clients.told(first)[0] == first
 
 
-def test_who_asks_again_too_soon_is_throttled_unless_subscriptions_or_the_connection_changed() -> None:
+def test_an_early_request_is_throttled_unless_subscriptions_or_connection_changed() -> None:
     clients = Clients()
     instance_id, before = clients.told()
     assert clients.ask(instance_id)[1] is THROTTLED
@@ -142,7 +142,7 @@ def test_codecs_and_sizes_are_bounded(more: dict[str, int], code: ErrorCode) -> 
     assert clients.push(instance_id, instance.subscription_id, **more) is code  # type: ignore[arg-type]
 
 
-def test_a_push_for_an_older_subscription_is_told_so() -> None:
+def test_a_push_for_an_older_subscription_is_refused() -> None:
     clients = Clients()
     instance_id, instance = clients.told()
     clients.subscribe({"a": {"metrics": "b"}})
@@ -179,7 +179,7 @@ def test_a_stored_subscription_that_means_nothing_is_passed_over(caplog: pytest.
     ]
 
 
-def test_others_go_on_while_many_subscriptions_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tasks_run_while_many_subscriptions_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.runtime.time_slices.SLICE_S", 0.0)
     clients = Clients()
     wanted = {f"s{number}": {"metrics": f"m{number}", "match": "client_id=.*"} for number in range(50)}
@@ -206,6 +206,6 @@ def test_others_go_on_while_many_subscriptions_are_looked_at(monkeypatch: pytest
     trio.run(ask)
 
 
-def test_who_is_asked_for_the_same_shares_it() -> None:
+def test_clients_with_the_same_metrics_share_the_list() -> None:
     clients = Clients(a={"metrics": "b,a"})
     assert clients.told()[1].metrics is clients.told()[1].metrics

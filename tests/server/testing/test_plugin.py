@@ -146,7 +146,7 @@ OVERRIDE = """
 """
 
 
-def test_an_override_comes_before_the_command_line_the_ini_file_and_the_environment(
+def test_an_override_precedes_the_command_line_ini_file_and_environment(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes(pytester, NODES.format(override="", nodes=1), passed=1)
@@ -203,7 +203,7 @@ def tls_is_loaded() -> None:
         2,
     ),
 )
-def test_the_broker_speaks_tls_where_it_is_asked_to_and_no_fixture_says_otherwise(
+def test_the_broker_speaks_tls_if_configured_unless_a_fixture_disables_it(
     pytester: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
     options: str,
@@ -305,7 +305,7 @@ def test_the_broker_is_emptied_between_modules_on_request(pytester: pytest.Pytes
     pytester.runpytest("--kafka-reset=module").assert_outcomes(passed=6)
 
 
-def test_a_test_that_knows_the_broker_by_its_topic_finds_it_empty_too(pytester: pytest.Pytester) -> None:
+def test_a_broker_requested_through_its_topic_fixture_is_empty(pytester: pytest.Pytester) -> None:
     outcomes(
         pytester,
         """
@@ -534,7 +534,7 @@ def test_the_plugin_can_be_left_out(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_what_is_loaded_when_and_how_in_a_process_of_pytests_own(pytester: pytest.Pytester) -> None:
+def test_server_modules_are_loaded_on_demand_by_pythons_loader(pytester: pytest.Pytester) -> None:
     """Server modules are loaded once a test asks for them, by Python's loader; a project keeps its own package `server`."""
     pytester.mkpydir("server").joinpath("app.py").write_text("NAME = 'mine'\n")
     pytester.makepyfile(

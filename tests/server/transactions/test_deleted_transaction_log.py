@@ -69,7 +69,7 @@ def aborted(client: RawClient, producer: TransactionalClient) -> int:
 
 
 @pytest.mark.parametrize("is_made_anew", [False, True])
-def test_nobody_is_held_back_for_ever(client: RawClient, is_made_anew: bool) -> None:
+def test_no_producer_is_blocked_forever(client: RawClient, is_made_anew: bool) -> None:
     lost = pinned(client)
     other = TransactionalClient(client, "y", version=2)
     if is_made_anew:

@@ -37,7 +37,7 @@ def live(transactions: Transactions) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_restart_after_any_write_finishes_what_was_decided(version: int) -> None:
+def test_a_restart_after_any_write_completes_decided_transactions(version: int) -> None:
     whole = Transactions(version=version)
     live(whole)
     check_written(whole, [ID])
@@ -97,9 +97,7 @@ def test_a_partition_that_is_away_gets_its_marker_when_it_is_back(commit: bool) 
 @each_case("flushes", [False, True])
 @each_case("first_at", ["the request", "a load"])
 @each_case("writes", range(3))
-def test_what_fails_as_nobody_expected_after_the_decision_is_tried_again(
-    writes: int, first_at: str, flushes: bool
-) -> None:
+def test_an_unexpected_failure_after_the_decision_is_retried(writes: int, first_at: str, flushes: bool) -> None:
     transactions = Transactions()
     producer = transactions.init(ID)
     transactions.add(ID, producer, A0, B0)
@@ -122,7 +120,7 @@ def test_what_fails_as_nobody_expected_after_the_decision_is_tried_again(
     check_written(transactions, [ID])
 
 
-def test_a_partition_whose_marker_fails_as_nobody_expected_does_not_keep_the_others_from_theirs() -> None:
+def test_a_partition_with_an_unexpectedly_failing_marker_does_not_block_others() -> None:
     transactions = Transactions()
     producer = transactions.init(ID)
     transactions.add(ID, producer, A0, B0)
@@ -230,7 +228,7 @@ def test_a_record_that_makes_no_sense_is_passed_over_and_named(
     assert f"__transaction_state-{partition}: ignored the record at offset 1:" in caplog.text
 
 
-def test_damaged_bytes_stop_their_partition_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_bytes_stop_only_their_partition(caplog: pytest.LogCaptureFixture) -> None:
     transactions = Transactions()
     transactions.init(ID)
     damaged = transactions.coordinator.partition_for(ID)

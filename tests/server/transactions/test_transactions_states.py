@@ -115,7 +115,7 @@ STRANGERS = {
 
 @pytest.mark.parametrize("version", ANSWERS)
 @pytest.mark.parametrize("name", STRANGERS)
-def test_who_is_not_the_producer_is_told_so(name: str, version: int) -> None:
+def test_a_foreign_producer_is_refused(name: str, version: int) -> None:
     stranger, expected = STRANGERS[name]
     transactions, _ = in_state("Ongoing", version)
     for request in ("add present", "add another", "verify", "commit", "abort"):
@@ -124,7 +124,7 @@ def test_who_is_not_the_producer_is_told_so(name: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", ANSWERS)
-def test_while_markers_are_written_nobody_is_told_more_than_to_wait(version: int) -> None:
+def test_while_markers_are_written_every_producer_must_wait(version: int) -> None:
     """Kafka checks the pending transition before it checks the producer, except for EndTxn up to transaction version 1
     and for verification.
     """
@@ -155,7 +155,7 @@ def test_asking_again_for_an_end_under_version_2() -> None:
             assert transactions.end(ID, earlier, commit=commit) == producer
 
 
-def test_a_producer_of_version_2_may_abort_what_it_never_began() -> None:
+def test_a_version_2_producer_may_abort_without_a_transaction() -> None:
     for state in ("Empty", "CompleteCommit", "CompleteAbort"):
         transactions, producer = in_state(state, 2)
         transactions.elapsed_ms += 5
@@ -220,7 +220,7 @@ def test_the_empty_transactional_id_is_none() -> None:
         assert code_of(request) is E.INVALID_REQUEST
 
 
-def test_what_the_log_does_not_take_has_not_happened() -> None:
+def test_a_change_that_the_log_refuses_has_no_effect() -> None:
     for failure in (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR):
         for state in STATES:
             for name, request in REQUESTS.items():

@@ -178,7 +178,7 @@ def test_one_partition_that_is_not_there_stops_all(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
-def test_nobody_adds_partitions_of_internal_topics(client: RawClient, topic: str) -> None:
+def test_partitions_of_internal_topics_cannot_be_added(client: RawClient, topic: str) -> None:
     create_topic(client, "t")
     client.ask(FindCoordinatorRequest(key="g", key_type=0), 3)  # creates the topic
     for version in range(6):
@@ -258,7 +258,7 @@ def check_end_txn(client: RawClient, version: int, mine: str, *, commit: bool) -
     assert found.transaction_start_time_ms > 0
 
 
-def test_describing_what_is_not_there(client: RawClient) -> None:
+def test_describing_an_unknown_id_is_refused(client: RawClient) -> None:
     assert describe(client).error_code == NOT_HERE, "there is no topic yet"
     init(client)
     assert describe(client, "y").error_code == E.TRANSACTIONAL_ID_NOT_FOUND
@@ -312,7 +312,7 @@ def test_looking_does_not_create_the_topic(broker: ottla.Broker, client: RawClie
 # Topic
 
 
-def test_the_topic_has_the_options_meant_for_it(tmp_path: Path) -> None:
+def test_the_topic_has_its_own_options(tmp_path: Path) -> None:
     overrides = {
         "transaction.state.log.num.partitions": "3",
         "transaction.state.log.segment.bytes": "2000000",
@@ -466,7 +466,7 @@ def test_only_the_coordinator_answers(nodes: tuple[ottla.Broker, list[RawClient]
     assert end(here, producer, commit=True)[0] is E.NONE
 
 
-def test_a_transaction_goes_on_at_the_next_coordinator(nodes: tuple[ottla.Broker, list[RawClient]]) -> None:
+def test_a_transaction_continues_at_the_next_coordinator(nodes: tuple[ottla.Broker, list[RawClient]]) -> None:
     broker, clients = nodes
     create_topic(clients[0], "t", replicas=3)
     node = coordinator_of(clients[0])
@@ -479,7 +479,7 @@ def test_a_transaction_goes_on_at_the_next_coordinator(nodes: tuple[ottla.Broker
     assert end(clients[following], producer, commit=True) == (E.NONE, producer._replace(producer_epoch=1))
 
 
-def test_markers_wait_for_a_partition_whose_node_is_stopped(nodes: tuple[ottla.Broker, list[RawClient]]) -> None:
+def test_markers_wait_for_a_partition_on_a_stopped_node(nodes: tuple[ottla.Broker, list[RawClient]]) -> None:
     broker, clients = nodes
     node = coordinator_of(clients[0])
     away = (node + 1) % 3

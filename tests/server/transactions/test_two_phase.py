@@ -43,7 +43,7 @@ def find(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("emulate", [None, "4.3"])
-def test_the_unstable_version_is_neither_named_nor_served_unless_enabled(tmp_path: Path, emulate: str | None) -> None:
+def test_the_unstable_version_is_advertised_and_served_only_if_enabled(tmp_path: Path, emulate: str | None) -> None:
     # An emulated release omits its unstable versions.
     overrides = {} if emulate is None else UNSTABLE
     with ottla.Broker(str(tmp_path), overrides=overrides, emulate=emulate) as broker:

@@ -39,20 +39,20 @@ def keys(tmp_path: Path) -> Keys:
     return Keys(tmp_path / "keys.json")
 
 
-async def test_who_comes_again_with_a_token_is_known(keys: Keys) -> None:
+async def test_a_known_token_is_accepted_again(keys: Keys) -> None:
     shown = token()
     assert [await keys.user(shown) for _ in range(3)] == ["alice"] * 3
     assert len(keys.jwks.proved) == 1
 
 
-async def test_it_expires_all_the_same(keys: Keys) -> None:
+async def test_a_known_token_expires(keys: Keys) -> None:
     shown = token()
     await keys.user(shown)
     with pytest.raises(BearerTokenError, match="token has expired"):
         await keys.user(shown, at_s=NOW_S + 2 * HOUR_S)
 
 
-async def test_it_ends_with_its_key(keys: Keys) -> None:
+async def test_a_known_token_ends_with_its_key(keys: Keys) -> None:
     shown = token()
     await keys.user(shown)
     keys.put("k2")
@@ -69,7 +69,7 @@ async def test_another_key_of_the_same_id_has_not_signed_it(keys: Keys) -> None:
     assert not len(keys.jwks.proved)
 
 
-async def test_it_counts_again_when_its_key_is_read_anew(keys: Keys) -> None:
+async def test_a_known_token_is_accepted_after_its_key_is_read_again(keys: Keys) -> None:
     shown = token()
     await keys.user(shown)
     keys.put("k1", "k2")
@@ -77,7 +77,7 @@ async def test_it_counts_again_when_its_key_is_read_anew(keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("part", range(3))
-async def test_what_is_not_the_same_to_the_last_letter_is_another_one(keys: Keys, part: int) -> None:
+async def test_a_token_that_differs_in_any_character_is_another_one(keys: Keys, part: int) -> None:
     shown, other = token(), token("k2", sub="bob").replace("k2", "k1")
     await keys.user(shown)
     parts = shown.split(".")
@@ -87,7 +87,7 @@ async def test_what_is_not_the_same_to_the_last_letter_is_another_one(keys: Keys
             await keys.user(forged)
 
 
-async def test_what_was_refused_is_not_kept(keys: Keys) -> None:
+async def test_a_refused_token_is_not_stored(keys: Keys) -> None:
     with pytest.raises(BearerTokenError):
         await keys.user(token("k2").replace("k2", "k1"))
     assert not len(keys.jwks.proved)

@@ -38,7 +38,7 @@ def test_the_first_rule_that_applies_to_all_of_a_name_counts(rules: str, name: s
     assert mapped(parse_rules(rules), name) == user
 
 
-def test_a_name_that_no_rule_applies_to_is_nobody() -> None:
+def test_a_name_without_a_matching_rule_is_refused() -> None:
     with pytest.raises(UnprovenError, match=r"CN=b$"):
         mapped(parse_rules("RULE:^CN=a$/x/"), "CN=b")
 
@@ -77,7 +77,7 @@ def test_no_name_of_that_length_makes_a_rule_try_its_splits(rules: str) -> None:
         ("(?iU)cn=a", "(?iU"),
     ],
 )
-def test_what_java_alone_knows_is_refused_by_a_message_that_names_the_rule(pattern: str, part: str) -> None:
+def test_a_pattern_that_only_java_supports_is_refused_with_its_rule(pattern: str, part: str) -> None:
     with pytest.raises(ValueError, match=r"RE2|only supported by Java") as refused:
         parse_rules(f"DEFAULT,RULE:{pattern}/x/")
     assert str(refused.value).startswith(repr(pattern))
