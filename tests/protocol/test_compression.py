@@ -160,7 +160,7 @@ def test_names_are_kafkas() -> None:
 
 
 @EACH_FOREIGN_STREAM
-def test_a_stream_that_would_unpack_to_a_byte_too_much_is_refused(codec: Codec, packed: bytes) -> None:
+def test_a_stream_one_byte_over_the_limit_is_refused(codec: Codec, packed: bytes) -> None:
     with pytest.raises(UnpackLimitError) as refusal:
         decompress(codec, packed, max_bytes=len(TEXT) - 1)
 
@@ -168,7 +168,7 @@ def test_a_stream_that_would_unpack_to_a_byte_too_much_is_refused(codec: Codec, 
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_any_limit_is_kept_to_the_byte(codec: Codec) -> None:
+def test_every_limit_is_exact_to_the_byte(codec: Codec) -> None:
     for size_bytes in (0, 1, 100):
         packed = compress(codec, TEXT[:size_bytes])
         assert decompress(codec, packed, max_bytes=size_bytes) == TEXT[:size_bytes]
@@ -191,7 +191,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize(("codec", "packed"), BOMBS.values(), ids=list(BOMBS))
-def test_a_bomb_is_refused_before_its_memory_is_spent(codec: Codec, packed: bytes) -> None:
+def test_a_bomb_is_refused_before_its_memory_is_used(codec: Codec, packed: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(UnpackLimitError):
@@ -279,19 +279,19 @@ def test_any_bytes_are_unpacked_or_corrupt_and_nothing_else(codec: Codec, data: 
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_codecs_that_do_not_exist_are_corrupt(codec: int) -> None:
+def test_unknown_codecs_are_corrupt(codec: int) -> None:
     with pytest.raises(CorruptRecordError):
         decompress(codec, b"abc")
 
 
-def test_gzip_comes_out_piece_by_piece_between_which_other_threads_may_run() -> None:
+def test_gzip_is_unpacked_in_pieces_so_other_threads_can_run() -> None:
     packed = zlib.compress(bytes(16 << 20), wbits=31)
     assert calls_of(lambda: decompress(Codec.GZIP, packed)) > 16
 
 
 @pytest.mark.parametrize("size_bytes", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
 @pytest.mark.parametrize("is_random", [True, False])
-def test_gzip_of_any_length_comes_out_whole(size_bytes: int, is_random: bool) -> None:
+def test_gzip_of_any_length_is_unpacked_completely(size_bytes: int, is_random: bool) -> None:
     text = random.Random(1).randbytes(size_bytes) if is_random else bytes(size_bytes)
     packed = zlib.compress(text, wbits=31)
     for members in (1, 2):

@@ -64,7 +64,7 @@ def last_of(version: int, records: bytes = bytes(range(100))) -> LastProduce:
 
 
 @EACH_VERSION
-def test_other_records_are_read(version: int) -> None:
+def test_different_records_are_read(version: int) -> None:
     last = last_of(version)
     for size_bytes in (1, 61, 100, 126, 127, 128, 16_382, 16_383, 16_384, 70_000):
         frame = frame_of(version, body_of(bytes(size_bytes)), correlation_id=-size_bytes)
@@ -122,7 +122,7 @@ def damaged(original: memoryview) -> Iterator[memoryview]:
 
 
 @EACH_VERSION
-def test_another_kind_of_request_is_not_kept(version: int) -> None:
+def test_another_kind_of_request_is_not_cached(version: int) -> None:
     data = PartitionProduceData(index=0, records=b"x" * 61)
     others = {
         "no topic": ProduceRequest(),
@@ -138,7 +138,7 @@ def test_another_kind_of_request_is_not_kept(version: int) -> None:
         assert LastProduce.of(frame, parse_request(frame)) is None, what
 
 
-def test_a_request_with_tagged_fields_or_a_longer_varint_is_not_kept() -> None:
+def test_a_request_with_tagged_fields_or_a_longer_varint_is_not_cached() -> None:
     plain = bytes(frame_of(9, body_of(bytes(100))))
     end = len(plain)
     tagged = [plain[:at] + b"\1\x05\1x" + plain[at + 1 :] for at in (end - 3, end - 2, end - 1)]
@@ -226,14 +226,14 @@ def others(answer: ProduceResponse) -> Iterator[ProduceResponse]:
         yield dataclasses.replace(answer, responses=(dataclasses.replace(topic, **changes),))
 
 
-def test_long_names_are_not_kept() -> None:
+def test_long_names_are_not_cached() -> None:
     for client_id in ("c" * 900, "c" * 2_000):
         frame = frame_of(9, body_of(bytes(100)), client_id=client_id)
         last = LastProduce.of(frame, parse_request(frame))
         assert (last is None) == (len(client_id) > HEAD_BYTES_MAX)
 
 
-def test_nothing_is_kept_of_the_frame() -> None:
+def test_no_part_of_the_frame_is_kept() -> None:
     buffer = bytearray(frame_of(9, body_of(bytes(100))))
     frame = memoryview(buffer)
     request = parse_request(frame)

@@ -233,7 +233,7 @@ def test_a_header_can_be_read_without_its_records() -> None:
     assert (read.base_offset, read.size_bytes, read.is_whole) == (9, len(data), False)
 
 
-def test_batches_back_to_back_are_found() -> None:
+def test_consecutive_batches_are_found() -> None:
     data = batch(("a", "1"), codec=1) + batch(base_offset=1) + batch(("b", "2"), base_offset=2)
 
     assert [(each.base_offset, each.record_count) for each in batches(data)] == [(0, 1), (1, 0), (2, 1)]
@@ -263,7 +263,7 @@ def test_place_and_leader_epoch_are_assigned_without_touching_the_crc() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_timestamp_type_is_set_and_taken_back_with_the_crc_renewed(codec: int) -> None:
+def test_the_timestamp_type_is_set_and_reset_with_a_new_crc(codec: int) -> None:
     data = batch(("a", "1"), ("b", "2"), timestamp=[5, 6], codec=codec)
     before = bytes(data)
 
@@ -312,7 +312,7 @@ DAMAGED_INSIDE: dict[str, bytearray] = {
 
 
 @each_case("data", DAMAGED.values(), ids=[name.replace(" ", "_") for name in DAMAGED])
-def test_structural_damage_is_found_by_every_way_of_reading(data: bytearray) -> None:
+def test_structural_damage_is_found_by_every_reader(data: bytearray) -> None:
     read = RecordBatch(data)
     with pytest.raises(CorruptRecordError):
         list(read.records())
@@ -339,7 +339,7 @@ def test_a_header_name_in_invalid_utf_8_does_not_hide_the_record() -> None:
     assert record.headers == (("\N{REPLACEMENT CHARACTER}", b"h"),)
 
 
-def test_a_count_that_the_block_cannot_hold_costs_nothing() -> None:
+def test_a_count_beyond_the_block_costs_nothing() -> None:
     data = packed(WHOLE)
     data[57:61] = b"\x7f\xff\xff\xff"
     for read in (RecordBatch(data).records, RecordBatch(data).spans):
@@ -366,7 +366,7 @@ def test_bytes_that_cannot_start_a_batch_are_corrupt(data: bytes) -> None:
         RecordBatch(data)
 
 
-def test_a_last_batch_that_is_cut_short_anywhere_is_corrupt() -> None:
+def test_a_truncated_last_batch_is_corrupt() -> None:
     data = batch(("a", "1")) + batch(("b", "2"))
     whole = len(batch(("a", "1")))
     for length in range(whole + 1, len(data)):
@@ -374,7 +374,7 @@ def test_a_last_batch_that_is_cut_short_anywhere_is_corrupt() -> None:
             list(batches(data[:length]))
 
 
-def test_every_flipped_bit_that_the_crc_covers_is_noticed() -> None:
+def test_every_flipped_bit_under_the_crc_is_noticed() -> None:
     data = batch(("key", "value"), producer_id=3)
     for at in range(17, len(data)):
         assert not RecordBatch(broken(data, at, flip=1 << (at % 8))).is_crc_valid()
@@ -429,7 +429,7 @@ def test_spans_are_adjacent() -> None:
     ]
 
 
-def test_looking_for_null_keys_stops_at_the_limit() -> None:
+def test_the_search_for_null_keys_stops_at_the_limit() -> None:
     payload = RecordBatch(batch(*[(None, "v")] * 50)).payload()
 
     assert null_key_indexes(payload, 50, at_most=3) == [0, 1, 2]
@@ -442,7 +442,7 @@ def test_an_empty_key_is_a_key_and_an_empty_value_a_value() -> None:
     assert [(span.key, span.has_value) for span in read.spans()] == [(b"", True)]
 
 
-def test_a_null_key_in_a_long_form_is_null_to_everyone() -> None:
+def test_every_reader_treats_a_long_null_key_as_null() -> None:
     read = RecordBatch(packed(A + b"\x81\x00\x02v\0"))
 
     assert null_key_indexes(read.payload(), 1) == [0]

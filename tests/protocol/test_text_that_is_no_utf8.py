@@ -102,7 +102,7 @@ def test_the_number_of_replaced_characters_is_javas(data: str, text: str) -> Non
 
 
 @pytest.mark.parametrize("size_bytes", [MAX_LENIENT_BYTES, MAX_LENIENT_BYTES + 1])
-def test_a_long_string_has_to_be_utf8(size_bytes: int) -> None:
+def test_a_long_string_must_be_utf8(size_bytes: int) -> None:
     api = APIS[3]
     frame = encode_request(api, 12, 7, "a" * size_bytes, api.request(topics=()))
     damaged = memoryview(bytearray(frame.replace(b"aa", b"a\xff", 1)))[4:]

@@ -19,7 +19,7 @@ LIMIT_S = 5.0
 EXPENSIVE = {
     "collects the garbage of the whole test process": (
         "tests/server/broker/test_supervisor.py::test_an_ended_run_is_freed_before_the_next_serves",
-        "tests/server/broker/test_supervisor.py::test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections",
+        "tests/server/broker/test_supervisor.py::test_created_and_deleted_topics_are_not_excluded_from_collections",
         "tests/server/handlers/test_handlers_in_turns.py::test_objects_of_a_large_request_are_freed_without_the_collector",
         "tests/server/network/test_large_requests.py::test_old_objects_are_not_collected_while_large_requests_live",
         "tests/server/runtime/test_collector.py::test_a_large_collection_runs_when_no_client_waits",
@@ -37,7 +37,7 @@ EXPENSIVE = {
     ),
     "goes through many lives or disks": (
         "tests/server/broker/test_server_crashes.py::test_share_states_outlive_a_disk_that_refuses",
-        "tests/server/cluster/test_changes_of_topics.py::test_a_change_is_seen_when_it_is_written_and_not_before",
+        "tests/server/cluster/test_changes_of_topics.py::test_a_change_is_visible_exactly_after_its_write",
         "tests/server/commands/admin/test_stopped.py::test_ctrl_c_at_any_operation_loses_no_record_and_can_be_resumed",
         "tests/storage/cleaning/test_cleaner_crash.py::test_a_deleted_key_does_not_return_with_a_groups_last_segments",
         "tests/typing/test_every_public_name.py::test_state",

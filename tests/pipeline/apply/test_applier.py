@@ -72,7 +72,7 @@ def test_a_repeated_upsert_after_the_deletion_does_not_restore_the_row(spark: Sp
         assert rows(made, spark) == {}
 
 
-def test_where_the_partitions_have_grown_time_decides_between_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_for_grown_partitions_the_timestamp_decides(spark: SparkSession, tmp_path: Path) -> None:
     made = applier(spark, job(tmp_path, keeps_deleted=True))
     made(
         batch(spark, [at(0, 900, "a", 1, 10), at(5, 3, "a", 2, 20), at(0, 901, "b", 1, 10), at(5, 4, "b", None, 10)]), 0
@@ -167,7 +167,7 @@ def test_the_second_of_two_concurrent_appliers_is_refused(spark: SparkSession, t
     assert rows(one, spark) == {"a": 1, "b": 2}
 
 
-def test_a_table_that_is_not_there_is_made_only_when_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_table_is_created_only_on_request(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"expected a table, found none .--create makes it"):
         applier(spark, job(tmp_path, creates=False))
     (tmp_path / "table").mkdir()
@@ -209,7 +209,7 @@ def test_a_recreated_topic_replaces_all_rows(spark: SparkSession, tmp_path: Path
     assert again.state(spark).offsets == {0: 2}
 
 
-def test_other_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None:
+def test_keys_and_values_may_have_other_formats(spark: SparkSession, tmp_path: Path) -> None:
     key = FormatSpec("string", "key", schema="id BIGINT")
     made = applier(spark, job(tmp_path, key=key, value=FormatSpec("binary", "value")))
     made(batch(spark, [Change(0, 0, "7", b"\x00\xff"), Change(0, 1, "8", b"")]), 0)
@@ -235,7 +235,7 @@ def test_a_topic_recreated_between_two_batches_ends_the_stream_before_applying_r
             applier(spark, job(tmp_path), lambda: "id-2", "id-2")
 
 
-def test_a_stream_of_your_own_says_where_its_topic_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_custom_stream_names_its_topic(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"applier: expected kafka=.*bootstrap.servers.* or data_dir="):
         jobs.applier(spark, topic=TOPIC, table=str(tmp_path / "table"), table_format="parquet", creates=True)
     with pytest.raises(UsageError, match=r"applier: topic_made_anew: run jobs\.apply with it once"):

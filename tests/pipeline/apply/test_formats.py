@@ -104,7 +104,7 @@ def test_framed_json_decodes_like_json(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("kind", [TextFormat, BinaryFormat])
-def test_a_framing_that_a_format_does_not_have_is_refused(kind: type[TextFormat | BinaryFormat]) -> None:
+def test_an_unsupported_framing_is_refused(kind: type[TextFormat | BinaryFormat]) -> None:
     with pytest.raises(
         UsageError, match="--value-framing confluent: expected with avro, protobuf or json, found with x"
     ):
@@ -204,7 +204,7 @@ def test_two_text_keys_are_never_one_row(spark: SparkSession, kind: str) -> None
     assert together == {}
 
 
-def test_why_a_text_key_is_undecodable_and_a_text_value_is_not(spark: SparkSession) -> None:
+def test_undecodable_text_keys_are_reported_and_text_values_accepted(spark: SparkSession) -> None:
     schema = "id BIGINT"
     found = decoded(spark, TextFormat(FormatSpec("string", "key", schema=schema)), [b"07", b"x", b"\xff", b"7"])
     assert [why for _, why in found] == [

@@ -149,7 +149,7 @@ def test_an_invalid_url_is_reported_without_its_password(place: str) -> None:
     assert "hush" not in str(refused.value)
 
 
-def test_a_registry_that_is_down_or_wants_a_password(address: str) -> None:
+def test_an_unreachable_registry_or_a_missing_password_is_reported(address: str) -> None:
     with pytest.raises(
         UsageError, match="401 Unauthorized: expected OTTLA_REGISTRY_USER=USER:PASSWORD in the environment"
     ):

@@ -105,6 +105,6 @@ def test_a_session_without_a_jar_is_reported(spark: SparkSession, name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["customers", "shop.customers", "spark_catalog.shop.customers"])
-def test_a_delta_table_that_would_end_with_the_session_is_not_made(spark: SparkSession, name: str) -> None:
+def test_a_temporary_delta_table_is_not_created(spark: SparkSession, name: str) -> None:
     with pytest.raises(UsageError, match=f"expected a path such as ./{name}, or a catalog that outlives the session"):
         DeltaTable(name).create(spark, ddl("n INT"))

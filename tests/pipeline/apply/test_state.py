@@ -12,7 +12,7 @@ from ottla.pipeline.apply.state import AppliedState, standing
 FIRST = AppliedState.first("s0", "orders", "id-1", {})
 
 
-def test_a_state_survives_its_text_and_other_metadata_is_none() -> None:
+def test_a_state_reads_back_from_its_text_and_foreign_metadata_is_ignored() -> None:
     state = FIRST.after("s1", {3: 70, 0: 12}, topic_id="id-1")
     assert AppliedState.from_json(state.to_json()) == state
     for text in (None, "", "by hand", "7", "[]", '{"ottla.apply": 7}', '{"ottla.apply": {"id": "x"}}', '{"other": {}}'):

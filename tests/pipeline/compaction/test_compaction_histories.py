@@ -44,7 +44,7 @@ EVERYTHING = {
 }
 
 
-def test_the_comparison_sees_a_byte_that_differs() -> None:
+def test_the_comparison_notices_a_different_byte() -> None:
     class Careless(CompactionPair):
         @staticmethod
         def compact(plan: CompactionPlan, files: CrashFiles) -> Sequence[GroupResult]:

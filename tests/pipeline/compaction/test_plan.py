@@ -64,7 +64,7 @@ def test_a_plan_reads_back_as_written() -> None:
     assert again.plan_id == plan.plan_id
 
 
-def test_all_that_a_plan_says_is_in_its_id() -> None:
+def test_every_field_of_a_plan_is_part_of_its_id() -> None:
     plan = plan_of(log_with_transactions())
     others = [
         replace(plan, now_ms=plan.now_ms + 1),
@@ -76,7 +76,7 @@ def test_all_that_a_plan_says_is_in_its_id() -> None:
     assert len({each.plan_id for each in (plan, *others)}) == 6
 
 
-def test_nothing_dirty_makes_a_plan_without_sources() -> None:
+def test_a_clean_log_gives_a_plan_without_sources() -> None:
     log = log_with_transactions()
     assert plan_of(log, checkpoint=6).sources == ()
     assert plan_of(log, checkpoint=5).sources != ()
@@ -99,7 +99,7 @@ def test_a_segment_with_decreasing_offsets_is_refused_with_its_position() -> Non
     assert str(raised.value).startswith(f"{path}, byte {size_bytes}, offset 0: expected offsets from 4 on")
 
 
-def test_a_segment_that_reaches_into_the_next_is_refused_with_its_place() -> None:
+def test_a_segment_that_overlaps_the_next_is_refused_with_its_position() -> None:
     log = log_with_transactions()
     assert isinstance(log.files, CrashFiles)
     path = paths.log_path(log.directory, 2)
@@ -161,7 +161,7 @@ def test_a_plan_under_another_name_is_refused() -> None:
         pending_plans(files, "/data")
 
 
-def test_segments_that_have_changed_since_the_plan_are_found() -> None:
+def test_segments_changed_since_the_plan_are_found() -> None:
     files, plan = saved()
     check_sources(files, plan)
     path = paths.log_path(plan.directory, 2)

@@ -71,7 +71,7 @@ def test_a_run_killed_at_any_operation_resumes_to_the_same_bytes() -> None:
         assert dying.snapshot() == expected, "nor has the dead attempt left anything"
 
 
-def test_a_group_is_on_disk_once_it_has_its_name() -> None:
+def test_a_group_is_on_disk_when_it_has_its_name() -> None:
     files, plan = planned()
     result = compact_locally(plan, source_files=files, files=files)
     for disk in files.after_crash(ordered=False):
@@ -128,7 +128,7 @@ def test_a_failed_attempt_frees_its_space_on_a_full_disk() -> None:
     assert len(compact_locally(plan, source_files=files, files=files)) == 2
 
 
-def test_bits_of_other_records_are_refused() -> None:
+def test_bitmaps_of_other_records_are_refused() -> None:
     files, plan = planned()
     blobs = list(scan_source(plan, 0, files, buckets=1))
     bits = next(SegmentBits.from_bytes(each.data) for each in blobs if each.kind == BITS)

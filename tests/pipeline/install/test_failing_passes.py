@@ -86,7 +86,7 @@ def test_files_that_a_failed_pass_left_are_removed_before_the_next_renames() -> 
     assert not renamed_beside and not leftovers(files)
 
 
-def test_a_swap_that_is_broken_off_takes_the_log_offline() -> None:
+def test_an_aborted_swap_takes_the_log_offline() -> None:
     """The segments no longer have the names in the list; only a start can repair that."""
     files = CrashFiles()
     log = make_log(files)

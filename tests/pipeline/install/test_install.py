@@ -72,7 +72,7 @@ def test_the_staged_files_are_the_logs_and_the_log_means_the_same(life: Staged) 
     check(Broker(files, life.config, SECOND_MS), life.owed, life.history)
 
 
-def test_again_changes_nothing(life: Staged) -> None:
+def test_a_repeated_install_changes_nothing(life: Staged) -> None:
     files = life.copy()
     run(life, files)
     before = files.snapshot()
@@ -89,7 +89,7 @@ def test_compacting_again_after_an_install_does_nothing(life: Staged) -> None:
     assert files.snapshot() == before
 
 
-def test_in_parts(life: Staged) -> None:
+def test_groups_can_be_installed_in_parts(life: Staged) -> None:
     """The checkpoint comes with the last part, and a server may serve in between."""
     files = life.copy()
     before = checkpoint_of(files)
@@ -103,7 +103,7 @@ def test_in_parts(life: Staged) -> None:
     assert checkpoint_of(files) == life.plan.upper_offset
 
 
-def test_later_parts_need_not_be_staged_yet(life: Staged) -> None:
+def test_later_parts_need_not_be_staged(life: Staged) -> None:
     files = life.copy()
     files.remove_dir(group_directory(life.plan, 1))
     with pytest.raises(UsageError, match=r"groups \[1\] of 2 are not staged"):
@@ -136,7 +136,7 @@ def test_originals_need_not_be_kept(life: Staged) -> None:
     assert not files.is_dir(originals_directory(life.plan))
 
 
-def test_a_checkpoint_is_not_moved_back(life: Staged) -> None:
+def test_a_checkpoint_never_decreases(life: Staged) -> None:
     files = life.copy()
     OffsetCheckpoint(files, f"{DATA_DIR}/{paths.CLEANER_CHECKPOINT}").write({TP: 10**6})
     run(life, files)
@@ -177,7 +177,7 @@ def test_additional_files_in_the_servers_directory_belong_to_its_owner(tmp_path:
         assert files.ownership(path) == SERVERS
 
 
-def test_where_owners_cannot_be_set_nothing_is_changed(life: Staged) -> None:
+def test_nothing_changes_if_owners_cannot_be_set(life: Staged) -> None:
     files = owned_by_server(life)
     before = life.segments(files)
 
@@ -199,7 +199,7 @@ class AnotherUsersFiles(OsFiles):
         raise PermissionError(errno.EPERM, "Operation not permitted", path)
 
 
-def test_a_lock_file_that_the_server_could_not_open_is_not_left(tmp_path: Path) -> None:
+def test_an_unreadable_lock_file_is_not_left_to_the_server(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o770)
     for _ in range(2):
         with (
@@ -302,7 +302,7 @@ def test_a_staging_on_another_disk_is_refused_and_nothing_changes(life: Staged, 
     assert life.segments(files) == before
 
 
-def test_no_plan_is_made_where_it_could_not_be_installed(life: Staged) -> None:
+def test_no_plan_is_made_if_it_could_not_be_installed(life: Staged) -> None:
     files = life.copy()
     discard(life.plan, files)
     files.remove_dir(paths.staging_root(DATA_DIR))
@@ -404,7 +404,7 @@ def test_identical_work_of_the_servers_cleaner_counts_as_installed(life: Staged)
     assert life.segments(files) == life.segments(undisturbed)
 
 
-def test_a_disk_that_refuses_anything_is_no_loss(life: Staged) -> None:
+def test_a_disk_that_refuses_any_operation_loses_nothing(life: Staged) -> None:
     """The disk refuses each operation once; a second call on a healthy disk continues."""
     undisturbed = life.copy()
     run(life, undisturbed)

@@ -107,7 +107,7 @@ def test_files_installed_into_a_broker_have_the_mode_of_the_replaced_ones(served
     assert {stat.S_IMODE((directory / name).stat().st_mode) for name in installed} == {0o640}
 
 
-def test_in_parts_with_appends_between_them(served: Served) -> None:
+def test_appends_may_happen_between_parts(served: Served) -> None:
     count = len(served.plan.groups)
     assert count > 1
     for group in range(count):
@@ -117,7 +117,7 @@ def test_in_parts_with_appends_between_them(served: Served) -> None:
     assert served.offsets() == [4, 5, *range(6, BATCHES + count)]
 
 
-def test_half_online_and_the_rest_offline(served: Served) -> None:
+def test_a_plan_may_be_installed_partly_online_and_partly_offline(served: Served) -> None:
     served.install(max_groups=1)
     with pytest.raises(StoreLockedError, match="held by another broker"):
         install(served.plan, FILES, now_ms=1_000_000)
@@ -140,7 +140,7 @@ def test_segments_cleaned_by_the_broker_are_left_alone(served: Served) -> None:
     assert served.cleaning == "not held", "the lease was given back"
 
 
-def test_one_installs_at_a_time(served: Served) -> None:
+def test_concurrent_installs_are_refused(served: Served) -> None:
     lease = AdminClient(served.admin).post("pause", {"topic": "t", "partition": 0, "lease_ms": 60_000})["lease"]
     with pytest.raises(StoreLockedError, match="t-0 is already leased"):
         served.install()
@@ -157,7 +157,7 @@ def test_damaged_files_are_not_installed(served: Served) -> None:
     assert served.cleaning == "not held"
 
 
-def test_another_directorys_broker_is_no_use(served: Served, tmp_path: Path) -> None:
+def test_a_broker_of_another_directory_is_refused(served: Served, tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path / "other"), admin="0") as other:
         host, _, port = other.bootstrap.rpartition(":")
         with RawClient(host, int(port)) as client:

@@ -62,7 +62,7 @@ def in_store(data_dir: Path) -> tuple[CountingStore, ReadingFiles]:
 @pytest.mark.parametrize("below", NAMES)
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("max_bytes", ["1", "1000000"])
-def test_a_copy_reads_as_the_directory(tmp_path: Path, below: str, isolation: str, max_bytes: str) -> None:
+def test_a_copy_reads_like_the_directory(tmp_path: Path, below: str, isolation: str, max_bytes: str) -> None:
     data_dir = stored_topic(tmp_path)
     options = {"isolationLevel": isolation, "maxPartitionBytes": max_bytes}
     found = read(f"file://{data_dir}{below}/", **options)
@@ -111,7 +111,7 @@ def test_a_copy_is_verified_by_itself_and_against_a_directory(tmp_path: Path) ->
         assert (report.passed, report.partitions[0].segments) == (True, 3)
 
 
-def test_damage_in_a_copy_is_found_where_it_is(tmp_path: Path) -> None:
+def test_damage_in_a_copy_is_located(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     store, files = in_store(data_dir)
     path = "logs/copy/orders-0/00000000000000000000.log"
@@ -132,7 +132,7 @@ def test_a_log_of_many_segments_is_planned_by_its_listing(tmp_path: Path) -> Non
     assert store.bytes_read < 100_000
 
 
-def test_an_object_that_was_replaced_since_the_plan_ends_the_read(tmp_path: Path) -> None:
+def test_an_object_replaced_since_the_plan_ends_the_read(tmp_path: Path) -> None:
     store, files = in_store(stored_topic(tmp_path))
     with opened(Store("s3://logs/copy", files), TopicPartition(TOPIC, 0), committed=False) as log:
         found = list(log.tasks(log.start_offset, log.end_offset, max_bytes=1 << 20, since_ms=None))
@@ -143,7 +143,7 @@ def test_an_object_that_was_replaced_since_the_plan_ends_the_read(tmp_path: Path
     assert refused.value.exit_code == 4
 
 
-def test_an_object_that_is_replaced_during_a_snapshot_ends_it(tmp_path: Path) -> None:
+def test_an_object_replaced_during_a_snapshot_ends_it(tmp_path: Path) -> None:
     store, files = in_store(stored_topic(tmp_path))
     path = "logs/copy/orders-0/00000000000000000000.log"
     reads = []
@@ -193,7 +193,7 @@ def test_commands_that_need_links_refuse_a_store_at_once(
     assert f"s3://nobody-asks/x: {name} needs hard links and renames" in line
 
 
-def test_one_address_among_several_directories_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_address_among_several_directories_is_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     named = f"{stored_topic(tmp_path)},s3://nobody-asks/x"
     assert main(["compact", named, "--topic", TOPIC, "--master", "none"]) == 1
     assert "compact needs hard links and renames" in capsys.readouterr().err

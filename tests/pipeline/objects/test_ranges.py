@@ -44,7 +44,7 @@ def test_consecutive_small_reads_use_few_requests(store: CountingStore, step_byt
     assert store.bytes_read <= len(DATA)
 
 
-def test_windows_that_overlap_are_fetched_once(store: CountingStore) -> None:
+def test_overlapping_windows_are_fetched_once(store: CountingStore) -> None:
     file = ObjectFiles(OpenerOf(store)).open(ADDRESS)
     at, window_bytes = 0, 8 << 20
     while at < len(DATA):
@@ -99,7 +99,7 @@ def test_a_persistently_failing_store_is_one_line_with_exit_code_6(store: Counti
     assert store.asked["read"] == len(PAUSES_S) + 1
 
 
-def test_a_connection_over_which_nothing_comes_is_left(store: CountingStore) -> None:
+def test_a_silent_connection_is_abandoned(store: CountingStore) -> None:
     store.before = stalling(0.3, kinds=["info"], times=1)
     files = ObjectFiles(OpenerOf(store))
     filesystem, path = files.filesystem(ADDRESS)
@@ -108,7 +108,7 @@ def test_a_connection_over_which_nothing_comes_is_left(store: CountingStore) -> 
     assert store.asked["info"] == 2
 
 
-def test_the_wait_for_an_answer_has_an_end() -> None:
+def test_the_wait_for_a_response_is_limited() -> None:
     with pytest.raises(OSError, match="no answer for 0 s"):
         within(lambda: time.sleep(0.5), 0.01)
     assert within(lambda: 7, 5) == 7

@@ -98,7 +98,7 @@ def expected(data: bytearray, window: BatchWindow) -> list[Record]:
 
 
 @given(logs(), st.sampled_from((1, 64)))
-def test_columns_are_the_records(data: bytearray, lanes_min: int) -> None:
+def test_columns_contain_the_records(data: bytearray, lanes_min: int) -> None:
     """The test is for lanes that hop together and for lanes that hop alone."""
     window = window_of(memoryview(data))
     assert window.ends[-1] == len(data)
@@ -148,7 +148,7 @@ def test_every_flipped_byte_is_noticed(data: bytearray, draw: st.DataObject) -> 
 
 
 @given(logs(), st.data())
-def test_a_window_ends_before_a_batch_that_is_cut(data: bytearray, draw: st.DataObject) -> None:
+def test_a_window_ends_before_a_cut_batch(data: bytearray, draw: st.DataObject) -> None:
     whole = window_of(memoryview(data))
     size_bytes = draw.draw(st.integers(0, len(data)), label="size")
     assert window_of(memoryview(data)[:size_bytes]).ends.tolist() == [end for end in whole.ends if end <= size_bytes]

@@ -30,7 +30,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_buckets_are_as_many_as_the_data_is_worth(case: str) -> None:
+def test_the_number_of_buckets_fits_the_data(case: str) -> None:
     (entries_bytes, sources, at_once), expected = CASES[case]
     assert buckets_for(entries_bytes, sources, 32 * MIB, at_once) == expected
 
@@ -86,11 +86,11 @@ def test_rows_with_fields_are_written_to_disk_unchanged() -> None:
     assert [own["offset"].tolist() for (own,) in put_by.each()] == [[*range(part, 50, 3)] for part in range(3)]
 
 
-def test_nothing_added_is_no_part() -> None:
+def test_empty_input_gives_no_part() -> None:
     assert list(Parted(4, 1).each()) == []
 
 
-def test_a_file_that_was_cut_is_an_error() -> None:
+def test_a_truncated_file_is_an_error() -> None:
     put_by = Parted(2, 1)
     put_by.add(np.array([0, 1]), (np.array([7, 8]),))
     assert put_by._file is not None

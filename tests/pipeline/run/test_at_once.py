@@ -86,7 +86,7 @@ def test_the_first_failure_is_raised_with_results_after_all_jobs_end(at_once: in
         (errno.EACCES, PipelineError, "/a: Permission denied"),
     ],
 )
-def test_a_disks_refusal_is_a_failure_of_one_partition(number: int, kind: type[PipelineError], text: str) -> None:
+def test_a_disk_error_fails_one_partition(number: int, kind: type[PipelineError], text: str) -> None:
     def work(tp: TopicPartition) -> PartitionResult:
         if tp.partition == 0:
             raise OSError(number, "No space left on device" if number == errno.ENOSPC else "Permission denied", "/a")

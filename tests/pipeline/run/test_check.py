@@ -70,7 +70,7 @@ def test_a_directory_invisible_to_the_driver_is_reported_once() -> None:
     assert line.startswith("data: none (No such file or directory): d (driver); ")
 
 
-def test_the_table_has_a_row_for_each_and_columns_that_say_something() -> None:
+def test_the_table_omits_columns_without_information() -> None:
     executors = [executor(12, data=""), executor(3, data="")]
     report = CheckReport(cast(FoundOnExecutors, {**DRIVER, "data": ""}), executors, ["a line"])
     head, driver, *rows, last = str(report).splitlines()
@@ -103,7 +103,7 @@ def test_the_command_without_spark_reports_on_this_process(tmp_path: Path, capsy
     assert '"mismatches": [' in capsys.readouterr().out
 
 
-def test_executors_of_a_session_are_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_executors_of_a_session_are_queried(spark: SparkSession, tmp_path: Path) -> None:
     from ottla.pipeline import jobs
 
     (tmp_path / "t-0").mkdir()

@@ -29,7 +29,7 @@ class Clock:
         return self.now_s
 
 
-def test_a_job_says_its_steps_until_they_are_done() -> None:
+def test_a_job_reports_its_steps_until_they_are_done() -> None:
     watch = Watch("orders-0")
     assert str(watch) == ""
     scanned, written = watch.step("segments scanned", 3), watch.step("groups written", 1)
@@ -42,7 +42,7 @@ def test_a_job_says_its_steps_until_they_are_done() -> None:
     assert str(watch) == ""
 
 
-def test_a_piece_that_is_done_again_is_not_more_than_all() -> None:
+def test_a_repeated_piece_does_not_exceed_the_total() -> None:
     watch = Watch("orders-0")
     scanned = watch.step("segments scanned", 3)
     scanned(5)
@@ -82,7 +82,7 @@ def test_progress_shows_the_step_and_duration_of_all_jobs() -> None:
     assert lines == ["1 of 3 partitions; orders-0: segments scanned 1 of 4; orders-1: groups written 0 of 2 (1:01)"]
 
 
-def test_one_partition_is_not_counted() -> None:
+def test_a_single_partition_is_not_counted() -> None:
     progress = JobProgress()
     progress.begin(1)
     with progress.watching("orders-0") as watch:

@@ -161,7 +161,7 @@ def test_a_log_that_may_be_newer_elsewhere_is_refused(dirs: list[Path]) -> None:
             jobs.compact(None, str(each.parent), topic="t", partition=0, configs={"cleanup.policy": "compact"})
 
 
-def test_a_log_in_the_midst_of_an_exchange_is_not_compacted(dirs: list[Path]) -> None:
+def test_a_log_during_an_exchange_is_not_compacted(dirs: list[Path]) -> None:
     """The next start uses the one of the two logs that reaches further without a gap: a pass would create gaps."""
     fill(dirs)
     jobs.compact(None, named(dirs), topic="t", partition=0)
@@ -182,7 +182,7 @@ def test_a_log_in_the_midst_of_an_exchange_is_not_compacted(dirs: list[Path]) ->
     assert newest(dirs) == EXPECTED
 
 
-def test_a_plan_of_before_a_move_is_not_in_the_way(dirs: list[Path]) -> None:
+def test_a_plan_from_before_a_move_is_replaced(dirs: list[Path]) -> None:
     fill(dirs)
     source = next(each for each in dirs if (each / "t-0").exists())
     target = next(each for each in dirs if each != source)
@@ -194,7 +194,7 @@ def test_a_plan_of_before_a_move_is_not_in_the_way(dirs: list[Path]) -> None:
     assert newest(dirs) == EXPECTED
 
 
-def test_a_log_that_moves_in_this_moment_is_refused_with_one_line(dirs: list[Path]) -> None:
+def test_a_log_that_is_moving_is_refused_in_one_line(dirs: list[Path]) -> None:
     fill(dirs)
     older_dir = next(each for each in dirs if (each / "t-0").exists())
     older, _ = moved(dirs, f"from 0 {older_dir}")

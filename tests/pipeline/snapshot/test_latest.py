@@ -48,13 +48,13 @@ def test_latest_returns_the_rows_of_a_snapshot(spark: SparkSession, tmp_path: Pa
         assert outline(latest(spark, data_dir, topic=TOPIC).collect()) == outline(expected)
 
 
-def test_only_the_columns_that_are_named_are_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_only_the_named_columns_are_read(spark: SparkSession, tmp_path: Path) -> None:
     found = latest(spark, str(stored_topic(tmp_path)), topic=TOPIC, columns=["value", "key"])
     assert found.columns == ["value", "key"]
     assert sorted(bytes(row.key) for row in found.collect()) == [b"a", b"a", b"c", b"d", b"e", b"z"]
 
 
-def test_any_sink_takes_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_any_sink_accepts_the_frame(spark: SparkSession, tmp_path: Path) -> None:
     found = latest(spark, str(stored_topic(tmp_path)), topic=TOPIC, columns=["key", "value"])
     found.selectExpr("string(key) key", "string(value) value").write.json(str(tmp_path / "sink"))
     rows = [json.loads(line) for part in (tmp_path / "sink").glob("*.json") for line in part.read_text().splitlines()]

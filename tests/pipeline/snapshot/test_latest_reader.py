@@ -124,7 +124,7 @@ def test_options_incompatible_with_latest_are_refused(name: str, value: str) -> 
 
 
 @pytest.mark.needs_sources
-def test_a_stream_has_no_latest() -> None:
+def test_a_stream_does_not_support_latest() -> None:
     with pytest.raises(UsageError, match="option latest is for batch reads only"):
         OttlaSource({"path": "/data", "latest": "true"}).streamReader(StructType([]))
 
@@ -134,7 +134,7 @@ def outline(frame: DataFrame) -> list[tuple[int, int, bytes, bytes]]:
 
 
 @pytest.mark.needs_sources
-def test_on_spark_it_has_the_rows_of_latest(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_returns_the_rows_of_latest(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = str(stored_topic(tmp_path))
     expected = outline(latest(spark, data_dir, topic=TOPIC))
     reader = spark.read.format("ottla").option("topic", TOPIC).option("latest", "true")

@@ -63,7 +63,7 @@ def test_a_snapshot_is_restored_into_another_topic(tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.parametrize("client", ["confluent_kafka", "kafka"])
-def test_a_topic_that_is_not_there_is_made_where_that_is_wanted(
+def test_a_missing_topic_is_created_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if client == "kafka":

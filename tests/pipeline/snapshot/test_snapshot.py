@@ -69,7 +69,7 @@ def test_an_existing_folder_is_refused_unless_overwriting_is_allowed(tmp_path: P
     assert outline(out) == LATEST
 
 
-def test_a_folder_with_something_else_is_never_replaced(tmp_path: Path) -> None:
+def test_a_folder_with_other_content_is_never_replaced(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     with pytest.raises(UsageError, match="expected a snapshot to replace, found something else"):
         take_snapshot(Store(str(data_dir)), TOPIC, str(data_dir), overwrite=True, now_ms=1_000)
@@ -87,7 +87,7 @@ def test_damage_leaves_the_old_snapshot_and_nothing_new(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out"]
 
 
-def test_a_topic_of_deleted_keys_makes_an_empty_snapshot(tmp_path: Path) -> None:
+def test_a_topic_of_deleted_keys_gives_an_empty_snapshot(tmp_path: Path) -> None:
     from ottla.storage.disk.os_files import OsFiles
     from ottla.storage.disk.paths import TopicPartition
     from support.logs.make_log import append, make_log
@@ -100,14 +100,14 @@ def test_a_topic_of_deleted_keys_makes_an_empty_snapshot(tmp_path: Path) -> None
     assert rows(tmp_path / "out") == []
 
 
-def test_keys_that_are_given_out_in_parts_are_the_same_keys(tmp_path: Path) -> None:
+def test_keys_returned_in_parts_are_the_same_keys(tmp_path: Path) -> None:
     for number, task in enumerate(first_round(Store(str(stored_topic(tmp_path))), TOPIC).tasks):
         parts = list(newest_of(task, number, rows_at_once=1))
         assert newest(parts).tobytes() == newest(newest_of(task, number)).tobytes()
         assert len(parts) > 1
 
 
-def test_spark_writes_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_writes_the_same_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     from ottla.pipeline.snapshot.snapshot_job import rounds_on
 
     data_dir = stored_topic(tmp_path)

@@ -107,7 +107,7 @@ def test_a_disk_that_refuses_any_operation_leaves_one_snapshot() -> None:
         assert content(files) == NEWER
 
 
-def test_an_error_while_it_is_written_leaves_the_old_one() -> None:
+def test_an_error_during_the_write_keeps_the_old_snapshot() -> None:
     files = with_old()
     with pytest.raises(ZeroDivisionError), again(files, overwrite=True):
         raise ZeroDivisionError

@@ -183,7 +183,7 @@ def check(server: Server, rows: list[dict[str, Any]]) -> None:
             assert key in found, f"{key!r} had a value all the time"
 
 
-def test_undisturbed_it_is_as_of_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undisturbed_snapshot_has_the_state_of_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server, rows, count = take(tmp_path, monkeypatch, {})
     assert {row["key"]: row["value"] for row in rows} == server.states[0]
     assert count > 8
@@ -289,7 +289,7 @@ def test_a_high_watermark_below_the_cleaners_progress_is_awaited(tmp_path: Path)
     assert latest_values(server.log)[b"k"] == b"new 1" == next(row["value"] for row in rows if row["key"] == b"k")
 
 
-def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
+def test_a_late_attempt_changes_nothing(tmp_path: Path) -> None:
     """Spark abandons attempts (speculative ones, those of executors that it lost), which continue to run."""
     server = Server(tmp_path / "data")
     out = tmp_path / "out"

@@ -165,7 +165,7 @@ def test_a_key_deleted_by_retention_is_absent(topic: Topic) -> None:
     assert rows(second) == rows(topic.take())
 
 
-def test_a_partition_that_is_new_is_read_from_its_start(tmp_path: Path) -> None:
+def test_a_new_partition_is_read_from_its_start(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     append(topic.logs[0], ("a", "1"))
     first = topic.take()
@@ -298,7 +298,7 @@ def test_on_random_histories_incremental_snapshots_equal_full_ones(number: int, 
     assert compared > LIVES
 
 
-def test_on_spark_it_is_the_same(spark: SparkSession, topic: Topic) -> None:
+def test_spark_gives_the_same_incremental_snapshot(spark: SparkSession, topic: Topic) -> None:
     from ottla.pipeline.snapshot.snapshot_job import rounds_on
 
     (log,) = topic.logs
@@ -312,7 +312,7 @@ def test_on_spark_it_is_the_same(spark: SparkSession, topic: Topic) -> None:
     assert made.keys == 3 and rows(out) == rows(topic.take())
 
 
-def test_a_frame_has_the_rows_that_count(spark: SparkSession, topic: Topic) -> None:
+def test_a_frame_has_the_effective_rows(spark: SparkSession, topic: Topic) -> None:
     from ottla.pipeline import read_snapshot
 
     def framed(snapshot: Path) -> list[Row]:

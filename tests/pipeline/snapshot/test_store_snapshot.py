@@ -89,7 +89,7 @@ def test_a_store_snapshot_has_the_rows_of_a_local_one(lake: Lake, tmp_path: Path
     assert sorted(f"s3://{name}" for name in lake.names() if name != manifest) == sorted(found.layers[0])
 
 
-def test_a_new_one_takes_the_place_of_the_old_one(lake: Lake) -> None:
+def test_a_new_snapshot_replaces_the_old_one(lake: Lake) -> None:
     lake.snapshot()
     old = set(lake.names())
     with pytest.raises(UsageError, match="expected no snapshot there, found one"):
@@ -101,7 +101,7 @@ def test_a_new_one_takes_the_place_of_the_old_one(lake: Lake) -> None:
     assert not old & set(lake.names())
 
 
-def test_one_made_since_names_the_files_of_the_earlier_one(lake: Lake, tmp_path: Path) -> None:
+def test_an_incremental_snapshot_names_the_files_of_the_earlier_one(lake: Lake, tmp_path: Path) -> None:
     lake.snapshot()
     old = {name for name in lake.names() if "_parts" in name}
     changed(lake)
@@ -150,7 +150,7 @@ def test_a_permanent_failure_of_any_request_leaves_a_complete_snapshot(lake: Lak
     assert outcomes == {(False, False), (False, True), (True, True)}
 
 
-def test_a_manifest_that_was_not_wholly_written_does_not_count(lake: Lake) -> None:
+def test_a_partly_written_manifest_is_ignored(lake: Lake) -> None:
     lake.snapshot()
     rows = lake.rows()
     (name,) = [name for name in lake.names() if "_manifest" in name]
@@ -233,7 +233,7 @@ def test_a_topic_without_rows_has_a_file_without_rows(lake: Lake) -> None:
     ("out", "since"),
     [("s3://a/new", "s3://a/old"), ("s3://a/new", "/old"), ("/new", "s3://a/old"), ("s3://a/x", "s3://b/x")],
 )
-def test_since_another_place_is_refused_in_one_line(
+def test_a_base_in_another_store_is_refused_in_one_line(
     out: str, since: str, capsys: pytest.CaptureFixture[str], lake: Lake
 ) -> None:
     command = ["snapshot", str(lake.data_dir), "--topic", TOPIC, "--out", out, "--since", since, "--master", "none"]

@@ -96,7 +96,7 @@ def test_invalid_options_are_refused(name: str, text: str, why: str) -> None:
     assert str(refused.value).startswith(why)
 
 
-def test_without_a_path_there_is_nothing_to_read() -> None:
+def test_without_a_path_the_read_is_refused() -> None:
     with pytest.raises(UsageError, match="option path is missing"):
         parse_options({})
 
@@ -153,7 +153,7 @@ def test_missing_topics_and_partitions_are_refused(data_dir: Path, options: dict
         partitions_of(parse_options({"path": str(data_dir), **options}))
 
 
-def test_a_directory_that_is_no_data_directory_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_data_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no partition directories: it is not a data directory"):
         partitions_of(parse_options({"path": str(tmp_path)}))
     with pytest.raises(UsageError, match="is not a directory"):
@@ -185,7 +185,7 @@ LENIENT = {"failOnDataLoss": "false"}
         ({"endingOffsets": '{"a": {"0": 31}}', **LENIENT}, (0, 30)),
     ],
 )
-def test_offset_ranges(data_dir: Path, options: dict[str, str], found: tuple[int, int]) -> None:
+def test_offset_ranges_select_records(data_dir: Path, options: dict[str, str], found: tuple[int, int]) -> None:
     parsed = parse_options({"path": str(data_dir), "topic": "a", "partition": "0", **options})
     store, (tp,) = partitions_of(parsed)
     with opened(store, tp, committed=parsed.is_committed) as log:
@@ -209,7 +209,7 @@ def test_offset_ranges(data_dir: Path, options: dict[str, str], found: tuple[int
         ({"startingTimestamp": "9999"}, "a-0 has no record from timestamp 9999 on"),
     ],
 )
-def test_offsets_that_the_log_does_not_have_are_refused(data_dir: Path, options: dict[str, str], why: str) -> None:
+def test_offsets_outside_the_log_are_refused(data_dir: Path, options: dict[str, str], why: str) -> None:
     parsed = parse_options({"path": str(data_dir), "topic": "a", "partition": "0", **options})
     store, (tp,) = partitions_of(parsed)
     with opened(store, tp, committed=parsed.is_committed) as log, pytest.raises(UsageError, match=why):

@@ -183,14 +183,14 @@ def test_a_schema_chooses_columns(spark: SparkSession, broker: ottla.Broker, dat
         ),
     ],
 )
-def test_a_schema_that_cannot_be_is_refused(
+def test_an_invalid_schema_is_refused(
     spark: SparkSession, broker: ottla.Broker, data_dir: str, schema: str, why: str
 ) -> None:
     with pytest.raises(AnalysisException, match=why):
         spark.read.format("ottla").schema(schema).load(data_dir).collect()
 
 
-def test_nothing_to_read_is_an_empty_frame(spark: SparkSession, broker: ottla.Broker, data_dir: str) -> None:
+def test_an_empty_log_gives_an_empty_frame(spark: SparkSession, broker: ottla.Broker, data_dir: str) -> None:
     assert frame_of(spark, data_dir, topic="empty").collect() == []
 
 
@@ -202,7 +202,7 @@ def test_nothing_to_read_is_an_empty_frame(spark: SparkSession, broker: ottla.Br
         ({"maxOffsetsPerTrigger": "9"}, "option maxOffsetsPerTrigger is for streams only"),
     ],
 )
-def test_options_that_cannot_be_are_refused(
+def test_invalid_options_are_refused(
     spark: SparkSession, broker: ottla.Broker, data_dir: str, options: dict[str, str], why: str
 ) -> None:
     with pytest.raises(AnalysisException, match=why):
@@ -343,7 +343,7 @@ def position_of(data: bytearray, offset: int) -> int:
     return at
 
 
-def test_damage_is_an_error_that_says_where(spark: SparkSession, damaged: Path) -> None:
+def test_damage_is_an_error_with_its_position(spark: SparkSession, damaged: Path) -> None:
     frame = frame_of(spark, damaged.parent.parent)
     with pytest.raises(PythonException) as refused:
         frame.count()

@@ -73,7 +73,7 @@ def test_a_stream_has_no_end() -> None:
 
 
 @pytest.mark.skipif(data_source_api.HAS_READ_LIMITS, reason="this PySpark asks for so much at a time")
-def test_a_spark_that_knows_no_limits_is_not_given_one() -> None:
+def test_a_spark_without_limit_support_gets_no_limit() -> None:
     with pytest.raises(UsageError, match=r"maxOffsetsPerTrigger needs PySpark 4\.2"):
         StreamReader(ReadOptions(path="/data", max_offsets_per_trigger=5), None)
 

@@ -54,7 +54,7 @@ def test_local_task_logs_appear_on_request_and_the_ui_is_named(tmp_path: Path) -
         assert said.index(f"{what}: begins") < said.index(f"{what}: done")
 
 
-def test_on_a_cluster_they_are_heard_and_on_this_machine_not() -> None:
+def test_task_logs_appear_on_a_cluster_and_not_locally() -> None:
     def context(master: str, **confs: str) -> Any:
         return SimpleNamespace(master=master, getConf=lambda: confs)
 

@@ -36,7 +36,7 @@ spark.stop()
 """
 
 
-def test_workers_run_here_only_if_theirs_is_this_very_python(tmp_path: Path) -> None:
+def test_local_workers_need_the_drivers_python(tmp_path: Path) -> None:
     own, other, base = tmp_path / "own", tmp_path / "other", tmp_path / "base"
     for folder in (own, other, base):
         folder.mkdir()

@@ -272,7 +272,7 @@ def end_has_segments(disk: CrashFiles) -> bool:
     return any(name.endswith(".log") for name in disk.list(DIRECTORY))
 
 
-def test_a_split_is_read_as_before_or_as_after_it() -> None:
+def test_a_split_is_read_in_its_state_before_or_after() -> None:
     log = log_to_split()
     files = log.files
     assert isinstance(files, CrashFiles)
@@ -281,7 +281,7 @@ def test_a_split_is_read_as_before_or_as_after_it() -> None:
         assert read(disk) == expected, disk.list(DIRECTORY)
 
 
-def test_an_install_is_read_through() -> None:
+def test_an_install_does_not_disturb_a_read() -> None:
     life = staged()
     files = life.copy()
     found = moments(files, lambda: install(life.plan, files, now_ms=SECOND_MS))
@@ -290,7 +290,7 @@ def test_an_install_is_read_through() -> None:
     assert len(found) > 80
 
 
-def test_a_deleted_topic_is_no_damage() -> None:
+def test_a_deleted_topic_is_not_damage() -> None:
     log = full_log()
     files = log.files
     assert isinstance(files, CrashFiles)

@@ -90,7 +90,7 @@ def test_a_file_deleted_since_opening_is_not_read(tmp_path: Path) -> None:
         file.read_into(0, memoryview(bytearray(4)))
 
 
-def test_an_inode_that_was_given_to_another_file_is_not_believed(tmp_path: Path) -> None:
+def test_a_reused_inode_is_noticed(tmp_path: Path) -> None:
     (path,) = written(tmp_path, 1)
     file = evicted(path, Descriptors(lambda: 8))
     path.write_bytes(b"other" * 100)  # the same inode, as of a file that was created after this one was deleted

@@ -152,7 +152,7 @@ def test_producers_expire_as_in_the_server(name: str) -> None:
             assert found.producers.last_records() == log.producers.last_records()
 
 
-def test_an_expiration_that_makes_no_sense_is_refused() -> None:
+def test_an_invalid_expiration_is_refused() -> None:
     with pytest.raises(UsageError, match=r"producer\.id\.expiration\.ms: expected a number from 1 .*, found 'soon'"):
         Store(DATA_DIR, stopped()).producer_expiration_ms({EXPIRATION: "soon"})
 
@@ -165,7 +165,7 @@ def test_a_torn_tail_is_legal_in_the_last_segment() -> None:
         assert log.log_end_offset == 4
 
 
-def test_a_pass_under_way_is_no_damage() -> None:
+def test_a_running_pass_is_not_damage() -> None:
     files = stopped(is_clean=False)
     put_checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT, 4)
     for kind in paths.SEGMENT_KINDS:
@@ -255,7 +255,7 @@ def test_a_missing_directory_is_reported() -> None:
         Store("/nowhere", files)
 
 
-def test_files_that_are_open_for_reading_cannot_be_changed(tmp_path: Path) -> None:
+def test_files_opened_for_reading_cannot_be_changed(tmp_path: Path) -> None:
     path = str(tmp_path / "file")
     Path(path).write_bytes(b"x")
     files = ReadingFiles()
@@ -314,7 +314,7 @@ def test_aborted_transactions_indexed_only_in_a_servers_memory_are_found(
 
 
 @pytest.mark.parametrize("marks", [Producer.abort, Producer.commit])
-def test_a_marker_that_a_power_loss_may_take_decides_nothing(marks: Callable[[Producer], int]) -> None:
+def test_a_marker_that_a_power_loss_may_delete_decides_nothing(marks: Callable[[Producer], int]) -> None:
     assert upper(live(marks=marks, flushes=False)[0]) == 1
 
 
@@ -359,7 +359,7 @@ def test_complete_batches_count_as_committed_in_every_directory_of_our_server(tm
         assert read.end_offset == 4
 
 
-def test_configs_that_are_in_another_data_directory_are_asked_for() -> None:
+def test_configs_in_another_data_directory_must_be_given() -> None:
     store = Store(DATA_DIR, second_directory())
     with pytest.raises(UsageError, match=r"ottla\.json is in another one of the server's data directories"):
         store.config_of(TP.topic, {"delete.retention.ms": "5"})

@@ -30,7 +30,7 @@ def test_a_binary_file_is_reported_in_one_line(tmp_path: Path) -> None:
         read_command_config(str(path))
 
 
-def test_client_options_come_from_files_and_the_last_one_wins(tmp_path: Path) -> None:
+def test_client_options_come_from_files_and_the_last_wins(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("# secret\nsasl.mechanism = PLAIN\nsasl.jaas.config=x \\\n  y;\n", encoding="utf-8-sig")
     path.chmod(0o600)
@@ -67,6 +67,6 @@ def test_client_options_come_from_files_and_the_last_one_wins(tmp_path: Path) ->
         ({"default.api.timeout.ms": "50", "request.timeout.ms": "6"}, "50", "6"),
     ],
 )
-def test_a_request_takes_no_longer_than_all_may(config: dict[str, str], whole_ms: str, one_ms: str) -> None:
+def test_a_request_has_the_total_time_limit(config: dict[str, str], whole_ms: str, one_ms: str) -> None:
     found = WireCluster("h:1", config).asked_config(20)
     assert (found["default.api.timeout.ms"], found["request.timeout.ms"]) == (whole_ms, one_ms)

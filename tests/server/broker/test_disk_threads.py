@@ -148,7 +148,7 @@ UNSYNCED = (
 """Steps that leave the sync to other threads, or need none."""
 
 
-async def test_in_the_life_of_a_broker_nothing_is_synced_on_trios_thread(tmp_path: Path) -> None:
+async def test_during_a_run_no_sync_happens_on_trios_thread(tmp_path: Path) -> None:
     files = Watched()
     async with serving(tmp_path, files, **QUIET) as served:
         files.found.clear()
@@ -170,7 +170,7 @@ WITHOUT_A_LIMITER = {
 }
 
 
-def test_no_work_shares_trios_own_threads() -> None:
+def test_no_job_shares_trios_own_threads() -> None:
     """A disk that hangs, or forty passes, would use up all of Trio's threads."""
     found = set()
     for path in Path(ottla.server.__path__[0]).rglob("*.py"):

@@ -161,7 +161,7 @@ async def test_every_number_of_a_topic_works_at_its_options_limits(
 
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
-async def test_records_of_any_time_can_be_kept_cleaned_and_found(
+async def test_records_of_any_timestamp_can_be_kept_cleaned_and_found(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, policy: str
 ) -> None:
     options = {
@@ -208,7 +208,7 @@ def test_an_overflowing_timestamp_sum_equals_the_jvms() -> None:
     assert record.timestamp == -2
 
 
-async def test_offsets_can_be_committed_for_as_long_as_a_request_can_say(tmp_path: Path) -> None:
+async def test_offset_retention_may_be_the_largest_number(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t")
         for retention_ms in (MAX_LONG, MIN_LONG, 0):

@@ -147,9 +147,7 @@ def test_an_admin_listener_without_a_token_is_reported_if_it_bypasses_security(
 
 @pytest.mark.parametrize("name", [paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN])
 @pytest.mark.parametrize("attack", [linked, given_away, open_for_all])
-def test_a_reset_of_a_strangers_making_takes_nothing_away(
-    tmp_path: Path, attack: Callable[[Path, Path], None], name: str
-) -> None:
+def test_a_forged_reset_removes_nothing(tmp_path: Path, attack: Callable[[Path, Path], None], name: str) -> None:
     """In a directory with mode 1777, another user may create the file that announces a reset."""
     if attack is given_away and os.geteuid() != 0:
         pytest.skip("root alone can give files to other users")
@@ -166,7 +164,7 @@ def test_a_reset_of_a_strangers_making_takes_nothing_away(
     assert before == {each: (data / each).read_bytes() for each in before}
 
 
-def test_the_owner_of_an_emptied_directory_is_asked_after_it_is_made(tmp_path: Path) -> None:
+def test_the_owner_of_an_emptied_directory_is_checked_after_creation(tmp_path: Path) -> None:
     """Another user may create the directory between the check that it is missing and its creation."""
     data = tmp_path / "data"
 

@@ -62,7 +62,7 @@ async def commit(served: Served, offset: int) -> int:
     return code
 
 
-async def test_without_room_records_are_read_and_with_room_they_are_written_again(tmp_path: Path) -> None:
+async def test_on_a_full_disk_records_are_readable_and_later_writable_again(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         broker = served.broker
@@ -126,7 +126,7 @@ async def test_an_unrecorded_log_start_takes_effect_and_is_recorded_later(
         assert await served.ask(delete_records, "t", 1) == (ErrorCode.NONE, 1)
 
 
-async def test_records_are_deleted_when_the_disk_has_taken_note_of_it(tmp_path: Path) -> None:
+async def test_records_are_deleted_after_the_disk_recorded_it(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         await served.ask(create_topic, "t", **SMALL)
@@ -141,7 +141,7 @@ async def test_records_are_deleted_when_the_disk_has_taken_note_of_it(tmp_path: 
 
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("place", ["everywhere", "of the records", "of the coordinator"])
-async def test_a_transaction_ends_once_there_is_room(tmp_path: Path, place: str, version: int) -> None:
+async def test_a_transaction_ends_when_space_is_available(tmp_path: Path, place: str, version: int) -> None:
     """Either the decision was refused, or the decision was written and its marker was refused."""
     at = {"everywhere": "", "of the records": "/t-0/", "of the coordinator": "/__transaction_state"}[place]
     files = TroubledFiles()

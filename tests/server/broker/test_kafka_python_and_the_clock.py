@@ -84,7 +84,7 @@ def test_records_older_than_retention_ms_are_deleted_and_offsets_continue(stock:
     assert (stock.start_offset(), stock.end_offset()) == (10, 11)
 
 
-def test_a_compacted_topic_keeps_its_records_however_old_they_are(stock: Stock) -> None:
+def test_a_compacted_topic_keeps_old_records(stock: Stock) -> None:
     stock.create(retention_ms=HOUR_MS, cleanup_policy="compact")
     stock.write(10)
     stock.broker.advance_clock(10 * HOUR_MS)

@@ -161,7 +161,7 @@ def test_without_a_directory_nothing_is_kept() -> None:
 # Directories that do not match the catalog
 
 
-def test_a_topic_without_its_directory_is_completed(tmp_path: Path) -> None:
+def test_a_missing_partition_directory_is_created(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         topic_id = create_topic(client, "t", partitions=3).topic_id
         produce(client, "t", ("k", "v"))
@@ -174,7 +174,7 @@ def test_a_topic_without_its_directory_is_completed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stray", ["unknown-0", "t-1"])
-def test_a_directory_without_its_topic_is_put_aside(
+def test_a_directory_without_its_topic_is_set_aside(
     tmp_path: Path, stray: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
@@ -190,7 +190,7 @@ def test_a_directory_without_its_topic_is_put_aside(
 
 
 @pytest.mark.scenario(197)
-def test_a_directory_of_an_earlier_topic_of_that_name_is_put_aside(tmp_path: Path) -> None:
+def test_a_directory_of_an_earlier_topic_of_that_name_is_set_aside(tmp_path: Path) -> None:
     """A deletion that was interrupted between catalog and directory leaves this, if the topic is then created again."""
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
@@ -252,7 +252,7 @@ def test_dynamic_configs_that_contradict_changed_options_are_ignored_with_a_warn
 # Stopping
 
 
-def test_a_stop_answers_fetches_that_wait(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_stop_answers_waiting_fetches(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t")
     client.send(fetch_request("t", 0, max_wait_ms=600_000), version=12)
     assert metadata_is_answered(broker)
@@ -266,7 +266,7 @@ def metadata_is_answered(broker: ottla.Broker) -> bool:
         return bool(other.ask(MetadataRequest(topics=())).brokers)
 
 
-def test_a_stop_ends_joins_that_wait(tmp_path: Path) -> None:
+def test_a_stop_ends_waiting_joins(tmp_path: Path) -> None:
     overrides = {"group.initial.rebalance.delay.ms": "600000"}
     broker = ottla.Broker(str(tmp_path), overrides=overrides)
     with broker, RawClient(*address(broker)) as client:
@@ -285,7 +285,7 @@ def test_a_stop_ends_joins_that_wait(tmp_path: Path) -> None:
         assert client.receive().error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def test_a_stop_closes_clients_that_wait_for_nothing(broker: ottla.Broker) -> None:
+def test_a_stop_closes_idle_clients(broker: ottla.Broker) -> None:
     clients = [RawClient(*address(broker)) for _ in range(20)]
     for client in clients[:10]:
         assert client.ask(MetadataRequest(topics=())).brokers
@@ -298,7 +298,7 @@ def test_a_stop_closes_clients_that_wait_for_nothing(broker: ottla.Broker) -> No
 
 
 @pytest.mark.scenario(210)
-async def test_a_stop_in_the_middle_of_a_clean_pass_gives_it_up(tmp_path: Path) -> None:
+async def test_a_stop_cancels_a_running_clean_pass(tmp_path: Path) -> None:
     files = GatedFiles()
 
     async def release_once_it_stops(broker: Broker) -> None:
@@ -323,7 +323,7 @@ async def test_a_stop_in_the_middle_of_a_clean_pass_gives_it_up(tmp_path: Path) 
         assert found == list(range(20)), "the pass was given up before it had taken anything away"
 
 
-def test_a_stop_while_clients_come_is_as_clean_as_any(tmp_path: Path) -> None:
+def test_a_stop_during_connections_is_clean(tmp_path: Path) -> None:
     """A client that the kernel has announced and the broker has not accepted must not disturb the stop."""
 
     async def connect_and_stop() -> None:
@@ -340,7 +340,7 @@ def test_a_stop_while_clients_come_is_as_clean_as_any(tmp_path: Path) -> None:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_stopping_twice_and_before_a_start_is_harmless(tmp_path: Path) -> None:
+def test_stopping_twice_or_before_a_start_is_harmless(tmp_path: Path) -> None:
     broker = ottla.Broker(str(tmp_path))
     broker.stop()
     broker.start()
@@ -386,7 +386,7 @@ async def test_a_cancelled_body_stops_the_broker_cleanly(tmp_path: Path) -> None
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-async def test_an_error_of_the_brokers_own_ends_the_body_and_comes_out(tmp_path: Path) -> None:
+async def test_an_internal_error_of_the_broker_is_raised_from_the_body(tmp_path: Path) -> None:
     async def fail() -> None:
         raise ZeroDivisionError("a bug")
 
@@ -500,7 +500,7 @@ def test_a_directory_inserted_before_the_existing_ones_does_not_hide_the_catalog
     assert (tmp_path / "new" / "u-0").exists() and not (tmp_path / "new" / "ottla.json").exists()
 
 
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
+def test_a_file_is_not_a_data_directory(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("precious")
     with pytest.raises(DataDirectoryError, match=f"^data directory {tmp_path}/data: "):
         ottla.Broker(str(tmp_path / "data")).start()

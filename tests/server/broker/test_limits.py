@@ -123,7 +123,7 @@ def test_an_exception_from_max_connections_per_ip_may_name_a_host(tmp_path: Path
             assert third.is_closed_by_peer()
 
 
-def test_a_host_that_there_is_not_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_an_unknown_host_is_refused_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"{OVERRIDES}: '{NO_HOST}' is not an address"):
         ottla.Broker(str(tmp_path), overrides={OVERRIDES: f"{NO_HOST}:2"}).start()
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
@@ -203,7 +203,7 @@ def test_connections_are_counted_by_listener_and_address(tmp_path: Path) -> None
     }
 
 
-def test_a_frame_of_socket_request_max_bytes_is_the_largest(tmp_path: Path) -> None:
+def test_socket_request_max_bytes_limits_frames(tmp_path: Path) -> None:
     overrides = {"socket.request.max.bytes": "20000"}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")

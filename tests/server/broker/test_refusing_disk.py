@@ -164,7 +164,7 @@ async def test_a_topic_whose_directory_cannot_be_renamed_is_deleted(
         assert [path.name[-6:] for path in tmp_path.glob("t*")] == ["-stray"]
 
 
-async def test_a_config_that_cannot_be_written_does_not_hold(tmp_path: Path, disk: RefusingFiles) -> None:
+async def test_a_config_that_cannot_be_written_has_no_effect(tmp_path: Path, disk: RefusingFiles) -> None:
     async with serving(tmp_path, disk) as served:
         await served.ask(create_topic, "t")
         disk.refuses = is_catalog
@@ -197,7 +197,7 @@ async def test_a_node_whose_stop_or_start_cannot_be_recorded_is_unchanged(tmp_pa
             assert (await trio.to_thread.run_sync(produce, client, "t", ("k", "v"))).base_offset == 1
 
 
-async def test_without_a_record_of_it_no_producer_id_is_given(tmp_path: Path, disk: RefusingFiles) -> None:
+async def test_no_producer_id_is_given_before_it_is_recorded(tmp_path: Path, disk: RefusingFiles) -> None:
     async with serving(tmp_path, disk) as served:
         disk.refuses = is_catalog
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)

@@ -141,7 +141,7 @@ def test_without_a_limit_nothing_is_deleted(broker: ottla.Broker, client: RawCli
         assert offsets(client, topic) == [0, 1, 2], topic
 
 
-def test_a_new_limit_holds_from_the_next_run_on(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_new_limit_applies_from_the_next_run(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", **SEGMENT)
     fill(client, "t", 3, age_ms=HOUR_MS)
     retain(broker)

@@ -86,7 +86,7 @@ for script in (DAYS, MOVES, SHARES):
 """
 
 
-def test_a_life_has_the_same_operations_in_every_process() -> None:
+def test_a_run_has_the_same_operations_in_every_process() -> None:
     """Otherwise each run would lose power before other operations: the order of sets of names depends on the hash seed."""
     here = [str(each) for script in (DAYS, MOVES, SHARES) for each in operations_of(script)]
     assert len(here) > 1_000, "all three lives"
@@ -101,7 +101,7 @@ def test_a_life_has_the_same_operations_in_every_process() -> None:
         assert there == here, f"seed {seed}"
 
 
-def test_a_life_has_the_same_operations_though_a_stray_client_knocks() -> None:
+def test_a_stray_client_does_not_change_the_operations_of_a_run() -> None:
     """Ports are reused: a client that looks for the broker of another test may find this one."""
     files, knocks = CrashFiles(), list[socket.socket]()
 

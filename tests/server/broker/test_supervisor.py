@@ -149,7 +149,7 @@ async def test_each_way_of_ending_a_run_leaves_its_state(way: Way, dirs: int, tm
 
 
 @pytest.mark.parametrize("end", [Supervisor.restart, Supervisor.crash, Supervisor.reset])
-async def test_all_nodes_live_again_on_their_ports(
+async def test_all_nodes_serve_again_on_their_ports(
     end: Callable[[Supervisor], Awaitable[None]], tmp_path: Path
 ) -> None:
     async with lives_in(tmp_path, nodes=3) as supervisor:
@@ -348,7 +348,7 @@ async def test_a_cancelled_request_does_not_block_the_next(tmp_path: Path) -> No
         assert supervisor.broker is not first
 
 
-async def test_a_stop_comes_before_all_wishes(tmp_path: Path) -> None:
+async def test_a_stop_precedes_all_requests(tmp_path: Path) -> None:
     async with lives_in(tmp_path) as supervisor:
         told: list[str] = []
 
@@ -405,7 +405,7 @@ async def test_a_broker_that_is_down_can_be_stopped(tmp_path: Path) -> None:
     assert supervisor.state == "stopped"
 
 
-async def test_another_broker_takes_the_directory_between_two_lives(tmp_path: Path) -> None:
+async def test_another_broker_may_use_the_directory_between_two_runs(tmp_path: Path) -> None:
     class Taken(OsFiles):
         taken = False
 
@@ -426,7 +426,7 @@ async def test_another_broker_takes_the_directory_between_two_lives(tmp_path: Pa
         assert await there(supervisor) == FILLED
 
 
-async def test_a_reset_that_the_disk_refuses_leaves_everything(tmp_path: Path) -> None:
+async def test_a_reset_that_the_disk_refuses_changes_nothing(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with lives_in(tmp_path, files) as supervisor:
         await fill(supervisor)
@@ -439,7 +439,7 @@ async def test_a_reset_that_the_disk_refuses_leaves_everything(tmp_path: Path) -
         assert await there(supervisor) == FILLED
 
 
-async def test_an_exchange_that_was_decided_is_ended_by_the_next_start(tmp_path: Path) -> None:
+async def test_a_decided_exchange_is_completed_by_the_next_start(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with lives_in(tmp_path, files) as supervisor:
         await fill(supervisor)
@@ -489,7 +489,7 @@ async def test_a_snapshot_of_another_node_or_of_more_directories_is_refused(tmp_
             await supervisor.restore(str(tmp_path / "snapshot"))
 
 
-async def test_a_snapshot_may_be_taken_to_another_broker(tmp_path: Path) -> None:
+async def test_a_snapshot_may_be_restored_by_another_broker(tmp_path: Path) -> None:
     async with lives_in(tmp_path / "one") as supervisor:
         await fill(supervisor)
         await supervisor.snapshot(str(tmp_path / "snapshot"))
@@ -531,7 +531,7 @@ async def test_no_run_starts_while_a_snapshot_is_staged(
         assert await there(supervisor) == FILLED
 
 
-async def test_restores_that_wait_for_their_turn_end_with_the_broker(tmp_path: Path) -> None:
+async def test_waiting_restores_end_with_the_broker(tmp_path: Path) -> None:
     async with lives_in(tmp_path / "data") as supervisor:
         await fill(supervisor)
         await supervisor.snapshot(str(tmp_path / "snapshot"))
@@ -551,7 +551,7 @@ async def test_restores_that_wait_for_their_turn_end_with_the_broker(tmp_path: P
         assert over
 
 
-async def test_an_error_of_a_later_life_ends_the_body_and_comes_out(tmp_path: Path) -> None:
+async def test_an_error_of_a_later_run_is_raised_from_the_body(tmp_path: Path) -> None:
     async def fail() -> None:
         raise ZeroDivisionError("a bug")
 
@@ -602,7 +602,7 @@ async def test_an_ended_run_is_freed_before_the_next_serves(tmp_path: Path, monk
     leave_alone()
 
 
-async def test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections(
+async def test_created_and_deleted_topics_are_not_excluded_from_collections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Collector, "a_run_has_ended", False)

@@ -55,7 +55,7 @@ CHANGES = [
 
 @pytest.mark.scenario(186)
 @each_case("name, value, answer", CHANGES)
-def test_a_change_for_all_nodes(name: str, value: str, answer: ErrorCode | None) -> None:
+def test_a_change_applies_to_all_nodes(name: str, value: str, answer: ErrorCode | None) -> None:
     changes = [ConfigChange(name, value)]
     running = BrokerConfig.from_texts()
     if answer is TAKEN:

@@ -161,7 +161,7 @@ class WatchedFiles(GatedFiles):
 
 
 @pytest.mark.parametrize("given_up", [False, True])
-async def test_the_files_that_a_pass_replaced_are_closed_in_its_thread(tmp_path: Path, given_up: bool) -> None:
+async def test_replaced_files_of_a_pass_are_closed_in_its_thread(tmp_path: Path, given_up: bool) -> None:
     """The files of a long pass may have been deleted during it: closing a file takes the system the longer the larger it is."""
     files = WatchedFiles(f"{3:020}.log.cleaned")
     async with serving(tmp_path, files, log_cleaner_backoff_ms=str(10**9)) as served:
@@ -285,7 +285,7 @@ def test_an_operation_that_needs_the_log_does_not_wait_for_the_throttle(tmp_path
     run_with_a_clock_that_jumps(main)
 
 
-def test_a_broker_that_stops_does_not_wait_for_the_throttle(tmp_path: Path) -> None:
+def test_a_stop_does_not_wait_for_the_throttle(tmp_path: Path) -> None:
     async def main(clock: trio.testing.MockClock) -> None:
         async with standing_still(tmp_path, clock) as served:
             with trio.move_on_after(PATIENCE_S):
@@ -340,7 +340,7 @@ async def test_dead_threads_are_replaced_when_options_change(tmp_path: Path, cap
 
 
 @pytest.mark.scenario(90)
-async def test_buffers_that_round_to_nothing_still_clean(tmp_path: Path) -> None:
+async def test_buffers_that_round_to_zero_still_work(tmp_path: Path) -> None:
     """Apache Kafka's thread loops without end with such buffers."""
     async with serving(tmp_path, OsFiles(), log_cleaner_backoff_ms="1", log_cleaner_io_buffer_size="1") as served:
         await fill(served)
@@ -348,7 +348,7 @@ async def test_buffers_that_round_to_nothing_still_clean(tmp_path: Path) -> None
 
 
 @pytest.mark.scenario(176)
-async def test_a_default_of_topics_holds_at_once_and_disturbs_no_thread(tmp_path: Path) -> None:
+async def test_a_topic_default_applies_at_once_and_disturbs_no_thread(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles(), log_cleaner_backoff_ms="1") as served:
         broker = served.broker
         await served.ask(create_topic, "t", **SMALL)
@@ -428,7 +428,7 @@ async def test_a_damaged_log_is_marked_and_other_logs_are_cleaned(tmp_path: Path
         assert metrics[f'{MANAGER}uncleanable-bytes,logDirectory="{tmp_path}"'] == found.eligibility.cleanable_bytes > 0
 
 
-async def test_kafka_19895_another_configuration_is_worth_a_try(
+async def test_kafka_19895_another_configuration_causes_a_retry(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with with_damage(tmp_path) as served:
@@ -439,7 +439,7 @@ async def test_kafka_19895_another_configuration_is_worth_a_try(
         await until(lambda: complaints(caplog) == 2)
 
 
-async def test_kafka_19895_damage_below_the_log_start_is_no_hindrance(
+async def test_kafka_19895_damage_below_the_log_start_does_not_matter(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with with_damage(tmp_path, "compact,delete") as served:  # only with delete may records be deleted

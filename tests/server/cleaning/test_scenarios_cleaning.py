@@ -171,7 +171,7 @@ def test_a_log_with_both_policies_is_compacted_then_deleted_by_age(
 
 
 @pytest.mark.scenario(213)
-def test_a_policy_that_flips_while_records_come_in_harms_none(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_policy_that_changes_during_appends_harms_no_records(broker: ottla.Broker, client: RawClient) -> None:
     create_compacted(client, "t")
     for number in range(12):
         write(client, "t", "abcd"[: 1 + number % 4], first=10 * number)
@@ -221,7 +221,7 @@ def test_kafka_7215_damaged_partitions_are_skipped_and_counted_while_others_are_
 
 
 @pytest.mark.parametrize("mended", [True, False])
-def test_kafka_19895_a_partition_is_tried_again_when_its_topics_config_changes(
+def test_kafka_19895_a_partition_is_retried_when_its_topics_config_changes(
     broker: ottla.Broker, client: RawClient, tmp_path: Path, mended: bool
 ) -> None:
     create_compacted(client, "t", min_cleanable_dirty_ratio=1.0)
@@ -246,7 +246,7 @@ def test_kafka_19895_a_partition_is_tried_again_when_its_topics_config_changes(
 
 @pytest.mark.scenario(215)
 @pytest.mark.parametrize("limit_bytes_per_s", [1_000_000, 2_000_000])
-def test_a_pass_takes_as_long_as_its_bytes_by_the_limit(limit_bytes_per_s: int) -> None:
+def test_the_duration_of_a_pass_follows_the_byte_limit(limit_bytes_per_s: int) -> None:
     """Bytes allowed in the last period are not delayed. The disk moves 5 MB/s, by a clock of its own."""
     log = make_log()
     for number in range(120):
@@ -321,7 +321,7 @@ def change_cleaner(client: RawClient, changed: dict[str, str]) -> None:
 
 
 @pytest.mark.scenario(48)
-def test_without_cleaner_threads_their_gauges_say_0(tmp_path: Path) -> None:
+def test_without_cleaner_threads_their_gauges_are_0(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), overrides=QUICK | {"log.cleaner.enable": "false"}) as broker:
         with RawClient(*address(broker)) as client:
             create_compacted(client, "t")
@@ -349,7 +349,7 @@ async def test_a_change_that_keeps_the_policy_does_not_stop_the_pass(tmp_path: P
 
 
 @pytest.mark.scenario(175)
-async def test_a_changed_default_reaches_a_topic_that_is_being_created(tmp_path: Path) -> None:
+async def test_a_changed_default_reaches_a_topic_under_creation(tmp_path: Path) -> None:
     """The topic is planned with the old value, and must wait until the new one is persisted."""
     gated = GatedFiles("nothing is held up yet")
     async with serving(tmp_path, gated) as served, trio.open_nursery() as nursery:

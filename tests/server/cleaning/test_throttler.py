@@ -39,7 +39,7 @@ def begun(limit: float = LIMIT) -> Throttler:
         (0, 0.4, 0.0),
     ],
 )
-def test_a_period_takes_as_long_as_its_bytes_are_allowed_to(observed: int, at_s: float, waits_s: float) -> None:
+def test_the_duration_of_a_period_follows_its_bytes(observed: int, at_s: float, waits_s: float) -> None:
     assert begun().observe(observed, at_s) == pytest.approx(waits_s)
 
 
@@ -67,7 +67,7 @@ def test_the_average_is_the_limit_in_the_long_run() -> None:
 
 
 @pytest.mark.scenario(49, 98)
-def test_another_limit_holds_from_now_on_and_ends_the_wait() -> None:
+def test_a_changed_limit_applies_at_once_and_ends_the_wait() -> None:
     throttler = begun()
     assert throttler.observe(1_400_000, 0.4) == pytest.approx(1.0)
     throttler.set_limit(LIMIT, 0.5)
@@ -128,12 +128,12 @@ async def worker(throttler: Throttler) -> Worker:
     return found
 
 
-async def test_a_worker_waits_on_the_clock_of_its_run(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_worker_uses_the_clock_of_its_run(autojump_clock: trio.testing.MockClock) -> None:
     first = await worker(Throttler(LIMIT))
     assert await first.move(5_400_000) == pytest.approx(5.0)
 
 
-async def test_another_limit_ends_a_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_changed_limit_ends_a_wait(autojump_clock: trio.testing.MockClock) -> None:
     first = await worker(Throttler(0.0))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(first.move, 1)

@@ -83,13 +83,13 @@ def test_permanent_errors_and_possible_writes_are_not_retried(nodes: NodeConnect
     assert attempts.count == 1
 
 
-def test_a_topic_that_is_being_made_may_be_unknown_for_a_second(nodes: NodeConnections, time: Time) -> None:
+def test_a_topic_under_creation_may_be_unknown_for_a_second(nodes: NodeConnections, time: Time) -> None:
     with pytest.raises(KafkaError):
         nodes.retrying(Attempts(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)), unknown_s=BEING_MADE_S)
     assert 0.5 < time.now_s <= BEING_MADE_S
 
 
-def test_a_slow_first_connection_takes_nothing_of_that_second(nodes: NodeConnections, time: Time) -> None:
+def test_a_slow_first_connection_does_not_reduce_that_second(nodes: NodeConnections, time: Time) -> None:
     """A handshake on a busy machine took longer than the second, so the existing topic was not asked for again."""
     attempts = Attempts(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), outcome="done")
 
@@ -106,7 +106,7 @@ def test_brokers_that_never_answered_are_not_waited_for(nodes: NodeConnections, 
     assert time.now_s == 0
 
 
-def test_a_broker_that_has_answered_may_be_away_for_a_while(acquainted: NodeConnections) -> None:
+def test_a_broker_that_has_answered_may_be_unavailable_for_a_while(acquainted: NodeConnections) -> None:
     assert acquainted.retrying(Attempts(UnreachableError("away"), outcome="done"), repeatable=False) == "done"
 
 
@@ -123,7 +123,7 @@ def test_after_a_lost_response_only_repeatable_requests_are_retried(
     assert attempts.count == attempts_made
 
 
-def test_bootstrap_addresses_may_be_several_and_of_ipv6() -> None:
+def test_bootstrap_addresses_may_be_several_and_include_ipv6() -> None:
     assert addresses("one:9092, [::1]:9093") == [("one", 9092), ("::1", 9093)]
 
 

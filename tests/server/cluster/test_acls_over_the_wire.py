@@ -173,7 +173,7 @@ KINDS = ["resource_type", "resource_pattern_type", "operation", "permission_type
 
 
 @pytest.mark.parametrize("field", KINDS)
-def test_a_kind_of_unknown_ends_the_connection(field: str) -> None:
+def test_an_unknown_enum_value_ends_the_connection(field: str) -> None:
     async def work() -> None:
         async with secured() as (_, client):
             with pytest.raises(BaseExceptionGroup) as refusal:
@@ -184,7 +184,7 @@ def test_a_kind_of_unknown_ends_the_connection(field: str) -> None:
 
 
 @pytest.mark.parametrize(("field", "code"), [*((field, 1) for field in KINDS), ("resource_pattern_type", 2)])
-def test_an_entry_for_any_kind_refuses_all_of_a_request(field: str, code: int) -> None:
+def test_an_entry_for_any_type_refuses_the_whole_request(field: str, code: int) -> None:
     async def work() -> None:
         async with secured() as (_, client):
             rows = (creation(GOOD), creation(GOOD, **{field: code}))
@@ -195,7 +195,7 @@ def test_an_entry_for_any_kind_refuses_all_of_a_request(field: str, code: int) -
     run_in_order(work)
 
 
-def test_a_filter_with_a_kind_that_there_is_not_means_nothing() -> None:
+def test_a_filter_with_an_unknown_value_matches_nothing() -> None:
     async def work() -> None:
         async with secured() as (_, client):
             await client.ask(creations(LINES[0]), 3)
@@ -245,7 +245,7 @@ def test_describe_on_the_cluster_shows_entries_and_alter_changes_them() -> None:
     run_in_order(work)
 
 
-def test_too_many_entries_are_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_entries_are_refused_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         async with secured() as (_, client):
             monkeypatch.setattr(acl_changes, "CHANGED_MAX", 2)

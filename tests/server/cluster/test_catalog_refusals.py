@@ -167,9 +167,7 @@ def catalog_of(files: CrashFiles) -> CatalogState:
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_a_change_that_is_refused_once_has_not_happened(
-    start: CrashFiles, change: Callable[[StoredBroker], None]
-) -> None:
+def test_a_change_refused_once_has_no_effect(start: CrashFiles, change: Callable[[StoredBroker], None]) -> None:
     before, after = shape(state_after(start)), shape(state_after(start, change))
     tried = 0
     for outcome in outcomes(start, change, for_good=False):
@@ -203,7 +201,7 @@ def test_an_unrevertible_change_causes_no_false_acknowledgement(
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_the_next_change_carries_nothing_of_a_refused_one(
+def test_the_next_change_contains_nothing_of_a_refused_one(
     start: CrashFiles, change: Callable[[StoredBroker], None]
 ) -> None:
     def other(broker: StoredBroker) -> None:

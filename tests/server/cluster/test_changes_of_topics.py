@@ -299,7 +299,7 @@ async def live(tmp_path: Path, name: str, at: int, *, refuse: bool) -> bool:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_a_change_is_seen_when_it_is_written_and_not_before(tmp_path: Path, name: str) -> None:
+async def test_a_change_is_visible_exactly_after_its_write(tmp_path: Path, name: str) -> None:
     steps = 0
     while await live(tmp_path, name, steps, refuse=True):
         steps += 1

@@ -154,7 +154,7 @@ async def test_voters_have_a_directory_from_kraft_version_1_on(tmp_path: Path) -
         assert partition.current_voters[0].replica_directory_id == directory
 
 
-async def test_a_controller_that_is_no_node_answers_while_nodes_are_stopped(tmp_path: Path) -> None:
+async def test_a_separate_controller_answers_while_nodes_are_stopped(tmp_path: Path) -> None:
     async with running(tmp_path, ALONE) as broker:
         for node_id in (0, 1):
             await broker.stop_node(node_id)
@@ -167,7 +167,7 @@ async def test_a_controller_that_is_no_node_answers_while_nodes_are_stopped(tmp_
         assert (await ask(broker, HELLO)).error_code == 0
 
 
-async def test_a_controller_answers_on_after_a_start_of_its_node_that_failed(tmp_path: Path) -> None:
+async def test_a_controller_continues_after_a_failed_start_of_its_node(tmp_path: Path) -> None:
     async with running(tmp_path, ALONE) as broker:
         await broker.stop_node(0)
         own, *_ = broker.nodes[0].own_listeners
@@ -200,7 +200,7 @@ async def test_a_broker_that_cannot_start_again_refuses_clients_everywhere(tmp_p
 
 
 @pytest.mark.parametrize("names", [["foo"], ["__cluster_metadata", "foo"]])
-async def test_no_other_log_has_a_quorum(tmp_path: Path, names: list[str]) -> None:
+async def test_only_the_metadata_log_has_a_quorum(tmp_path: Path, names: list[str]) -> None:
     partitions = (PartitionData(partition_index=0), PartitionData(partition_index=1))
     async with running(tmp_path, ALONE) as broker:
         wanted = DescribeQuorumRequest(
@@ -241,7 +241,7 @@ async def test_controller_configs_have_their_own_id_and_broker_configs_change_th
         assert (await ask(broker, change("77"))).responses[0].error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_node_that_is_stopped_may_be_unregistered_until_it_starts(tmp_path: Path) -> None:
+async def test_a_stopped_node_may_be_unregistered_until_it_starts(tmp_path: Path) -> None:
     async with running(tmp_path, ALONE) as broker:
         everybody = DescribeClusterRequest(include_fenced_brokers=True)
         known = partial(ask, broker, everybody, of_controller=False)
@@ -262,7 +262,7 @@ async def test_a_node_that_is_stopped_may_be_unregistered_until_it_starts(tmp_pa
         assert [each.broker_id for each in (await known()).brokers] == [0, 1]
 
 
-def test_a_node_that_was_unregistered_is_known_again_in_the_next_life() -> None:
+def test_an_unregistered_node_is_known_again_in_the_next_run() -> None:
     everybody = DescribeClusterRequest(include_fenced_brokers=True)
     with ottla.Broker(nodes=2) as broker:
         broker.stop_node(1)
@@ -343,7 +343,7 @@ async def test_voters_do_not_change_from_kraft_version_1_on(tmp_path: Path) -> N
             assert (answer.error_code, answer.error_message) == (code, told)
 
 
-async def test_options_of_a_controller_are_kept_and_shown_by_it(tmp_path: Path) -> None:
+async def test_a_controllers_options_are_stored_and_shown_by_it(tmp_path: Path) -> None:
     rate = "leader.replication.throttled.rate"
 
     def change(controller: str, name: str, value: str) -> IncrementalAlterConfigsRequest:

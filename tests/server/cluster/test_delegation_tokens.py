@@ -91,7 +91,7 @@ async def expired(client: InProcessClient, secret: bytes, period_ms: int = -1) -
     ("asked_ms", "expires_ms", "max_ms"),
     [(-1, DAY_MS, 7 * DAY_MS), (0, DAY_MS, 7 * DAY_MS), (HOUR_MS, HOUR_MS, HOUR_MS), (2**63 - 1, DAY_MS, 7 * DAY_MS)],
 )
-def test_a_token_lives_as_long_as_asked_for_and_as_configured(asked_ms: int, expires_ms: int, max_ms: int) -> None:
+def test_a_tokens_lifetime_is_the_requested_one_within_the_limit(asked_ms: int, expires_ms: int, max_ms: int) -> None:
     async def work() -> None:
         async with with_tokens() as (_, alice):
             token = await made(alice, max_lifetime_ms=asked_ms, renewers=renewers("bob"))
@@ -147,7 +147,7 @@ def test_some_channels_may_not_request_tokens(protocol: str, name: str, by_token
     run_in_order(work)
 
 
-def test_without_a_secret_key_there_are_none() -> None:
+def test_without_a_secret_key_tokens_are_disabled() -> None:
     async def work() -> None:
         async with with_tokens(delegation_token_secret_key="") as (_, alice):
             refused = await made(alice)
@@ -236,7 +236,7 @@ def test_renewers_extend_the_expiry_up_to_the_maximum_lifetime() -> None:
     run_in_order(work)
 
 
-def test_expired_tokens_are_refused_and_taken_away_at_the_next_check() -> None:
+def test_expired_tokens_are_refused_and_removed_at_the_next_check() -> None:
     async def work() -> None:
         files = CrashFiles()
         async with with_tokens(files, delegation_token_expiry_time_ms=str(HOUR_MS // 2)) as (broker, alice):

@@ -33,7 +33,7 @@ ELECTIONS = {
 
 
 @each_case("present, live, unclean, expected", ELECTIONS.values(), ids=ELECTIONS)
-def test_elections(
+def test_elections_follow_the_table(
     present: tuple[int, tuple[int, ...]], live: set[int], unclean: bool, expected: tuple[int, tuple[int, ...]]
 ) -> None:
     assert elect((0, 1, 2), Leadership(*present), live, unclean=unclean) == expected
@@ -122,7 +122,9 @@ PLACEMENTS = {
 
 
 @pytest.mark.parametrize(("cluster", "count", "factor", "start", "expected"), PLACEMENTS.values(), ids=PLACEMENTS)
-def test_placements(cluster: list[Node], count: int, factor: int, start: int, expected: object) -> None:
+def test_placements_follow_the_table(
+    cluster: list[Node], count: int, factor: int, start: int, expected: object
+) -> None:
     assert spread(cluster, count, factor, start) == expected
 
 

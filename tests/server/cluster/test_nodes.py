@@ -101,9 +101,7 @@ def test_more_replicas_than_nodes_are_refused(nodes: list[RawClient], replicas: 
 
 
 @pytest.mark.parametrize(("count", "replicas"), [(1, 1), (2, 2), (3, 3), (4, 3)])
-def test_the_brokers_own_topics_take_as_many_replicas_as_there_are_nodes(
-    tmp_path: Path, count: int, replicas: int
-) -> None:
+def test_internal_topics_have_as_many_replicas_as_possible(tmp_path: Path, count: int, replicas: int) -> None:
     overrides = {"min.insync.replicas": "4"}
     with ottla.Broker(str(tmp_path), nodes=count, overrides=overrides) as broker, RawClient(*address(broker)) as client:
         metadata(client, "__consumer_offsets", create=True)
@@ -169,7 +167,7 @@ def test_valid_partitions_of_a_request_succeed_among_invalid_ones(nodes: list[Ra
             assert records_of(row) == [(0, b"k", f"v{row.partition_index}".encode())]
 
 
-def test_other_questions_about_a_partition_are_answered_by_its_leader_only(nodes: list[RawClient]) -> None:
+def test_other_requests_about_a_partition_are_answered_only_by_its_leader(nodes: list[RawClient]) -> None:
     index, wrong = apart(nodes[0])
     assert list_offset(nodes[wrong], "t", -1, partition=index) == (NOT_LEADER, -1)
     assert delete_records(nodes[wrong], "t", 0, partition=index) == (NOT_LEADER, -1)
@@ -260,7 +258,7 @@ def test_without_advertised_addresses_each_listener_returns_its_bound_ones(tmp_p
                 assert (endpoint.host, endpoint.port) == expected[0]
 
 
-def test_records_that_came_by_one_listener_are_read_by_another(tmp_path: Path) -> None:
+def test_records_sent_to_one_listener_are_read_at_another(tmp_path: Path) -> None:
     with (
         ottla.Broker(str(tmp_path), overrides=LISTENERS) as broker,
         RawClient(*listener_address(broker, "INSIDE")) as inside,

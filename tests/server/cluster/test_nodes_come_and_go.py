@@ -152,7 +152,9 @@ SEQUENCES = {
 
 
 @pytest.mark.parametrize(("steps", "expected"), SEQUENCES.values(), ids=SEQUENCES)
-def test_sequences(tmp_path: Path, steps: list[str], expected: list[tuple[int, int, list[int]]]) -> None:
+def test_sequences_of_leader_changes_are_followed(
+    tmp_path: Path, steps: list[str], expected: list[tuple[int, int, list[int]]]
+) -> None:
     with Cluster(tmp_path, 3) as cluster:
         create_all(cluster)
         for step in steps:
@@ -165,7 +167,7 @@ def test_sequences(tmp_path: Path, steps: list[str], expected: list[tuple[int, i
                 assert code == (ErrorCode.NONE if leader == node_id else NOT_LEADER)
 
 
-def test_an_unclean_leader_may_be_any_live_replica(tmp_path: Path) -> None:
+def test_any_live_replica_may_become_unclean_leader(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2, unclean_leader_election_enable="true") as cluster:
         create(cluster[0], wanted("t", -1, -1, assignments=[(0, [0, 1])]))
         cluster.stop(0)
@@ -233,7 +235,7 @@ def test_leaders_are_live_epochs_never_decrease_and_acknowledged_records_survive
 # Answers to clients
 
 
-def test_a_stopped_node_leaves_the_cluster_and_takes_no_connections(cluster: Cluster) -> None:
+def test_a_stopped_node_leaves_the_cluster_and_refuses_connections(cluster: Cluster) -> None:
     cluster.stop(0)
     answer = metadata(cluster[1], "t")
     assert [node.node_id for node in answer.brokers] == [1, 2]
@@ -247,7 +249,7 @@ def test_a_stopped_node_leaves_the_cluster_and_takes_no_connections(cluster: Clu
         RawClient(*address(cluster.broker, 0))
 
 
-def test_a_started_node_is_where_it_was(cluster: Cluster) -> None:
+def test_a_restarted_node_keeps_its_address(cluster: Cluster) -> None:
     before = metadata(cluster[1]).brokers
     cluster.stop(0)
     cluster.start(0)
@@ -427,7 +429,7 @@ def test_new_replicas_are_led_by_live_nodes_and_stopped_ones_follow(cluster: Clu
 # Coordinators
 
 
-def test_a_coordinator_is_where_its_partition_is_led_or_nowhere(tmp_path: Path) -> None:
+def test_a_coordinator_is_at_its_partitions_leader_or_missing(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2, offsets_topic_num_partitions="2", offsets_topic_replication_factor="1") as cluster:
         keys = ("a", "b", "c", "d")
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=keys)
@@ -467,7 +469,7 @@ def test_the_next_coordinator_knows_the_offsets_and_the_former_one_refuses(clust
     assert group.error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_waiting_join_is_sent_to_the_next_coordinator(tmp_path: Path) -> None:
+def test_a_waiting_join_is_redirected_to_the_next_coordinator(tmp_path: Path) -> None:
     with Cluster(tmp_path, 3, group_initial_rebalance_delay_ms="600000") as cluster:
         former = coordinator(cluster, "g")
         client = cluster[former]
@@ -515,7 +517,7 @@ def test_an_open_transaction_continues_at_the_next_coordinator(cluster: Cluster,
 # A restart of everything
 
 
-def test_a_restart_starts_all_nodes_and_no_epoch_is_given_twice(tmp_path: Path) -> None:
+def test_a_restart_starts_all_nodes_and_reuses_no_epoch(tmp_path: Path) -> None:
     with Cluster(tmp_path, 3) as cluster:
         create_all(cluster)
         cluster.stop(0, 1, 2)
@@ -536,7 +538,7 @@ def test_an_unknown_node_is_refused(cluster: Cluster) -> None:
         cluster.broker.start_node(7)
 
 
-def test_the_port_of_a_stopped_node_is_given_to_no_client(cluster: Cluster) -> None:
+def test_the_port_of_a_stopped_node_is_not_reused_by_clients(cluster: Cluster) -> None:
     cluster.stop(0)
     with socket.socket() as client, pytest.raises(OSError, match="in use"):
         client.bind(address(cluster.broker, 0))

@@ -51,7 +51,7 @@ async def test_tasks_that_wait_for_one_block_get_different_ids() -> None:
     assert sorted(taken) == list(range(7))
 
 
-async def test_at_once_there_are_only_ids_of_the_block_in_hand() -> None:
+async def test_immediate_ids_come_only_from_the_current_block() -> None:
     ids = ProducerIds(cast(Any, Blocks()))
     with pytest.raises(KafkaError) as refusal:
         ids.take_now()

@@ -128,7 +128,7 @@ def test_a_partition_moves_to_another_node_with_its_records(nodes: list[RawClien
     assert [value for _, _, value in records_of(fetch(nodes[1], "t", 0))] == [b"before", b"after"]
 
 
-def test_the_leader_stays_where_it_is_among_the_new_replicas(nodes: list[RawClient]) -> None:
+def test_the_leader_stays_if_it_is_among_the_new_replicas(nodes: list[RawClient]) -> None:
     topic(nodes[0], 0, 1)
     reassign(nodes[0], (2, 1, 0))
     assert placed(nodes[0]) == ([2, 1, 0], 0, [2, 1, 0], 0)
@@ -164,7 +164,9 @@ def test_a_reassignment_survives_a_restart(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_reassignments(nodes: list[RawClient], asked: dict[str, Any], code: ErrorCode, says: str) -> None:
+def test_bad_reassignments_are_refused(
+    nodes: list[RawClient], asked: dict[str, Any], code: ErrorCode, says: str
+) -> None:
     topic(nodes[0], 0)
     row = reassign(nodes[0], **asked)
     assert row.error_code == code
@@ -172,7 +174,7 @@ def test_bad_reassignments(nodes: list[RawClient], asked: dict[str, Any], code: 
     assert placed(nodes[0]) == ([0], 0, [0], 0)
 
 
-def test_a_new_replica_on_a_stopped_node_is_waited_for(cluster: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_new_replica_waits_for_its_stopped_node(cluster: ottla.Broker, nodes: list[RawClient]) -> None:
     topic(nodes[0], 0)
     cluster.stop_node(1)
     assert reassign(nodes[0], (1, 2)).error_code == ErrorCode.NONE
@@ -183,7 +185,7 @@ def test_a_new_replica_on_a_stopped_node_is_waited_for(cluster: ottla.Broker, no
     assert placed(nodes[0]) == ([1, 2], 1, [1, 2], 1)
 
 
-def test_nothing_is_under_way_without_a_throttle(nodes: list[RawClient]) -> None:
+def test_without_a_throttle_a_reassignment_is_immediate(nodes: list[RawClient]) -> None:
     topic(nodes[0], 0)
     reassign(nodes[0], (1, 2))
     assert under_way(nodes[0]) == {}
@@ -256,7 +258,7 @@ def test_a_new_replica_is_shown_with_its_copied_bytes(moving: ottla.Broker, node
     ],
     ids=["no rate", "a higher rate", "no replicas", "other replicas"],
 )
-def test_a_throttle_that_is_taken_away_ends_the_waiting(
+def test_removing_a_throttle_ends_the_wait(
     moving: ottla.Broker, nodes: list[RawClient], change: Callable[[list[RawClient]], None]
 ) -> None:
     change(nodes)
@@ -271,7 +273,7 @@ def test_a_rate_of_zero_allows_no_progress(moving: ottla.Broker, nodes: list[Raw
     assert under_way(nodes[0])
 
 
-def test_two_share_the_rate_of_their_node(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_two_replicas_share_the_rate_of_their_node(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     topic(nodes[0], 0, name="u")
     for _ in range(10):
         produce(nodes[0], "u", ("k", "v" * 10_000))
@@ -310,7 +312,7 @@ def test_a_reassignment_is_cancelled(moving: ottla.Broker, nodes: list[RawClient
     assert reassign(nodes[0], None).error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_another_reassignment_takes_the_place_of_one(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_second_reassignment_replaces_the_first(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     assert reassign(nodes[0], (2, 1)).error_code == ErrorCode.NONE
     assert under_way(nodes[0]) == {"t": ([2, 1, 0], [2], [0])}
     assert reassign(nodes[0], (2,), allow_replication_factor_change=False).error_code == (
@@ -321,7 +323,7 @@ def test_another_reassignment_takes_the_place_of_one(moving: ottla.Broker, nodes
     assert placed(nodes[0]) == ([2, 1], 2, [2, 1], 1)
 
 
-def test_a_new_replica_counts_as_in_sync_when_it_has_caught_up(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_new_replica_joins_the_isr_after_catching_up(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     configure(nodes[0], TOPIC, "t", {"min.insync.replicas": "2"})
     moving.stop_node(1)
     assert produce(nodes[0], "t", ("k", "v"), acks=-1).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -365,9 +367,7 @@ def test_a_recreated_topic_has_no_reassignment(moving: ottla.Broker, nodes: list
 
 
 @pytest.mark.parametrize("count", ["NaN", "Infinity", "-1", "1" + "0" * 400, '"x"', "{}"])
-def test_a_damaged_entry_is_passed_over_by_a_start(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: str
-) -> None:
+def test_a_damaged_entry_is_skipped_at_a_start(tmp_path: Path, caplog: pytest.LogCaptureFixture, count: str) -> None:
     with ottla.Broker(tmp_path, nodes=2) as broker, RawClient(*address(broker)) as client:
         topic(client, 0, 1)
     catalog = tmp_path / CATALOG_FILE
@@ -406,7 +406,7 @@ def test_an_unneeded_election_is_refused_with_apache_kafkas_message(nodes: list[
     assert [each.error_message for each in row.partition_result] == ["Leader election not needed for topic partition."]
 
 
-def test_an_election_for_all_partitions_names_those_it_was_needed_for(nodes: list[RawClient]) -> None:
+def test_an_election_for_all_partitions_names_the_changed_ones(nodes: list[RawClient]) -> None:
     for name in ("t", "u"):
         topic(nodes[0], 0, 1, name=name)
     reassign(nodes[0], (1, 0))
@@ -467,7 +467,7 @@ async def test_a_change_of_thousands_is_one_record_and_calculated_in_time_slices
     assert due_ms == 1_000 + 60_000  # 2 000 bytes are left, at one byte per second each
 
 
-async def test_a_new_replica_gets_nothing_of_the_time_before_it() -> None:
+async def test_a_new_replica_copies_nothing_for_earlier_time() -> None:
     now_ms = [0]
     cluster, (first, second) = _many_under_way(2)
     del cluster.under_way[second.topic_partition]

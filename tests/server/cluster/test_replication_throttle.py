@@ -110,7 +110,7 @@ def test_a_list_with_every_replica_of_a_topic_is_scanned_once() -> None:
     assert compared[0] < 10 * count
 
 
-def test_rates_come_in_pieces() -> None:
+def test_rates_are_shared_in_pieces() -> None:
     replicas = [new_replica(1, index=index) for index in range(50)]
     steps = throttle({0: (100, 7)}).rates_in_pieces(replicas)
     assert len(list(steps)) >= len(replicas)

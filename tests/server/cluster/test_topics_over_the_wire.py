@@ -52,7 +52,7 @@ def codes(rows: Sequence[Any]) -> list[tuple[str, ErrorCode]]:
         ("x" * 250, "longer than the max allowed length 249"),
     ],
 )
-def test_a_name_that_no_topic_may_have_is_refused(shared: RawClient, name: str, says: str) -> None:
+def test_an_invalid_topic_name_is_refused(shared: RawClient, name: str, says: str) -> None:
     (row,) = create(shared, wanted(name))
     assert (row.name, row.error_code) == (name, ErrorCode.INVALID_TOPIC_EXCEPTION)
     assert row.error_message.startswith("Topic name is invalid: ") and says in row.error_message
@@ -179,7 +179,7 @@ def test_a_validated_topic_is_not_created(broker: ottla.Broker, client: RawClien
     assert list((tmp_path / "data").glob("t-*")) == []
 
 
-def test_minus_one_takes_the_defaults_of_the_broker(tmp_path: Path) -> None:
+def test_minus_one_uses_the_brokers_defaults(tmp_path: Path) -> None:
     overrides = {"num.partitions": "3", "default.replication.factor": "2"}
     with ottla.Broker(str(tmp_path), nodes=2, overrides=overrides) as broker, RawClient(*address(broker)) as client:
         (row,) = create(client, wanted("t", -1, -1))
@@ -239,9 +239,7 @@ GROWN_BADLY = {
 
 
 @pytest.mark.parametrize(("wish", "code", "says"), GROWN_BADLY.values(), ids=GROWN_BADLY.keys())
-def test_a_number_of_partitions_that_cannot_be_is_refused(
-    shared: RawClient, wish: Any, code: ErrorCode, says: str
-) -> None:
+def test_an_invalid_number_of_partitions_is_refused(shared: RawClient, wish: Any, code: ErrorCode, says: str) -> None:
     (row,) = grow(shared, wish)
     assert (row.error_code, says in row.error_message) == (code, True), row.error_message
     assert len(metadata(shared, "base").topics[0].partitions) == 3
@@ -326,7 +324,7 @@ def test_with_delete_topic_enable_false_nothing_is_deleted(tmp_path: Path, versi
         assert topic_names(client) == {"t"}
 
 
-def test_the_topics_of_the_broker_itself_are_not_grown(client: RawClient) -> None:
+def test_internal_topics_cannot_be_grown(client: RawClient) -> None:
     metadata(client, "__consumer_offsets", create=True)
     (before,) = metadata(client, "__consumer_offsets").topics
     assert before.is_internal
@@ -373,12 +371,12 @@ def test_every_metadata_version_returns_nodes_topics_and_leaders(shared: RawClie
 
 
 @pytest.mark.parametrize("version", [1, 4, 9, 13])
-def test_no_topics_and_all_topics_are_different_questions(shared: RawClient, version: int) -> None:
+def test_empty_and_null_topic_lists_differ(shared: RawClient, version: int) -> None:
     assert shared.ask(MetadataRequest(topics=()), version).topics == ()
     assert {topic.name for topic in shared.ask(MetadataRequest(topics=None), version).topics} == topic_names(shared)
 
 
-def test_version_0_asks_for_all_topics_with_an_empty_list(shared: RawClient) -> None:
+def test_version_0_requests_all_topics_with_an_empty_list(shared: RawClient) -> None:
     assert {topic.name for topic in shared.ask(MetadataRequest(topics=()), 0).topics} == topic_names(shared)
 
 
@@ -391,7 +389,7 @@ def test_a_topic_is_found_by_its_id(shared: RawClient, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_ids_are_refused_where_they_have_a_field_and_no_meaning_yet(shared: RawClient, version: int) -> None:
+def test_ids_are_refused_in_versions_that_do_not_support_them(shared: RawClient, version: int) -> None:
     topic_id = metadata(shared, "base").topics[0].topic_id
     rows = metadata(shared, topic_id, version=version).topics
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST]
@@ -420,7 +418,7 @@ def once_known(client: RawClient, name: str, version: int = 13) -> MetadataRespo
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
-def test_old_versions_always_ask_for_creation(client: RawClient, version: int) -> None:
+def test_old_versions_always_request_creation(client: RawClient, version: int) -> None:
     first = metadata(client, "t", version=version).topics[0]
     second = once_known(client, "t", version)
     assert (first.error_code, second.error_code) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE)
@@ -436,7 +434,7 @@ def test_the_broker_may_forbid_creation(tmp_path: Path, name: str) -> None:
         assert topic_names(client) == set()
 
 
-def test_two_clients_that_miss_the_same_topic_make_one(broker: ottla.Broker, client: RawClient) -> None:
+def test_two_clients_that_miss_the_same_topic_create_one(broker: ottla.Broker, client: RawClient) -> None:
     with RawClient(*address(broker)) as other:
         for one in (client, other):
             one.send(MetadataRequest(topics=(MetadataRequestTopic(name="t"),)))

@@ -178,7 +178,7 @@ def test_the_default_directory_is_reported_and_differs_from_apache_kafkas(
         ({"XDG_STATE_HOME": "/a,b"}, None),
     ],
 )
-def test_the_default_directory_is_below_the_users_own_and_never_below_tmp(
+def test_the_default_directory_is_in_the_users_home_and_never_tmp(
     environment: dict[str, str], taken: str | None
 ) -> None:
     if taken is not None:
@@ -256,7 +256,7 @@ def test_users_come_from_a_file_or_environment_and_passwords_stay_secret(
     assert "s3cr3t" not in str(refused.value)
 
 
-def test_the_dev_profile_is_served_on_loopback_and_kafkas_everywhere() -> None:
+def test_the_dev_profile_listens_on_loopback_and_kafkas_everywhere() -> None:
     for given, where in (
         ([], ("", "")),
         (["--profile", "dev"], ("localhost", "localhost")),
@@ -269,7 +269,7 @@ def test_the_dev_profile_is_served_on_loopback_and_kafkas_everywhere() -> None:
             assert (listener.host, listener.advertised_host) == where
 
 
-def test_with_users_the_default_listener_takes_logins(tmp_path: Path) -> None:
+def test_with_users_the_default_listener_requires_logins(tmp_path: Path) -> None:
     user, port = ["--user", "alice:secret"], "PLAINTEXT://:1"
     mapped = ["--override", "listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT"]
     (tmp_path / "file").write_text(f"listeners={port}\n")
@@ -372,7 +372,7 @@ def test_a_module_that_cannot_be_loaded_ahead_does_not_stop_the_broker() -> None
     assert "ahead of the first group: [Errno 24] Too many open files" in done.stderr
 
 
-def test_an_error_after_the_start_is_no_failed_start(tmp_path: Path) -> None:
+def test_an_error_after_the_start_is_not_a_failed_start(tmp_path: Path) -> None:
     done = run_python(
         "import sys; from ottla.server.commands import serve; from ottla.server.commands.cli import main\n"
         "async def fail(collector): raise OSError('no reason at all')\n"
@@ -432,7 +432,7 @@ STOP_SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
 @pytest.mark.parametrize("number", size([signal.SIGINT], STOP_SIGNALS))
-def test_signals_that_come_while_it_stops_change_nothing(tmp_path: Path, number: int) -> None:
+def test_signals_during_the_stop_change_nothing(tmp_path: Path, number: int) -> None:
     with ServeProcess("--data", tmp_path, *ANYWHERE) as process:
         process.signal_until_the_end(number, *STOP_SIGNALS)
         assert process.stop() == (0, "")
@@ -552,7 +552,9 @@ def exit_code(*arguments: str | Path) -> int:
         (["describe-config"], ["--scope", "--format"]),
     ],
 )
-def test_help_teaches(capsys: pytest.CaptureFixture[str], arguments: list[str], teaches: list[str]) -> None:
+def test_help_explains_the_commands(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], teaches: list[str]
+) -> None:
     assert exit_code(*arguments, "--help") == 0
     text = capsys.readouterr().out
     for word in teaches:
@@ -621,7 +623,7 @@ def test_refusals_by_the_broker_are_one_line(
 
 
 @pytest.mark.parametrize("bootstrap", ["127.0.0.1:1", "nonsense", "localhost:port", ":"])
-def test_without_a_broker_one_line_says_so(capsys: pytest.CaptureFixture[str], bootstrap: str) -> None:
+def test_an_unreachable_broker_is_one_line(capsys: pytest.CaptureFixture[str], bootstrap: str) -> None:
     assert exit_code("topics", "--bootstrap", bootstrap, "list") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("ottla: ") and bootstrap in line

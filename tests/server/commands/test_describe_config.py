@@ -18,7 +18,7 @@ def test_one_option_shows_type_default_bound_and_meaning() -> None:
     assert TOPIC_OPTIONS["min.cleanable.dirty.ratio"].doc in text
 
 
-def test_a_name_of_both_scopes_shows_both_unless_one_is_asked_for() -> None:
+def test_a_name_in_both_scopes_shows_both_unless_one_is_selected() -> None:
     assert "topic option, string" in render("compression.type")
     assert "broker option, string" in render("compression.type")
     assert "topic option, string" not in render("compression.type", scope="broker")
@@ -59,7 +59,7 @@ def test_an_unknown_name_is_reported_with_similar_names() -> None:
         render("zork")
 
 
-def test_the_command_prints_or_says_no(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_or_fails(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["describe-config", "segment.bytes"]) == 0
     assert main(["describe-config", "zork"]) == 1
     shown = capsys.readouterr()

@@ -99,7 +99,7 @@ def test_an_invalid_user_is_refused_in_one_line(text: str, told: str) -> None:
     assert told in done.err and done.err.count("\n") == 1 and "secret" not in done.err
 
 
-def test_users_need_a_listener_that_takes_logins() -> None:
+def test_users_need_a_sasl_listener() -> None:
     done = run_command("dev", "--listener", "PLAINTEXT://127.0.0.1:0", "--admin", "0", "--user", "alice:secret")
     assert done.code != 0 and "users require a SASL listener" in done.err
 

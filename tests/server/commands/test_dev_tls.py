@@ -92,7 +92,7 @@ def test_each_client_connects_with_its_printed_settings() -> None:
         assert "PRIVATE KEY" not in text
 
 
-@full_only  # `test_a_clients_certificate_may_be_wanted` has a login over TLS, `test_dev_command` what is printed with users
+@full_only  # `test_a_clients_certificate_may_be_required` has a login over TLS, `test_dev_command` what is printed with users
 def test_with_users_clients_log_in_over_tls_and_no_password_is_printed() -> None:
     with dev(*FREE, "--tls", "--user", "alice:top:secret") as (_, text):
         exports = exports_of(text)
@@ -110,7 +110,9 @@ def test_with_users_clients_log_in_over_tls_and_no_password_is_printed() -> None
 
 def test_the_authority_stays_the_same_after_restarts_and_a_reset(tmp_path: Path) -> None:
     data, seen = tmp_path / "data", set()
-    for _ in range(size(1, 2)):  # `test_the_authority_is_kept_where_a_directory_takes_it…` has several starts
+    for _ in range(
+        size(1, 2)
+    ):  # `test_the_authority_is_stored_in_any_usable_directory_and_found_in_all` has several starts
         with dev(*FREE, "--tls", "--data", str(data)) as (_, text):
             seen.add((data / AUTHORITY).read_text() + (data / "ottla-tls-ca.pem").read_text())
             assert run_command("reset", "--admin", exports_of(text)["OTTLA_ADMIN"]).code == 0
@@ -132,7 +134,7 @@ def test_serve_prints_tls_settings_with_hello_and_logs_the_trusted_file(tmp_path
 
 
 @pytest.mark.parametrize("prefix", some(["listener.name.sasl_ssl.", "", "listener.name.ssl."], 1))
-def test_a_clients_certificate_may_be_wanted(prefix: str) -> None:
+def test_a_clients_certificate_may_be_required(prefix: str) -> None:
     users = ("--user", "alice:secret") if "sasl" in prefix else ()
     with dev(*FREE, "--tls", "--override", f"{prefix}ssl.client.auth=required", *users) as (_, text):
         address = exports_of(text)["OTTLA_BOOTSTRAP"]
@@ -177,7 +179,7 @@ LISTENERS: dict[tuple[str, ...], dict[str, str]] = {
 
 
 @pytest.mark.parametrize(("words", "protocols"), LISTENERS.items())
-def test_all_listeners_for_clients_speak_tls(words: tuple[str, ...], protocols: dict[str, str], tmp_path: Path) -> None:
+def test_all_client_listeners_use_tls(words: tuple[str, ...], protocols: dict[str, str], tmp_path: Path) -> None:
     static = start("--tls", "--data", str(tmp_path), "--nodes", "2", *words)
     for node_id in static.node_ids:
         assert {each.name: each.security_protocol for each in static.node(node_id).listener_configs} == protocols
@@ -231,7 +233,7 @@ def test_a_damaged_or_foreign_authority_is_reported_in_one_line(tmp_path: Path) 
     assert str(start("--tls", "--data", str(tmp_path)).node(0).value("ssl.truststore.certificates")) in good
 
 
-def test_an_authority_is_used_until_it_is_nearly_over() -> None:
+def test_an_authority_is_used_until_shortly_before_its_expiry() -> None:
     made = Authority(0)
     last_ms = (DAYS - LAST_DAYS) * DAY_MS
     again = Authority.read(made.pem, last_ms)
@@ -239,7 +241,7 @@ def test_an_authority_is_used_until_it_is_nearly_over() -> None:
     assert Authority.read(made.pem, last_ms + 1) is None
 
 
-def test_a_file_that_cannot_be_written_ends_the_start_in_a_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_ends_the_start_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "ottla-tls-ca.pem").mkdir()
     done = run_command("serve", "--tls", "--data", str(tmp_path), "--listener", "127.0.0.1:0")
     lines = [line for line in done.err.splitlines() if " INFO " not in line]
@@ -271,7 +273,7 @@ def test_the_authority_is_stored_in_any_usable_directory_and_found_in_all(tmp_pa
     assert len(trusted) == 1
 
 
-def test_an_authority_that_no_directory_takes_ends_the_start_in_a_line(tmp_path: Path) -> None:
+def test_an_authority_that_cannot_be_stored_ends_the_start_in_one_line(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name / AUTHORITY).mkdir(parents=True)
     with pytest.raises(ConfigError, match=f"cannot read {tmp_path}/a/{AUTHORITY}: Is a directory"):

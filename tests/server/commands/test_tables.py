@@ -91,7 +91,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ottla.Broker]:
 
 @pytest.mark.parametrize("columns", [80, 100])
 @pytest.mark.parametrize("line", [line for lines in TABLES.values() for line in lines])
-def test_a_table_stays_one(running: ottla.Broker, tmp_path: Path, line: str, columns: int) -> None:
+def test_a_table_keeps_its_columns_aligned(running: ottla.Broker, tmp_path: Path, line: str, columns: int) -> None:
     running.produce(RETAINED, "x", partition=1, timestamp_ms=0)
     seed = tmp_path / "seed.yaml"
     seed.write_text(f"topics: {{s{columns}-{LONG}: {{partitions: 3, records: [{{key: a, value: b, repeat: 100}}]}}}}")

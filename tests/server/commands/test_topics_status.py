@@ -113,7 +113,7 @@ def test_without_names_compacted_topics_are_shown_in_order(
     assert found["waits_for"] == "not_compacted"
 
 
-def test_json_has_all_of_the_last_pass(broker: ottla.Broker, client: RawClient, status: Status) -> None:
+def test_json_has_all_fields_of_the_last_pass(broker: ottla.Broker, client: RawClient, status: Status) -> None:
     fill(client, "t", min_cleanable_dirty_ratio=0)
     clean(broker)
     (found,) = json.loads(status("t", "--json"))
@@ -135,7 +135,7 @@ def test_every_node_is_queried_and_no_partition_shown_twice(tmp_path: Path, caps
     assert [row["partition"] for row in found] == [0, 1, 2, 3, 4]
 
 
-def test_the_broker_s_own_topics_are_shown_on_request(broker: ottla.Broker, client: RawClient, status: Status) -> None:
+def test_internal_topics_are_shown_on_request(broker: ottla.Broker, client: RawClient, status: Status) -> None:
     create_topic(client, "t", cleanup_policy="compact")
     producer = TransactionalClient(client, "x", version=2)
     producer.begin()

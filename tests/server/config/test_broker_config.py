@@ -71,11 +71,11 @@ def test_defaults_of_all_options_pass_their_own_checks() -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_profiles_are_valid_and_of_options_that_count(profile: str) -> None:
+def test_profiles_are_valid_and_consist_of_effective_options(profile: str) -> None:
     assert static_config(profile=profile).warnings == ()
 
 
-def test_cordoned_directories_are_some_of_log_dirs() -> None:
+def test_cordoned_directories_must_be_in_log_dirs() -> None:
     texts = {"log.dirs": "/a,/b/"}
     assert not BrokerConfig.from_texts(texts).cordoned_dirs
     assert BrokerConfig.from_texts(texts | {"cordoned.log.dirs": "/b"}).cordoned_dirs == {"/b"}
@@ -122,13 +122,13 @@ def test_a_stronger_unit_wins_from_any_source() -> None:
     assert config.log_defaults.retention_ms == 5
 
 
-def test_a_topic_runs_with_its_overrides_and_survives_stored_nonsense() -> None:
+def test_a_topic_uses_its_overrides_and_survives_invalid_stored_ones() -> None:
     config = BrokerConfig.from_texts({"log.retention.ms": "5"})
     topic = config.topic_config({"segment.bytes": "1", "flush.ms": "9"})
     assert (topic.retention_ms, topic.flush_ms, topic.segment_bytes) == (5, 9, 1 << 30)
 
 
-def test_the_brokers_own_topics_are_compacted_in_small_segments() -> None:
+def test_internal_topics_are_compacted_in_small_segments() -> None:
     config = BrokerConfig.from_texts({"offsets.topic.num.partitions": "3", "offsets.topic.segment.bytes": "100"})
     partitions, factor, configs = config.internal_topic("__consumer_offsets")
     assert (partitions, factor) == (3, 3)
@@ -150,7 +150,7 @@ def test_the_brokers_own_topics_are_compacted_in_small_segments() -> None:
         ("disabled", False, False),
     ],
 )
-def test_the_migration_policy_says_which_way_groups_may_change(
+def test_the_migration_policy_determines_allowed_group_changes(
     policy: str, may_upgrade: bool, may_downgrade: bool
 ) -> None:
     config = BrokerConfig.from_texts({"group.consumer.migration.policy": policy})
@@ -236,12 +236,12 @@ def test_a_bad_value_is_refused_with_option_and_bound(texts: dict[str, str], par
     assert "\n" not in message
 
 
-def test_a_bad_value_is_refused_even_where_a_better_one_hides_it() -> None:
+def test_a_bad_value_is_refused_even_if_a_better_one_hides_it() -> None:
     with pytest.raises(ConfigError, match=r"max\.connections"):
         BrokerConfig.from_texts({"max.connections": "many"}, node_dynamic={"max.connections": "5"})
 
 
-def test_a_secret_that_is_refused_is_not_shown() -> None:
+def test_a_refused_secret_is_not_shown() -> None:
     config = BrokerConfig.from_texts({"ssl.key.password": "hunter2"})
     assert "hunter2" not in str(BROKER_OPTIONS["ssl.key.password"].error("hunter2", "must be longer"))
     assert config.value("ssl.key.password") == "hunter2"
@@ -326,7 +326,7 @@ def test_a_per_node_value_of_a_shared_option_is_reported() -> None:
 # Nodes
 
 
-def test_a_stock_file_of_kafka_for_both_roles_serves_both_listeners() -> None:
+def test_kafkas_sample_file_for_both_roles_serves_both_listeners() -> None:
     config = static_config(
         file=file(
             "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
@@ -342,14 +342,14 @@ def test_a_stock_file_of_kafka_for_both_roles_serves_both_listeners() -> None:
     )
 
 
-def test_node_ids_count_on_from_the_first() -> None:
+def test_node_ids_continue_from_the_first() -> None:
     assert static_config(overrides={"node.id": "5"}, nodes=3).node_ids == (5, 6, 7)
     assert static_config(overrides={"broker.id": "5"}).node_ids == (5,)
     assert static_config(file=file("# nodes=3")).node_ids == (0, 1, 2)
     assert static_config(file=file("# nodes=3"), nodes=1).node_ids == (0,)
 
 
-def test_further_nodes_listen_on_free_ports_unless_the_file_says_where() -> None:
+def test_further_nodes_listen_on_free_ports_unless_configured() -> None:
     static = static_config(
         file=file(
             "listeners=A://h:1,B://[::1]:2\nadvertised.listeners=A://pub:1,B://pub:2\n# node.2.listeners=C://g:5\n"
@@ -363,12 +363,12 @@ def test_further_nodes_listen_on_free_ports_unless_the_file_says_where() -> None
     assert static.node(2).listener_configs == (ListenerConfig("C", "g", 5, "g", 5),)
 
 
-def test_given_listeners_are_the_first_nodes() -> None:
+def test_given_listeners_belong_to_the_first_node() -> None:
     static = static_config(flags={"listeners": "A://h:1"}, nodes=2)
     assert [static.node(node_id).listener_configs[0].port for node_id in (0, 1)] == [1, 0]
 
 
-def test_each_node_says_its_own_id() -> None:
+def test_each_node_has_its_own_id() -> None:
     static = static_config(nodes=2)
     assert [static.node(node_id).node_id for node_id in static.node_ids] == [0, 1]
     assert static.node(1).texts_of(ConfigSource.STATIC_BROKER)["node.id"] == "1"
@@ -442,7 +442,7 @@ def test_connection_limits_by_host_are_numbers() -> None:
     assert config.max_connections_by_host == {"localhost": 5, "::1": 7}
 
 
-def test_an_option_of_one_listener_is_made_once() -> None:
+def test_an_option_of_one_listener_is_created_once() -> None:
     name = "listener.name.internal.ssl.cipher.suites"
     found = find_option(name)
     assert found is not None and found.name == name and found.acts
@@ -474,6 +474,6 @@ def test_a_misspelt_option_is_reported_with_the_nearest_name() -> None:
     )
 
 
-def test_a_value_of_an_option_that_there_is_not_is_refused() -> None:
+def test_a_value_of_an_unknown_option_is_refused() -> None:
     with pytest.raises(TypeError, match=r"BrokerConfig has no num_partition$"):
         BrokerConfig(num_partition=3)

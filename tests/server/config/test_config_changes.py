@@ -63,7 +63,7 @@ SET, DELETE, APPEND, SUBTRACT = (
         ({"cleanup.policy": ""}, [("cleanup.policy", "compact", APPEND)], {"cleanup.policy": "compact"}),
     ],
 )
-def test_single_changes_of_a_topic(
+def test_single_changes_of_a_topic_are_applied(
     present: dict[str, str], changes: list[tuple[str, str | None, int]], after: dict[str, str]
 ) -> None:
     before = dict(present)
@@ -71,7 +71,7 @@ def test_single_changes_of_a_topic(
     assert present == before
 
 
-def test_append_starts_from_the_static_value_not_from_a_dynamic_one() -> None:
+def test_append_starts_from_the_static_value_and_not_a_dynamic_one() -> None:
     change = [ConfigChange("cleanup.policy", "delete", APPEND)]
     assert alter_topic(config({"log.cleanup.policy": "compact"}), {}, change) == {"cleanup.policy": "compact,delete"}
     assert alter_topic(config(None, {"log.cleanup.policy": "compact"}), {}, change) == {"cleanup.policy": "delete"}
@@ -99,7 +99,7 @@ def test_append_starts_from_the_static_value_not_from_a_dynamic_one() -> None:
         ([("remote.storage.enable", "true", SET)], ErrorCode.INVALID_CONFIG, ["remote.storage.enable"]),
     ],
 )
-def test_refused_changes_of_a_topic(
+def test_invalid_changes_of_a_topic_are_refused(
     changes: list[tuple[str, str | None, int]], code: ErrorCode, parts: list[str]
 ) -> None:
     with pytest.raises(KafkaError) as error:
@@ -120,7 +120,7 @@ LONG_LIST = ",".join(f"{index:05}:0" for index in range(4_000))
         ({REPLICAS: LONG_LIST}, (REPLICAS, LONG_LIST.replace(":0", ":1"), APPEND)),
     ],
 )
-def test_a_value_that_no_answer_could_carry_is_refused(
+def test_a_value_too_long_for_a_response_is_refused(
     present: dict[str, str], change: tuple[str, str | None, int]
 ) -> None:
     with pytest.raises(KafkaError) as error:
@@ -208,7 +208,9 @@ def test_an_override_is_checked_together_with_the_brokers_defaults() -> None:
         ([("log.cleaner.threads", "2", SET)], {"max.connections": "4", "log.cleaner.threads": "2"}),
     ],
 )
-def test_single_changes_of_a_broker(changes: list[tuple[str, str | None, int]], after: dict[str, str]) -> None:
+def test_single_changes_of_a_broker_are_applied(
+    changes: list[tuple[str, str | None, int]], after: dict[str, str]
+) -> None:
     present = {"max.connections": "4"}
     broker = config(None, None, present)
     assert alter_broker(broker, DYNAMIC, present, [ConfigChange(*change) for change in changes]) == after
@@ -263,7 +265,7 @@ def test_single_changes_of_a_broker(changes: list[tuple[str, str | None, int]], 
         (DYNAMIC, [("max.connections", "1", SET)] * 2, ErrorCode.INVALID_REQUEST, ["max.connections"]),
     ],
 )
-def test_refused_changes_of_a_broker(
+def test_invalid_changes_of_a_broker_are_refused(
     level: ConfigSource, changes: list[tuple[str, str | None, int]], code: ErrorCode, parts: list[str]
 ) -> None:
     with pytest.raises(KafkaError) as error:
@@ -272,7 +274,7 @@ def test_refused_changes_of_a_broker(
     assert all(part in error.value.message for part in parts)
 
 
-def test_a_change_for_all_nodes_is_checked_under_the_nodes_own_values() -> None:
+def test_a_change_for_all_nodes_is_checked_with_each_nodes_values() -> None:
     broker = config(None, None, {"log.cleaner.min.compaction.lag.ms": "5"})
     with pytest.raises(KafkaError) as error:
         alter_broker(broker, ALL_NODES, {}, [ConfigChange("log.cleaner.max.compaction.lag.ms", "3")])

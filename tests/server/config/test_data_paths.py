@@ -45,11 +45,11 @@ def test_an_existing_path_with_a_comma_is_refused(folder: Path, below: str) -> N
 
 
 @pytest.mark.parametrize("given", ["/a,/b", "a,b", "/a, /b", ",", "/a,", "", "x"])
-def test_several_are_several_as_in_log_dirs(given: str) -> None:
+def test_several_paths_are_separated_as_in_log_dirs(given: str) -> None:
     refuse_comma("--data", given)
 
 
-def test_a_broker_says_so_and_makes_nothing(folder: Path, tmp_path: Path) -> None:
+def test_a_broker_refuses_the_path_and_creates_nothing(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         ottla.Broker(str(folder / "logs"))
     assert str(refused.value) == told("data_dir", folder / "logs", folder)
@@ -64,7 +64,7 @@ def test_a_temporary_directory_with_a_comma_is_refused_by_its_settings_name(temp
 
 
 @pytest.mark.parametrize("line", [["dev"], ["dev", "--tls"]], ids=" ".join)
-def test_ottla_dev_says_so_and_leaves_nothing(
+def test_ottla_dev_refuses_the_path_and_leaves_nothing(
     temporary: Path, capsys: pytest.CaptureFixture[str], line: list[str]
 ) -> None:
     assert main([*line, "--listener", "127.0.0.1:0"]) == 2
@@ -73,6 +73,6 @@ def test_ottla_dev_says_so_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("command", ["serve", "dev"])
-def test_a_command_says_so(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_a_command_refuses_the_path(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     assert main([command, "--data", str(folder), "--listener", "127.0.0.1:0"]) == 2
     assert told("--data", folder, folder) in capsys.readouterr().err

@@ -11,7 +11,7 @@ from support.logs.batches import batch
 DAY_MS = 86_400_000
 
 
-def test_a_producer_is_remembered_as_long_as_the_dynamic_expiration_says() -> None:
+def test_a_producer_is_remembered_for_the_dynamic_expiration() -> None:
     files = CrashFiles()
     with StoredBroker(files) as stored:
         trio.run(

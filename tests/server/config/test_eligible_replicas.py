@@ -127,9 +127,7 @@ def test_an_upgrade_removes_node_values_and_a_downgrade_keeps_the_clusters(tmp_p
         assert shown(client, ConfigResourceType.BROKER, "") is None
 
 
-def test_a_start_takes_the_values_of_nodes_away_too_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_start_removes_values_of_nodes_and_reports_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with (
         ottla.Broker(str(tmp_path), features={FEATURE: 0}) as broker,
         RawClient(*address(broker)) as client,

@@ -160,11 +160,11 @@ async def test_clients_receive_the_features_of_the_release(tmp_path: Path, name:
         }
 
 
-def test_the_newest_release_has_the_features_that_ottla_has_without_being_asked() -> None:
+def test_the_newest_release_has_the_default_features() -> None:
     assert finalized({}, {}, release_of(RELEASES[-1])) == finalized({}, {})
 
 
-async def test_an_old_broker_does_not_know_new_questions(tmp_path: Path) -> None:
+async def test_an_old_broker_does_not_know_new_apis(tmp_path: Path) -> None:
     async with run_supervisor(static(tmp_path, "2.8"), files=OsFiles()) as supervisor:
         broker = supervisor.broker
         rows = (await in_thread(broker, lambda client: client.ask(HELLO, 3))).api_keys
@@ -205,7 +205,7 @@ async def in_thread(broker: Broker, what: Callable[[RawClient], Any]) -> Any:
     return await trio.to_thread.run_sync(ask)
 
 
-def test_a_broker_inside_a_program_plays_an_old_one(tmp_path: Path) -> None:
+def test_an_embedded_broker_can_emulate_an_old_one(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path, emulate="3.1") as broker, RawClient(*address(broker)) as client:
         rows = {row.api_key: row.max_version for row in client.ask(HELLO, 3).api_keys}
         assert (rows[1], rows[2]) == (13, 7)

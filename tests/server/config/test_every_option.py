@@ -118,7 +118,7 @@ def test_options_listed_as_without_effect_are_never_read_and_cause_warnings(name
     assert line.startswith(f"{name}: known to Kafka, but has no effect in Ottla")
 
 
-def test_an_option_of_one_listener_acts_only_where_listeners_may_have_one() -> None:
+def test_only_options_that_listeners_may_have_act_per_listener() -> None:
     for name in ACTING:
         for_one = find_option(f"listener.name.internal.{name}")
         assert for_one is not None

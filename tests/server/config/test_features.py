@@ -39,7 +39,9 @@ LEVELS: dict[str, tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]
 
 
 @pytest.mark.parametrize(("given", "stored", "expected"), LEVELS.values(), ids=LEVELS)
-def test_levels(given: Mapping[str, int], stored: Mapping[str, int], expected: Mapping[str, int]) -> None:
+def test_levels_follow_the_table(
+    given: Mapping[str, int], stored: Mapping[str, int], expected: Mapping[str, int]
+) -> None:
     assert {name: feature.level for name, feature in finalized(given, stored).items()} == expected
 
 
@@ -115,7 +117,7 @@ def test_levels_equal_those_of_a_new_cluster_of_the_metadata_version(name: str, 
     assert not static.warnings
 
 
-def test_one_feature_may_have_another_level_than_its_metadata_version_has() -> None:
+def test_one_feature_may_differ_from_its_metadata_version() -> None:
     static = static_config(file=parse_server_properties("# feature.group.version=1\n# metadata.version=3.9-IV0\n"))
     assert static.features["group.version"] == 1
 
@@ -133,7 +135,7 @@ def test_the_unstable_metadata_version_is_available_only_if_enabled() -> None:
     assert finalized(given, {}, unstable=True)["metadata.version"] == (7, 31, 31)
 
 
-def test_levels_may_be_given_to_a_broker_inside_a_program(tmp_path: Path) -> None:
+def test_an_embedded_broker_accepts_feature_levels(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), features={"transaction.version": 1}) as broker:
         assert broker.inner.services.config.feature_level("transaction.version") == 1
         assert broker.inner.services.config.feature_level("group.version") == 1

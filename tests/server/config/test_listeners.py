@@ -32,7 +32,7 @@ def test_an_endpoint_is_name_host_and_port(text: str, endpoint: Endpoint) -> Non
     "text",
     ["", "9092", "localhost:9092", "://h:1", "A://h", "A://h:", "A://h:65536", "A://h:-1", "A://::1:5", "A://h:1/x"],
 )
-def test_anything_else_is_refused_by_name(text: str) -> None:
+def test_any_other_text_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigError, match=r"configuration listeners: must be NAME://HOST:PORT"):
         parse_endpoint("listeners", text)
 
@@ -53,7 +53,7 @@ def test_a_controllers_listener_follows_those_for_clients_with_its_id() -> None:
     assert [(listener.name, listener.controller_id) for listener in found] == [("A", None), ("CONTROLLER", 7)]
 
 
-def test_a_controllers_listener_on_every_interface_needs_no_advertised_address() -> None:
+def test_a_wildcard_controller_listener_needs_no_advertised_address() -> None:
     found = resolve_listeners(["A://h:1", "C://0.0.0.0:2"], None, None, ["C"])
     assert found[1] == ListenerConfig("C", "0.0.0.0", 2, "", 2, controller_id=0)
 
@@ -79,7 +79,7 @@ def test_a_controller_with_an_unusable_address_is_refused(address: str) -> None:
         static_config(file=parse_server_properties(f"# controllers=3000@{address}\n"))
 
 
-def test_several_listeners_may_ask_for_free_ports() -> None:
+def test_several_listeners_may_request_free_ports() -> None:
     assert len(resolve_listeners(["A://h:0", "B://h:0"], None, None, [])) == 2
 
 
@@ -106,11 +106,11 @@ def test_unusable_combinations_are_refused(
     assert told in str(refused.value)
 
 
-def test_the_protocol_map_is_read_in_any_case() -> None:
+def test_the_protocol_map_is_case_insensitive() -> None:
     assert parse_protocol_map(" a:plaintext, B:SSL,") == {"A": "PLAINTEXT", "B": "SSL"}
 
 
 @pytest.mark.parametrize("text", ["A", "A:", "A:TLS"])
-def test_a_protocol_that_does_not_exist_is_refused(text: str) -> None:
+def test_an_unknown_protocol_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"listener\.security\.protocol\.map"):
         parse_protocol_map(text)

@@ -11,7 +11,7 @@ from ottla.storage.topics.options import ConfigError
 
 
 @given(st.text(alphabet="a=: \\\n#!u0\t"))
-def test_no_text_does_more_than_be_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     with contextlib.suppress(ConfigError):
         parse_server_properties(text)
 
@@ -54,6 +54,6 @@ node.id=0
         "# node.99999999999.a=1",
     ],
 )
-def test_a_comment_line_of_ours_with_a_wrong_number_is_refused(line: str) -> None:
+def test_our_comment_line_with_a_wrong_number_is_refused(line: str) -> None:
     with pytest.raises(ConfigError, match="comment line #"):
         parse_server_properties(line)

@@ -75,7 +75,7 @@ def test_a_client_reads_the_records_of_the_case(name: str, broker: ottla.Broker,
     check(client, case)
 
 
-def test_all_cases_outlive_stops_and_crashes_and_their_files_are_sound(tmp_path: Path) -> None:
+def test_all_cases_survive_stops_and_crashes_and_their_files_are_sound(tmp_path: Path) -> None:
     data, copy = tmp_path / "data", tmp_path / "copy"
     with ottla.Broker(str(data)) as broker:
         cases = [load(broker, name) for name in NAMES]
@@ -125,19 +125,19 @@ def test_an_emptied_batch_has_a_header_and_no_record(broker: ottla.Broker, clien
     assert headers == [(0, 1, 0), (2, 4, 3), (5, 5, 0)]
 
 
-def test_a_batch_begins_below_each_fetch(broker: ottla.Broker, client: RawClient) -> None:
+def test_every_fetch_returns_the_batch_that_starts_below_it(broker: ottla.Broker, client: RawClient) -> None:
     load(broker, "batch-begins-below-fetch", "t")
     for offset in range(10):
         assert read_from(client, "t", offset, committed=False).bases == [0, 10]
 
 
-def test_a_batch_reaches_below_the_log_start(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_batch_extends_below_the_log_start(broker: ottla.Broker, client: RawClient) -> None:
     case = load(broker, "log-start-inside-batch", "t")
     assert fetch(client, "t", case.start_offset).log_start_offset == 4
     assert read_from(client, "t", 4, committed=False).bases == [0, 10]
 
 
-def test_nothing_reaches_up_to_a_gap_at_the_end(broker: ottla.Broker, client: RawClient) -> None:
+def test_no_record_fills_the_gap_at_the_end(broker: ottla.Broker, client: RawClient) -> None:
     case = load(broker, "gap-at-the-end", "t")
     assert (case.position, case.end_offset) == (5, 8)
     for offset in (5, 6, 7, 8):
@@ -157,7 +157,7 @@ def test_a_transaction_spans_three_segments(broker: ottla.Broker) -> None:
     assert log.last_stable_offset == log.log_end_offset == 8
 
 
-def test_a_group_begins_near_the_end_of_its_epochs(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_group_starts_near_the_end_of_its_epochs(broker: ottla.Broker, client: RawClient) -> None:
     case = load(broker, "group-epoch-near-its-end", "t")
     join = ConsumerGroupHeartbeatRequest(
         group_id="t-group",
@@ -215,7 +215,7 @@ def test_an_unknown_case_is_refused_with_the_nearest_name(broker: ottla.Broker) 
         ("__cluster_metadata", Kind.INVALID, "is prohibited"),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused(
+def test_an_invalid_topic_is_refused(
     topic: str, kind: Kind, says: str, broker: ottla.Broker, client: RawClient
 ) -> None:
     for name in ("there", "th_ere."):

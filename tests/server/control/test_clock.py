@@ -47,7 +47,7 @@ async def test_a_segment_rolls_exactly_segment_ms_after_its_start(tmp_path: Path
         assert (await advance(served.broker, 10 * DAY_MS)).rolled == (), "an empty segment stays"
 
 
-async def test_its_time_begins_with_its_first_record(tmp_path: Path) -> None:
+async def test_a_segments_age_starts_with_its_first_record(tmp_path: Path) -> None:
     async with resting(tmp_path, topic={"segment_ms": DAY_MS}) as (served, log):
         await advance(served.broker, 10 * DAY_MS)
         log.append(memoryview(one_batch()), now_ms=served.broker.clock.now_ms())
@@ -68,14 +68,16 @@ def one_batch() -> bytearray:
         ({"cleanup_policy": "compact"}, 7 * DAY_MS + 1),
     ],
 )
-async def test_how_long_a_segment_may_be_open(configs: dict[str, Any], rolls_after_ms: int, tmp_path: Path) -> None:
+async def test_the_remaining_time_of_a_segment_is_known(
+    configs: dict[str, Any], rolls_after_ms: int, tmp_path: Path
+) -> None:
     async with resting(tmp_path, topic=configs) as (served, log):
         write(log, "a")
         assert (await advance(served.broker, rolls_after_ms - 1)).rolled == ()
         assert (await advance(served.broker, 1)).rolled == (T_0,)
 
 
-async def test_jitter_makes_it_earlier_as_it_does_for_appends(tmp_path: Path) -> None:
+async def test_jitter_makes_a_roll_earlier_as_for_appends(tmp_path: Path) -> None:
     async with resting(tmp_path, topic={"segment_ms": DAY_MS, "segment_jitter_ms": HOUR_MS}) as (served, log):
         write(log, "a", roll=True)
         write(log, "b")
@@ -209,7 +211,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("by_ms", "says"), WRONG.values(), ids=WRONG.keys())
-async def test_a_clock_is_not_moved_by_nonsense(by_ms: Any, says: str, tmp_path: Path) -> None:
+async def test_a_clock_is_not_moved_by_invalid_values(by_ms: Any, says: str, tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, _):
         with pytest.raises(ControlError) as refused:
             await advance(served.broker, by_ms)
@@ -218,7 +220,7 @@ async def test_a_clock_is_not_moved_by_nonsense(by_ms: Any, says: str, tmp_path:
 
 
 @pytest.mark.parametrize("now_ms", [-1, NOW_MS_MAX + 1, 1.0, True, None, "2026-01-01"])
-async def test_a_clock_is_not_set_to_nonsense(now_ms: Any, tmp_path: Path) -> None:
+async def test_a_clock_is_not_set_to_invalid_values(now_ms: Any, tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, _):
         with pytest.raises(ControlError, match="set: expected a time from 0 to"):
             await set_to(served.broker, now_ms)

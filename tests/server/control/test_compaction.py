@@ -148,7 +148,7 @@ async def test_the_ratio_includes_recently_cleaned_bytes(tmp_path: Path) -> None
         assert (forced.first_dirty_offset_before, forced.first_dirty_offset) == (7, 10)
 
 
-async def test_every_partition_is_answered_for_unless_some_are_named(tmp_path: Path) -> None:
+async def test_all_partitions_are_compacted_unless_some_are_named(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, _):
         await served.ask(create_topic, "many", 3, cleanup_policy="compact")
         for number in range(3):
@@ -300,14 +300,14 @@ WRONG: dict[str, tuple[dict[str, Any], Kind, str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "kind", "says"), WRONG.values(), ids=WRONG.keys())
-async def test_wrong_arguments(arguments: dict[str, Any], kind: Kind, says: str, tmp_path: Path) -> None:
+async def test_wrong_arguments_are_refused(arguments: dict[str, Any], kind: Kind, says: str, tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, _):
         with pytest.raises(ControlError) as refused:
             await compact(served.broker, **{"topic": "t", **arguments})
         assert (refused.value.kind, says in str(refused.value)) == (kind, True), str(refused.value)
 
 
-async def test_a_cleaner_that_is_switched_off_says_so(tmp_path: Path) -> None:
+async def test_a_disabled_cleaner_is_reported(tmp_path: Path) -> None:
     async with resting(tmp_path, options={"log_cleaner_enable": "false"}) as (served, log):
         active(log)
         with pytest.raises(ControlError, match=r"log\.cleaner\.enable is false"):
@@ -364,7 +364,7 @@ async def in_a_pass(served: Served, files: GatedFiles, log: Log) -> None:
     await files.reached()
 
 
-async def test_a_pass_of_the_cleaners_own_is_waited_for_and_counts(tmp_path: Path) -> None:
+async def test_a_running_pass_is_waited_for_and_counts(tmp_path: Path) -> None:
     files, done = GatedFiles(), []
     async with resting(tmp_path, files) as (served, log):
         await in_a_pass(served, files, log)
@@ -484,7 +484,7 @@ async def test_a_cancelled_call_continues_a_started_pass_and_drops_a_queued_one(
         assert offsets(other) == [0, 1] or served.broker.cleaner_status()[other.topic_partition].passes == 1
 
 
-async def test_a_call_wakes_a_cleaner_that_rests_on_a_frozen_clock(tmp_path: Path) -> None:
+async def test_a_call_wakes_a_cleaner_waiting_on_a_frozen_clock(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         served.broker.clock.freeze()
         active(log)
@@ -492,7 +492,7 @@ async def test_a_call_wakes_a_cleaner_that_rests_on_a_frozen_clock(tmp_path: Pat
         assert one(await compact(served.broker, "t", force=True)).passes == 1
 
 
-async def test_a_demand_in_line_when_the_last_thread_dies_is_given_back(tmp_path: Path) -> None:
+async def test_a_queued_request_is_returned_when_the_last_thread_dies(tmp_path: Path) -> None:
     dying = {"log_cleaner_io_buffer_load_factor": "0.0"}
     async with resting(tmp_path, topic={"partitions": 2}, options=dying) as (served, log):
         broker = served.broker
@@ -504,7 +504,7 @@ async def test_a_demand_in_line_when_the_last_thread_dies_is_given_back(tmp_path
             await compact(broker, "t", [1])
 
 
-async def test_a_dry_run_in_line_holds_no_partition(tmp_path: Path) -> None:
+async def test_a_queued_dry_run_holds_no_partition(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         closed(log)
         cleaning = served.broker.services.cleaning

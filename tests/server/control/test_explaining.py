@@ -101,7 +101,7 @@ def test_records_in_the_active_segment_wait_for_a_late_enough_record(broker: ott
     assert explained(broker).eligible
 
 
-def test_a_lag_ends_when_it_was_said_to(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_lag_ends_at_the_predicted_time(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000, min_compaction_lag_ms=HOUR_MS)
     for _ in range(4):
         produce(client, "t", ("k", "v" * 600))
@@ -126,7 +126,7 @@ def test_a_lag_ends_when_it_was_said_to(broker: ottla.Broker, client: RawClient)
         ),
     ],
 )
-def test_the_advised_configuration_makes_it_eligible(
+def test_the_advised_configuration_makes_the_log_eligible(
     broker: ottla.Broker, client: RawClient, configs: dict[str, Any], waits_for: str
 ) -> None:
     create_topic(client, "t", internal_segment_bytes=1000, **configs)
@@ -140,9 +140,7 @@ def test_the_advised_configuration_makes_it_eligible(
     assert explained(broker).eligible
 
 
-def test_an_open_transaction_is_named_with_its_deadline_and_is_aborted_then(
-    broker: ottla.Broker, client: RawClient
-) -> None:
+def test_an_open_transaction_is_named_and_aborted_at_its_deadline(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
     producer = TransactionalClient(client, "payments", version=2, timeout_ms=60_000)
     producer.begin()
@@ -260,7 +258,7 @@ def test_a_clean_log_has_no_remedies(broker: ottla.Broker, client: RawClient) ->
     assert (found.waits_for, found.remedies, found.eligible_at_ms) == ("all_clean", (), None)
 
 
-def test_an_explanation_is_a_text_to_be_read(broker: ottla.Broker, client: RawClient) -> None:
+def test_an_explanation_is_readable_text(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 2, cleanup_policy="compact")
     produce(client, "t", ("k", "v"), partition=1)
     found = broker.explain("t")
@@ -313,7 +311,7 @@ def test_a_lease_is_reported_with_its_end(broker: ottla.Broker, client: RawClien
     assert eventually(broker, lambda: explained(broker).eligible or explained(broker).cleaner.passes > 0)
 
 
-def test_a_moved_clock_ends_the_segment_when_it_was_said_to(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_moved_clock_ends_the_segment_at_the_predicted_time(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", segment_ms=WEEK_MS)
     broker.clock.freeze()
     for _ in range(2):
@@ -419,7 +417,7 @@ def test_operations_on_the_partition_do_not_wait_for_a_dry_run(slow: ottla.Broke
 # Keys
 
 
-def test_the_history_of_a_key(broker: ottla.Broker, client: RawClient) -> None:
+def test_the_history_of_a_key_is_explained(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 3, cleanup_policy="compact")
     for value in ("1", "22", None):
         produce(client, "t", ("other", "x"), ("key", value), partition=1)
@@ -433,7 +431,7 @@ def test_the_history_of_a_key(broker: ottla.Broker, client: RawClient) -> None:
     assert ([each.offset for each in newest.records], newest.record_count) == ([5], 3)
 
 
-def test_a_key_is_looked_for_where_clients_put_it(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_key_is_searched_in_its_clients_partition(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 5, cleanup_policy="compact")
     # By kafka-python's murmur2: 21 -> 3 of 5, foobar -> 4 of 5.
     from kafka.partitioner.default import murmur2
@@ -470,7 +468,7 @@ def test_all_explanations_are_available_over_http(broker: ottla.Broker, client: 
     assert get(broker, "/v1/topics/no/explain")[0] == 404
 
 
-def test_many_partitions_are_explained_in_turns(
+def test_many_partitions_are_explained_in_time_slices(
     broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_topic(client, "many", partitions=20)

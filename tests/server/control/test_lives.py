@@ -57,7 +57,7 @@ def test_a_copy_is_restored(broker: ottla.Broker, admin: AdminCalls, tmp_path: P
         ("restore", "/" + "x" * 300, 409, "File name too long"),
     ],
 )
-def test_a_path_that_will_not_do_is_refused(admin: AdminCalls, verb: str, path: str, status: int, says: str) -> None:
+def test_an_unusable_path_is_refused(admin: AdminCalls, verb: str, path: str, status: int, says: str) -> None:
     found, answer = admin.ask("POST", f"/v1/{verb}", {"path": path})
     assert found == status
     assert says in answer["error"] and "\n" not in answer["error"]

@@ -50,7 +50,7 @@ class Supervisor:
     broker = "the broker"
 
 
-async def test_a_row_follows_from_the_function() -> None:
+async def test_an_operations_row_follows_from_its_function() -> None:
     call = call_of(Operation(tell, "POST", "/v1/{topic}", (404,), only_waits=True))
 
     assert (call.method, call.path, call.doc, call.answer) == ("POST", "/v1/{topic}", "Tell what was asked.", Told)

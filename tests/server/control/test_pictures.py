@@ -29,7 +29,7 @@ async def picture(broker: Broker) -> LogPicture:
     return found
 
 
-async def test_a_pass_is_seen_under_way_and_then_as_the_last_one(tmp_path: Path) -> None:
+async def test_a_pass_is_visible_while_running_and_then_as_the_last(tmp_path: Path) -> None:
     files = GatedFiles()
     async with resting(tmp_path, files) as (served, log):
         write(log, "abab", roll=True)
@@ -60,7 +60,7 @@ async def test_a_pass_is_seen_under_way_and_then_as_the_last_one(tmp_path: Path)
         assert [bar.part for bar in after.bars] == ["clean", "active"]
 
 
-async def test_a_pass_that_is_given_up_is_not_the_last_one(tmp_path: Path) -> None:
+async def test_an_abandoned_pass_is_not_the_last(tmp_path: Path) -> None:
     files = GatedFiles()
     async with resting(tmp_path, files) as (served, log):
         write(log, "abab", roll=True)
@@ -78,7 +78,7 @@ async def test_a_pass_that_is_given_up_is_not_the_last_one(tmp_path: Path) -> No
         assert (found.running, found.last_pass, found.passes) == (None, None, 0)
 
 
-async def test_a_topic_of_the_same_name_has_no_past(tmp_path: Path) -> None:
+async def test_a_recreated_topic_has_no_earlier_pass(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         write(log, "aba", roll=True)
         await compact(served.broker, "t")
@@ -87,7 +87,7 @@ async def test_a_topic_of_the_same_name_has_no_past(tmp_path: Path) -> None:
         assert (await picture(served.broker)).last_pass is None
 
 
-async def test_a_closer_look_finds_survivors_gaps_and_the_delete_horizon(tmp_path: Path) -> None:
+async def test_a_scan_finds_survivors_gaps_and_the_delete_horizon(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         write(log, "abab", roll=True)
         append(log, ("c", None), now_ms=served.broker.clock.now_ms(), roll=True)
@@ -173,7 +173,7 @@ async def test_an_offline_log_is_shown_in_its_last_state(tmp_path: Path) -> None
         assert "Input/output error" in found.explanation
 
 
-async def test_a_picture_that_fails_fails_no_pass(
+async def test_a_failing_picture_does_not_fail_the_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delattr("ottla.storage.pictures.passes.pass_done")
@@ -185,7 +185,7 @@ async def test_a_picture_that_fails_fails_no_pass(
     assert "its picture cannot be drawn" in caplog.text
 
 
-async def test_damage_is_refused_in_a_line(tmp_path: Path) -> None:
+async def test_damage_is_refused_in_one_line(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         write(log, "ab", roll=True)
         file = next(tmp_path.rglob("00000000000000000000.log"))

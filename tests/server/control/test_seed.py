@@ -65,7 +65,7 @@ def groups(client: RawClient) -> list[str]:
     return sorted(one.group_id for one in client.ask(ListGroupsRequest(states_filter=(), types_filter=())).groups)
 
 
-def test_a_broker_has_all_that_a_seed_says(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_broker_contains_all_parts_of_a_seed(broker: ottla.Broker, client: RawClient) -> None:
     done = planted(broker, SEED)
     assert done.topics == (PlantedTopic("orders", 3, 52), PlantedTopic("plain", 1, 3), PlantedTopic("bare", 1, 0))
     assert (done.groups, done.cases) == (("billing",), ("trailing-marker", "g"))
@@ -109,14 +109,14 @@ def test_clients_append_after_a_seed_and_a_restart_keeps_it(tmp_path: Path) -> N
         assert names(broker) == ["bare", "g", "orders", "plain", "trailing-marker"]
 
 
-def test_times_may_be_counted_from_the_planting(broker: ottla.Broker, client: RawClient) -> None:
+def test_times_may_be_relative_to_the_seeding(broker: ottla.Broker, client: RawClient) -> None:
     broker.advance_clock(1)
     planted(broker, "topics: {t: {records: [{value: a, timestamp: -25h}, {value: b, timestamp: -90s}, {value: c}]}}")
     old, late, now = (record.timestamp for record in _records(client, "t"))
     assert (now - old, now - late) == (25 * 3_600_000, 90_000)
 
 
-def test_json_and_mappings_say_the_same_as_yaml(broker: ottla.Broker) -> None:
+def test_json_mappings_and_yaml_are_equivalent(broker: ottla.Broker) -> None:
     said = {"topics": {"t": {"partitions": 2, "records": [{"key": "k", "value": {"json": [1]}, "partition": 1}]}}}
     expected = Planted((PlantedTopic("t", 2, 1),))
     assert planted(broker, {"topics": {"t": said["topics"]["t"] | {"records": ()}}}) == Planted(
@@ -267,7 +267,7 @@ def test_a_seed_that_is_too_long_is_refused() -> None:
         seed_of_text("#" * (SEED_BYTES_MAX + 1), "s")
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ControlError, match=r"cannot read .*none\.yaml: No such file"):
         seed_from(tmp_path / "none.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"topics: {\xff: }")
@@ -320,7 +320,7 @@ def test_a_refused_seed_leaves_nothing(text: str, said: str, broker: ottla.Broke
     assert (names(broker), groups(client)) == ([], [])
 
 
-def test_a_seed_that_fails_in_its_midst_is_taken_back(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_partly_failed_seed_is_reverted(broker: ottla.Broker, client: RawClient) -> None:
     """Another client created the last case's group while the seed was applied."""
     text = "topics: {a: {records: [{value: x}]}}\ncases: [{name: group-epoch-near-its-end, topic: g}]\n"
     planted(broker, text)
@@ -365,7 +365,7 @@ def test_any_mapping_is_a_valid_seed_or_refused(value: Any) -> None:
 # The seed of a starting broker.
 
 
-def test_a_broker_begins_with_its_seed_and_after_each_reset(tmp_path: Path) -> None:
+def test_a_broker_is_seeded_at_start_and_after_each_reset(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path / "data", seed={"topics": {"a": {"records": [{"value": "x"}]}, "b": {}}}) as broker:
         assert names(broker) == ["a", "b"]
 
@@ -399,7 +399,7 @@ def test_a_later_start_on_the_same_data_does_not_seed_again(tmp_path: Path) -> N
             assert names(broker) == ["a", "b"]
 
 
-def test_a_seed_that_is_wrong_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_an_invalid_seed_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(ControlError, match=r"seed: topcs: unknown field"):
         ottla.Broker(tmp_path / "data", seed={"topcs": {}})
     with pytest.raises(TypeError, match=r"seed: expected str or PathLike or Mapping or None, found 3"):
@@ -413,7 +413,7 @@ def test_a_seed_that_is_wrong_is_refused_before_anything_starts(tmp_path: Path) 
         assert names(broker) == []
 
 
-def test_a_program_plants_a_seed_and_loads_a_case(broker: ottla.Broker) -> None:
+def test_a_program_applies_a_seed_and_loads_a_case(broker: ottla.Broker) -> None:
     assert broker.seed({"topics": {"t": {}}}).topics == (PlantedTopic("t", 1, 0),)
     assert broker.export_seed() == {"topics": {"t": {"partitions": 1, "replication_factor": 1}}}
     case = broker.load_case("trailing-marker", topic="u")
@@ -421,7 +421,7 @@ def test_a_program_plants_a_seed_and_loads_a_case(broker: ottla.Broker) -> None:
     assert broker.cases()[0].name == "trailing-marker"
 
 
-async def test_a_beginning_that_fails_leaves_the_ports_for_another_one(tmp_path: Path) -> None:
+async def test_a_failed_seeding_leaves_the_ports_free(tmp_path: Path) -> None:
     begun = 0
 
     async def prepare(_: object) -> None:

@@ -35,7 +35,7 @@ async def test_a_roll_seals_existing_records_and_keeps_an_empty_segment(tmp_path
         assert bases(log) == [0, 2]
 
 
-async def test_clients_read_and_write_on_after_a_roll(tmp_path: Path) -> None:
+async def test_clients_continue_after_a_roll(tmp_path: Path) -> None:
     async with resting(tmp_path, topic=DELETE) as (served, log):
         write(log, "ab")
         await roll(served.broker, "t", [0])
@@ -80,7 +80,7 @@ async def test_retention_is_applied_by_size_by_age_and_by_log_start(tmp_path: Pa
         assert (row.segments_deleted, row.bytes_deleted, row.log_start_offset) == (3, before_bytes, 3)
 
 
-async def test_a_pass_that_is_under_way_is_waited_for(tmp_path: Path) -> None:
+async def test_a_running_pass_is_waited_for(tmp_path: Path) -> None:
     files, done = GatedFiles(), []
     async with resting(tmp_path, files, topic={"cleanup_policy": "compact,delete", "retention_bytes": 0}) as (
         served,

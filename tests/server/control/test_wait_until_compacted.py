@@ -170,7 +170,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("end", "says"), ENDS.values(), ids=ENDS.keys())
-async def test_a_wait_ends_when_it_would_be_in_vain(end: Callable[[Served], Any], says: str, tmp_path: Path) -> None:
+async def test_a_wait_that_cannot_succeed_ends(end: Callable[[Served], Any], says: str, tmp_path: Path) -> None:
     refused = []
     async with resting(tmp_path) as (served, log), trio.open_nursery() as nursery:
         rolled(log)
@@ -188,14 +188,14 @@ async def test_a_wait_ends_when_it_would_be_in_vain(end: Callable[[Served], Any]
 
 
 @pytest.mark.parametrize("timeout_s", [-1, float("nan"), float("inf"), "1", None, True, 86_401])
-async def test_wrong_timeouts(timeout_s: Any, tmp_path: Path) -> None:
+async def test_wrong_timeouts_are_refused(timeout_s: Any, tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, _):
         with pytest.raises(ControlError, match="timeout_s: expected seconds from 0 to 86400"):
             await wait_until_compacted(served.broker, "t", timeout_s)
 
 
 @pytest.mark.parametrize("seed", range(size(1, 20)))
-async def test_on_a_random_history_it_never_returns_early(seed: int, tmp_path: Path) -> None:
+async def test_on_a_random_history_the_wait_never_ends_early(seed: int, tmp_path: Path) -> None:
     """Each key below the offset that it waited for occurs once: this is the meaning of compacted."""
     rng = random.Random(seed)
     async with resting(
@@ -247,7 +247,7 @@ async def test_partitions_may_be_named(tmp_path: Path) -> None:
         assert [row.partition for row in done.partitions] == [1]
 
 
-async def test_many_partitions_are_looked_at_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_partitions_are_examined_in_time_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with resting(tmp_path, topic={"partitions": 20}) as (served, _):
         monkeypatch.setattr(time_slices, "SLICE_S", 0)
         monkeypatch.setattr(time_slices, "PASS_S", 0)

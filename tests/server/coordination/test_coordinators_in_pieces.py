@@ -386,7 +386,7 @@ def test_a_leaving_member_causes_no_scan_of_other_members_topics() -> None:
     assert len(looks) <= 1
 
 
-def test_an_offset_that_is_committed_while_old_ones_expire_stays() -> None:
+def test_an_offset_committed_during_expiry_stays() -> None:
     groups = a_group_with_many_offsets()
     pass_time(groups, 8 * 86_400_000)
     last = ("orders", MANY - 1)
@@ -471,7 +471,7 @@ def test_a_group_whose_deletion_was_interrupted_can_be_joined_and_deleted(ends: 
     assert not offset_count(groups)
 
 
-def test_a_transaction_begun_while_ids_expire_is_not_forgotten() -> None:
+def test_a_transaction_started_during_expiry_of_ids_is_not_forgotten() -> None:
     transactions = Transactions()
     for number in range(4 * MANY):
         transactions.init(f"x{number}")
@@ -488,7 +488,7 @@ def test_a_transaction_begun_while_ids_expire_is_not_forgotten() -> None:
     assert Transactions(after=transactions).knows(last)
 
 
-def test_pieces_for_a_shard_that_was_given_up_are_not_done() -> None:
+def test_pieces_for_an_unloaded_shard_are_not_done() -> None:
     groups = groups_that_committed()
     delete_topic(groups)
     groups.coordinator.run_due(groups.now_ms, lambda: True)
@@ -501,7 +501,7 @@ def test_pieces_for_a_shard_that_was_given_up_are_not_done() -> None:
     assert groups.store.appends == appends
 
 
-def test_a_job_that_fails_takes_no_other_with_it() -> None:
+def test_a_failing_job_does_not_affect_other_jobs() -> None:
     done: list[str] = []
 
     def failing() -> Job:

@@ -174,7 +174,7 @@ def test_moving_and_clearing_does_not_grow_the_heap() -> None:
     assert len(it.deadlines._heap) + len(it.deadlines._old) <= most
 
 
-def test_no_call_passes_over_all_deadlines_that_were_cleared_together() -> None:
+def test_no_call_scans_all_deadlines_that_were_cleared_together() -> None:
     it = Ringing(5_000)
     last = it.all[-1]
     for number, deadline in enumerate(it.all):
@@ -296,7 +296,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(size(1, 3)))
-def test_a_long_life_of_deadlines_agrees_with_a_table(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_histories_of_deadlines_agree_with_a_table(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With almost no spare pairs the heap is rebuilt all the time, from everywhere that queues."""
     monkeypatch.setattr(deadlines_module, "SPARE_ENTRIES", 1)
     life = Life(seed)

@@ -96,7 +96,7 @@ def test_acknowledged_heartbeats_are_on_disk(kind: str) -> None:
     with_broker(work)
 
 
-def test_a_classic_member_is_kept_waiting_for_no_disk() -> None:
+def test_a_classic_member_waits_for_no_disk() -> None:
     async def work(broker: Broker) -> None:
         groups = broker.services.coordinators.groups
         await groups.ensure_topic()
@@ -110,7 +110,7 @@ def test_a_classic_member_is_kept_waiting_for_no_disk() -> None:
     with_broker(work)
 
 
-def test_a_topology_is_looked_at_before_and_each_refusal_is_an_answer() -> None:
+def test_a_topology_is_checked_first_and_each_refusal_is_a_response() -> None:
     async def work(broker: Broker) -> None:
         way, joined = await ask(broker, joins_streams())
         assert (way, joined.error_code) == (LATER, ErrorCode.NONE)
@@ -122,7 +122,7 @@ def test_a_topology_is_looked_at_before_and_each_refusal_is_an_answer() -> None:
 
 
 @pytest.mark.parametrize("kind", JOINS)
-def test_a_refusal_after_the_step_is_an_answer(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_after_the_step_is_a_response(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic of groups may be deleted while the answer is made."""
 
     def gone(_: object) -> bool:

@@ -246,7 +246,7 @@ APPENDS = {
 }
 
 
-def test_every_module_that_appends_is_known() -> None:
+def test_every_module_that_appends_is_listed() -> None:
     """The entry of a new module says why its batches fit, and what a refusal costs."""
     server = Path(ottla.__file__).parent / "server"
     found = set()

@@ -170,7 +170,7 @@ def test_transactional_ids_are_loaded_despite_any_invalid_record() -> None:
 
 
 @pytest.mark.parametrize("commit_it", [True, False])
-def test_a_marker_among_transactional_ids_is_passed_over(commit_it: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_marker_among_transactional_ids_is_skipped(commit_it: bool, caplog: pytest.LogCaptureFixture) -> None:
     before = Transactions()
     before.init("x")
     partition = before.coordinator.partition_for("x")

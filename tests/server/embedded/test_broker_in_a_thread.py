@@ -38,7 +38,7 @@ def test_a_path_is_a_data_directory(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "ottla.json").exists()
 
 
-def test_a_tilde_is_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     for given in ("~/data", Path("~/data")):
@@ -47,7 +47,9 @@ def test_a_tilde_is_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert not (tmp_path / "~").exists()
 
 
-def test_a_relative_directory_stays_where_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_directory_refers_to_the_original_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     broker = ottla.Broker("data")
     (tmp_path / "elsewhere").mkdir()
@@ -56,7 +58,7 @@ def test_a_relative_directory_stays_where_it_was_named(tmp_path: Path, monkeypat
         assert broker.data_dir == str(tmp_path / "data")
 
 
-def test_overrides_are_numbers_and_truths_as_well_as_texts() -> None:
+def test_overrides_may_be_numbers_and_booleans() -> None:
     overrides = {"num.partitions": 3, "auto.create.topics.enable": False, "log.cleaner.min.cleanable.ratio": 0.25}
     with ottla.Broker(overrides={**overrides, "log.retention.ms": "5000"}) as broker:
         config = broker.inner.config.current
@@ -64,7 +66,7 @@ def test_overrides_are_numbers_and_truths_as_well_as_texts() -> None:
         assert (config.log_defaults.min_cleanable_dirty_ratio, config.log_defaults.retention_ms) == (0.25, 5000)
 
 
-def test_a_number_is_an_address_of_the_admin_listener() -> None:
+def test_a_number_is_a_port_of_the_admin_listener() -> None:
     with ottla.Broker(admin=0) as broker:
         assert broker.admin is not None and broker.admin.startswith("localhost:")
     with ottla.Broker() as broker:
@@ -175,7 +177,7 @@ def test_an_invalid_argument_is_refused_in_one_line(
     assert str(caught.value) == says
 
 
-async def test_open_broker_refuses_the_same() -> None:
+async def test_open_broker_refuses_the_same_arguments() -> None:
     with pytest.raises(TypeError, match=r"ottla\.open_broker\(\) has no argument 'profil'; did you mean profile\?"):
         async with ottla.open_broker(profil="dev"):  # type: ignore[call-arg]
             pass
@@ -208,7 +210,7 @@ def test_before_start_and_after_stop_attributes_report_the_required_call() -> No
             use()
 
 
-def test_its_state_and_address_are_in_its_repr(tmp_path: Path) -> None:
+def test_state_and_address_are_in_the_repr(tmp_path: Path) -> None:
     broker = ottla.Broker(tmp_path)
     assert (repr(broker), broker.state) == ("<ottla.Broker new>", "new")
     assert broker.start() is broker
@@ -273,7 +275,7 @@ def test_a_snapshot_is_written_to_a_path_and_restored(tmp_path: Path) -> None:
                     ask(nowhere)
 
 
-def test_many_threads_may_end_its_lives_at_once() -> None:
+def test_many_threads_may_end_runs_concurrently() -> None:
     failed: list[BaseException] = []
     with ottla.Broker() as broker:
 
@@ -313,7 +315,7 @@ def test_a_stop_during_a_restart_is_reported_to_the_restarts_caller() -> None:
         assert not thread.is_alive() and len(told) == 1
 
 
-def test_a_node_that_is_being_stopped_when_the_broker_restarts_lives_again() -> None:
+def test_a_node_stopped_during_a_restart_serves_again() -> None:
     with ottla.Broker(nodes=2) as broker:
         host, port = broker.bootstrap.split(",")[1].split(":")
         for _ in range(10):
@@ -493,7 +495,7 @@ def test_a_broker_that_is_never_stopped_leaves_no_directory(what: str, tmp_path:
     assert "ottla" not in done.stderr.replace("ottla.Broker().start(); 1 / 0", "")
 
 
-def test_a_broker_that_is_never_stopped_is_stopped_cleanly_at_the_end(tmp_path: Path) -> None:
+def test_a_broker_that_is_never_stopped_stops_cleanly_at_exit(tmp_path: Path) -> None:
     done = python(f"import ottla\nbroker = ottla.Broker({str(tmp_path)!r}).start()")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / ".kafka_cleanshutdown").exists()
@@ -511,7 +513,7 @@ def test_a_stop_in_the_brokers_own_thread_is_refused_without_deadlock() -> None:
     assert broker.state == "stopped"
 
 
-def test_a_fork_does_not_take_its_parents_directory_and_knows_its_addresses(tmp_path: Path) -> None:
+def test_a_forked_process_keeps_its_parents_directory_and_knows_its_addresses(tmp_path: Path) -> None:
     program = """
         import inspect, os, sys, ottla
         with ottla.Broker(admin=0, listener="localhost:0") as broker:
@@ -552,7 +554,7 @@ def test_a_fork_does_not_take_its_parents_directory_and_knows_its_addresses(tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_broker_that_runs_may_be_entered_and_its_end_stops_it() -> None:
+async def test_a_running_broker_may_be_entered_and_is_stopped_at_the_end() -> None:
     broker = ottla.Broker().start()
     bootstrap = broker.bootstrap
     with broker as entered:

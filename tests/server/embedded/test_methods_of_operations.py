@@ -51,7 +51,7 @@ def test_inspecting_all_modules_finds_no_missing_module() -> None:
     assert operations.segments.roll is roll
 
 
-def test_each_takes_its_arguments_by_name() -> None:
+def test_each_method_takes_its_arguments_by_name() -> None:
     with ottla.Broker(acls=["User:* allow ALL topic:*"], nodes=2) as broker:
         broker.create_topic("t", configs={"cleanup.policy": "compact"})
         assert broker.why_allowed(principal="User:a", operation="READ", resource="topic:t").is_allowed

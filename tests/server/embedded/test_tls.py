@@ -19,7 +19,7 @@ from ottla.server.embedded.tls import PASSWORD
 pytest.importorskip("cryptography")
 
 
-def test_the_brokers_own_calls_speak_tls() -> None:
+def test_the_brokers_own_calls_use_tls() -> None:
     with ottla.Broker(tls=True) as broker:
         broker.produce("t", "v", key="k")
         assert [record.value for record in broker.records("t")] == [b"v"]

@@ -64,7 +64,7 @@ def test_foreign_and_expired_tokens_are_refused(broker: ottla.Broker) -> None:
         log_in(broker, broker.token("alice", lifetime_s=-1))
 
 
-def test_tokens_are_over_by_the_brokers_clock() -> None:
+def test_tokens_expire_by_the_brokers_clock() -> None:
     with ottla.Broker(mechanism="OAUTHBEARER") as broker, RawClient(*address(broker)) as client:
         broker.clock.freeze()
         token = broker.token("alice", lifetime_s=60)
@@ -135,7 +135,7 @@ def test_the_directory_of_temporary_files_may_have_any_name(tmp_path: Path, monk
             assert client.ask(METADATA).brokers
 
 
-def test_a_fork_that_ends_does_not_take_the_keys_with_it() -> None:
+def test_a_forked_process_that_ends_keeps_the_keys() -> None:
     program = """
         import os, sys, ottla
         with ottla.Broker(mechanism="OAUTHBEARER") as broker:

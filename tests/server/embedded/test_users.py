@@ -158,13 +158,13 @@ def test_an_invalid_user_is_refused(arguments: dict[str, Any], told: str) -> Non
     assert "secret" not in str(refused.value).replace('{"alice": "secret"}', "")
 
 
-def test_a_password_that_is_no_text_is_refused_without_showing_it() -> None:
+def test_a_password_that_is_not_a_text_is_refused_without_showing_it() -> None:
     with pytest.raises(TypeError, match="the password of alice must be a str, found int") as refused:
         ottla.Broker(users={"alice": 12345})  # type: ignore[dict-item]
     assert "12345" not in str(refused.value)
 
 
-def test_users_need_a_listener_that_takes_logins() -> None:
+def test_users_need_a_sasl_listener() -> None:
     broker = ottla.Broker(users={"alice": "secret"}, overrides={"listeners": "PLAINTEXT://127.0.0.1:0"})
     with pytest.raises(ConfigError, match="users require a SASL listener"):
         broker.start()
@@ -177,12 +177,12 @@ def test_without_users_sasl_settings_are_refused() -> None:
         broker.sasl("bob")
 
 
-def test_a_user_with_another_name_by_plain() -> None:
+def test_a_user_with_a_non_ascii_name_logs_in_by_plain() -> None:
     with ottla.Broker(users={"käthe": "secret"}, mechanism="PLAIN") as broker:
         log_in(broker, broker.sasl("käthe").security)
 
 
-def test_logins_over_tls() -> None:
+def test_logins_work_over_tls() -> None:
     pytest.importorskip("cryptography")
     with ottla.Broker(users={"alice": "secret"}, tls=True) as broker:
         for mechanism in ALL:

@@ -231,7 +231,7 @@ def test_the_table_has_every_api() -> None:
     assert WHERE.keys() == {api.name for api in APIS.values()}
 
 
-async def test_an_error_is_in_its_place_in_every_version_of_every_api(tmp_path: Path) -> None:
+async def test_an_error_is_in_its_field_in_every_version_of_every_api(tmp_path: Path) -> None:
     async with broker_with_t(tmp_path) as (broker, topic_id):
         for api in APIS.values():
             for version in versions_of(api):

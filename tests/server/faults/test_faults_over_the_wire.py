@@ -72,7 +72,7 @@ def end_of(client: RawClient, topic: str = "t", partition: int = 0) -> int:
 # Errors
 
 
-def test_an_error_is_answered_once_and_nothing_is_carried_out(broker: ottla.Broker, client: RawClient) -> None:
+def test_an_error_is_returned_once_and_the_request_not_carried_out(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", topic="t", error=NOT_LEADER)
     row = produce(client, "t", ("k", "v"))
     assert (row.error_code, row.base_offset, end_of(client)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, 0)
@@ -101,7 +101,7 @@ def everywhere() -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=topics)
 
 
-def test_an_error_afterwards_is_a_lost_acknowledgement(broker: ottla.Broker, client: RawClient) -> None:
+def test_an_error_after_the_request_is_a_lost_acknowledgement(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", topic="t", error="NOT_ENOUGH_REPLICAS_AFTER_APPEND", after=True)
     # Recent timestamps: 30 s after its start a broker forgets the records and the producers of 1970.
     now_ms = time.time_ns() // 1_000_000
@@ -112,7 +112,7 @@ def test_an_error_afterwards_is_a_lost_acknowledgement(broker: ottla.Broker, cli
     assert (row.error_code, row.base_offset, end_of(client)) == (0, 0, 1), "an idempotent producer's retry"
 
 
-def test_topics_are_known_by_their_ids(broker: ottla.Broker, client: RawClient) -> None:
+def test_topics_are_matched_by_their_ids(broker: ottla.Broker, client: RawClient) -> None:
     topic_id = client.ask(MetadataRequest(topics=(MetadataRequestTopic(name="t"),)), 12).topics[0].topic_id
     broker.fault("Produce", topic="u", error=NOT_LEADER)
     for_t = broker.fault("Produce", topic="t", error=NOT_LEADER)
@@ -129,7 +129,7 @@ def test_without_an_answer_an_error_closes_the_connection(broker: ottla.Broker, 
         assert (fault.hits, end_of(other)) == (1, 0)
 
 
-def test_a_topic_is_not_made_by_asking_for_it_in_vain(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_failed_metadata_request_does_not_create_a_topic(broker: ottla.Broker, client: RawClient) -> None:
     broker.fault("Metadata", topic="new", error="LEADER_NOT_AVAILABLE")
     wanted = MetadataRequest(
         topics=(MetadataRequestTopic(name="new"), MetadataRequestTopic(name="t")), allow_auto_topic_creation=True
@@ -230,14 +230,14 @@ def test_a_lost_response_stops_only_its_connection(broker: ottla.Broker, client:
     assert client.is_closed_by_peer()
 
 
-def test_no_answer_is_lost_where_there_is_none(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_produce_with_acks_0_has_no_response_to_drop(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", drop_response=True)
     client.send_without_answer(produce_request("t", batch(("k", "v")), acks=0), 12)
     assert end_of(client) == 1
     assert fault.hits == 0 and fault.is_active
 
 
-def test_a_batch_is_damaged_on_the_way_and_not_in_the_log(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_batch_is_damaged_in_transit_and_not_in_the_log(broker: ottla.Broker, client: RawClient) -> None:
     for value in ("one", "two"):
         produce(client, "t", ("k", value))
     nothing_there = broker.fault("Fetch", topic="t", partition=1, corrupt_batch=True)
@@ -326,7 +326,7 @@ def test_a_silent_connection_ends_with_its_client(broker: ottla.Broker, monkeypa
     broker.run(ended)
 
 
-def test_a_stop_waits_for_no_delay_and_no_silence(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_stop_does_not_wait_for_delayed_or_silenced_connections(broker: ottla.Broker, client: RawClient) -> None:
     delayed = broker.fault("Produce", topic="t", delay=AN_HOUR)
     silent = broker.fault("Produce", topic="u", drop_response=True)
     with connected(broker) as other:
@@ -340,7 +340,7 @@ def test_a_stop_waits_for_no_delay_and_no_silence(broker: ottla.Broker, client: 
         assert (end_of(again), end_of(again, "u")) == (0, 1)
 
 
-def test_a_node_that_stops_waits_for_no_delay(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_stopping_node_does_not_wait_for_a_delay(broker: ottla.Broker, client: RawClient) -> None:
     delayed = broker.fault("Produce", topic="t", delay=AN_HOUR)
     client.send(produce_request("t", batch(("k", "v"))), 12)
     delayed.wait()
@@ -375,7 +375,9 @@ MATCHING: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("of", "fits"), MATCHING, ids=[str(of) for of, _ in MATCHING])
-def test_all_that_is_said_has_to_fit(of: dict[str, Any], fits: bool, broker: ottla.Broker, client: RawClient) -> None:
+def test_all_conditions_of_a_fault_must_match(
+    of: dict[str, Any], fits: bool, broker: ottla.Broker, client: RawClient
+) -> None:
     fault = broker.fault(delay=0.001, **of)
     produce(client, "t", ("k", "v"), partition=1)
     assert fault.hits == fits
@@ -388,7 +390,7 @@ def test_skip_and_count_select_the_affected_requests(broker: ottla.Broker, clien
     assert (fault.hits, fault.is_active) == (3, False)
 
 
-def test_without_a_count_all_are_met_until_it_is_removed(broker: ottla.Broker, client: RawClient) -> None:
+def test_without_a_count_all_requests_are_affected_until_removal(broker: ottla.Broker, client: RawClient) -> None:
     with broker.fault("Produce", error=NOT_LEADER, count=None) as fault:
         assert [produce(client, "t", ("k", "v")).error_code for _ in range(5)] == [6] * 5
     assert fault.hits == 5
@@ -452,7 +454,7 @@ def handlers(broker: ottla.Broker) -> Callable[[], Any]:
     return lambda: broker.inner.handlers[PRODUCE_KEY]
 
 
-def test_handlers_are_asked_themselves_while_no_fault_is_for_their_api(broker: ottla.Broker, client: RawClient) -> None:
+def test_handlers_are_not_wrapped_without_a_fault_for_their_api(broker: ottla.Broker, client: RawClient) -> None:
     produce(client, "t", ("k", "v"))
     assert broker._call(handlers(broker)) is produce_handler.handle
     others = broker.fault("Fetch", delay=0.001)
@@ -469,7 +471,7 @@ def test_handlers_are_asked_themselves_while_no_fault_is_for_their_api(broker: o
     assert [fault.fault_id for fault in broker.faults()] == [others.id, spent.id]
 
 
-def test_a_request_that_faults_have_looked_at_is_freed_with_its_answer(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_request_examined_by_faults_is_freed_with_its_response(broker: ottla.Broker, client: RawClient) -> None:
     async def still_there() -> int:
         return sum(type(each) is faulted._Met for each in gc.get_objects())
 
@@ -485,7 +487,7 @@ def test_a_request_that_faults_have_looked_at_is_freed_with_its_answer(broker: o
         gc.enable()
 
 
-def test_a_thousand_faults_are_taken_in_a_moment(broker: ottla.Broker) -> None:
+def test_a_thousand_faults_are_declared_quickly(broker: ottla.Broker) -> None:
     asked = 0
 
     def counted(key: int) -> frozenset[NameKind]:
@@ -519,7 +521,7 @@ def test_a_delayed_request_holds_no_response_slot(broker: ottla.Broker) -> None:
 # Runs
 
 
-def test_faults_outlive_a_restart_and_a_crash_but_no_reset(broker: ottla.Broker) -> None:
+def test_faults_survive_a_restart_and_a_crash_but_not_a_reset(broker: ottla.Broker) -> None:
     fault = broker.fault("Produce", error=NOT_LEADER, count=None)
     for again in (broker.restart, broker.crash):
         again()

@@ -50,7 +50,7 @@ async def touch_all(supervisor: Supervisor) -> list[int]:
     return [(await ask(supervisor, lambda client: written(client, partition)))[0] for partition in PARTITIONS]  # noqa: B023
 
 
-async def test_the_broker_ends_with_its_last_directory_and_not_before(tmp_path: Path, dirs: list[str]) -> None:
+async def test_the_broker_ends_exactly_with_its_last_directory(tmp_path: Path, dirs: list[str]) -> None:
     files = TroubledFiles()
     async with lives_in(",".join(dirs), files) as supervisor:
         home = supervisor.broker.services.cluster.catalog.data_dir
@@ -77,7 +77,7 @@ async def test_the_broker_ends_with_its_last_directory_and_not_before(tmp_path: 
         assert set(await touch_all(supervisor)) == {0}
 
 
-async def test_a_full_disk_ends_nothing(tmp_path: Path) -> None:
+async def test_a_full_disk_does_not_end_the_broker(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with lives_in(tmp_path, files) as supervisor:
         await ask(supervisor, lambda client: create_topic(client, "t"))
@@ -159,7 +159,7 @@ async def test_a_directory_failed_by_a_removed_fault_does_not_end_the_program(tm
         assert set(await touch_all(supervisor)) == {0}
 
 
-async def test_a_slow_disk_that_was_declared_is_not_why_another_one_failed(tmp_path: Path) -> None:
+async def test_a_declared_slow_disk_does_not_explain_another_disks_failure(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with lives_in(tmp_path, files) as supervisor:
         await ask(supervisor, lambda client: create_topic(client, "t"))

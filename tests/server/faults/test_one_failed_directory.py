@@ -108,7 +108,7 @@ def unreadable(directory: str) -> Trouble:
     return trouble(OSError(errno.EIO, "Input/output error"), "open", "list", "sync", "append", "create", at=directory)
 
 
-async def test_a_directory_that_cannot_be_read_at_a_start_is_offline(tmp_path: Path, dirs: list[str]) -> None:
+async def test_an_unreadable_directory_at_a_start_is_offline(tmp_path: Path, dirs: list[str]) -> None:
     async with serving(tmp_path, OsFiles(), None, log_dirs=",".join(dirs)) as served:
         await served.ask(create_topic, "t", len(PARTITIONS))
         assert set((await served.ask(codes_of)).values()) == {0}

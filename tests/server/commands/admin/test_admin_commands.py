@@ -59,7 +59,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 @pytest.mark.usefixtures("running")
-def test_explain_says_why_not_and_the_commands_that_it_names_do_it() -> None:
+def test_explain_gives_the_obstacle_and_commands_that_remove_it() -> None:
     text = said("explain orders")
     assert text.startswith("orders-0: not eligible (active_segment): ")
     commands = re.findall(r"^ +(ottla .*)$", text, re.MULTILINE)
@@ -94,7 +94,7 @@ def test_compact_may_roll_first_and_wait() -> None:
 
 
 @pytest.mark.usefixtures("running")
-def test_the_history_of_a_key_and_a_dry_run() -> None:
+def test_the_history_of_a_key_and_a_dry_run_are_shown() -> None:
     header, first, second, _, what = rows(said("explain orders --key a"))[1:]
     assert (header[0], first[0], second[0]) == ("OFFSET", "0", "1")
     assert (first[-1], second[-1], what) == ("1", "-", ["1: kept: newest record of its key"])
@@ -151,7 +151,7 @@ def test_faults_are_declared_listed_waited_for_and_removed() -> None:
 
 
 @pytest.mark.usefixtures("running")
-def test_leaders_move() -> None:
+def test_leaders_can_be_moved() -> None:
     for node in (1, 0, 1):
         assert told(f"nodes move-leader orders:0 --to {node}")["leader"] == node
     assert "already leads" in said("nodes move-leader orders:0 --to 1")
@@ -162,13 +162,13 @@ def test_leaders_move() -> None:
 
 
 @pytest.mark.usefixtures("running")
-def test_nodes_stop_and_start() -> None:
+def test_nodes_can_be_stopped_and_started() -> None:
     assert said("nodes stop 1") == "stopped node 1\n"
     assert [row[1] for row in rows(said("nodes list"))[1:]] == ["yes", "no"]
     assert said("nodes start 1") == "started node 1\n"
 
 
-def test_lives_end_and_begin(running: ottla.Broker, tmp_path: Path) -> None:
+def test_runs_can_be_ended_and_started(running: ottla.Broker, tmp_path: Path) -> None:
     bootstrap = running.bootstrap
     assert said("restart") == f"stopped and started, serving again at {bootstrap}\n"
     assert said("crash") == f"killed and started, serving again at {bootstrap}\n"
@@ -238,7 +238,7 @@ def test_status_uses_the_terminals_width_and_characters(running: ottla.Broker, c
 
 @pytest.mark.usefixtures("running")
 @pytest.mark.parametrize("interval", ["0", "-1", "x", "1e9", "nan"])
-def test_an_interval_that_is_none_is_refused(interval: str) -> None:
+def test_an_invalid_interval_is_refused(interval: str) -> None:
     assert f"expected seconds from 0.1 to 86400, found {interval!r}" in ran(f"status --watch --interval={interval}").err
 
 

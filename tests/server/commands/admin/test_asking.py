@@ -127,7 +127,7 @@ def test_a_foreign_listener_is_reported_in_one_line(data: bytes) -> None:
     assert address in line and ("not an admin listener of Ottla" in line or "no admin listener at" in line)
 
 
-def test_a_refusal_is_its_sentence() -> None:
+def test_a_refusal_is_printed_as_its_sentence() -> None:
     body = b'{"error": "topic \'t\' not found"}'
     with (
         answering(b"HTTP/1.1 404 Not Found\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)) as address,

@@ -36,7 +36,7 @@ def offsets(data_dir: Path) -> list[int]:
         return [record.offset for record in broker.records("orders")]
 
 
-def test_by_force_all_is_clean_and_a_broker_starts_on_it(tmp_path: Path) -> None:
+def test_force_cleans_everything_and_a_broker_starts_on_the_result(tmp_path: Path) -> None:
     fill(tmp_path)
     (done,) = compact_stopped(str(tmp_path), "orders", force=True).partitions
     assert (done.passes, done.has_rolled, done.first_dirty_offset) == (1, True, 100)
@@ -46,7 +46,7 @@ def test_by_force_all_is_clean_and_a_broker_starts_on_it(tmp_path: Path) -> None
     assert offsets(tmp_path) == list(range(90, 100))
 
 
-def test_the_command_does_so_and_says_why_not(tmp_path: Path) -> None:
+def test_the_command_compacts_or_gives_the_obstacle(tmp_path: Path) -> None:
     fill(tmp_path)
     done = run_command("compact", "orders", "--data", str(tmp_path), "--force", "--json")
     assert (done.code, json.loads(done.out)["partitions"][0]["records_removed"]["superseded"]) == (0, 90)
@@ -76,7 +76,7 @@ def test_compaction_leaves_the_same_bytes_as_a_broker(tmp_path: Path) -> None:
     assert len(logs[0]) == 2
 
 
-def test_where_a_broker_runs_it_is_refused_and_nothing_is_done(tmp_path: Path) -> None:
+def test_a_directory_in_use_by_a_broker_is_refused_and_unchanged(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path) as broker:
         broker.create_topic("orders", configs={"cleanup.policy": "compact"})
         with pytest.raises(ControlError, match="run it on that broker instead: ottla compact orders") as refused:

@@ -43,7 +43,7 @@ def test_addresses_follow_from_the_given_options(given: dict[str, str], listener
     assert told(given) == (listeners, advertised)
 
 
-def test_the_one_listener_takes_logins_and_speaks_tls_as_asked_for() -> None:
+def test_the_only_listener_uses_the_requested_logins_and_tls() -> None:
     assert told({}, "SASL_SSL") == ("SASL_SSL://0.0.0.0:9092", "SASL_SSL://localhost:9092")
 
 
@@ -55,7 +55,7 @@ def test_data_are_in_the_images_directory_unless_another_is_given() -> None:
         assert not {"log.dir", "log.dirs"} - {name} & image_defaults(given, given.values, "PLAINTEXT", 1).values.keys()
 
 
-def test_further_nodes_have_the_ports_above() -> None:
+def test_further_nodes_use_the_next_ports() -> None:
     file = image_defaults(Properties(), {"node.id": "4"}, "PLAINTEXT", 3)
     static = static_config(file=file, nodes=3, overrides={"node.id": "4"})
     found = [

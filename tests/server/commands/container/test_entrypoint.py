@@ -88,7 +88,7 @@ def serving(words: Sequence[str] = (), **variables: str) -> Iterator[tuple[subpr
             process.wait(PATIENCE_S)
 
 
-def test_other_programs_and_commands_have_their_own_exit_code_and_output() -> None:
+def test_foreign_programs_and_commands_keep_their_exit_code_and_output() -> None:
     assert run("sh", "-c", "exit 3").returncode == 3
     # The signal ends a writer whose reader has gone, as in any shell.
     assert run("sh", "-c", "(yes; echo $? >&2) | head -n 1").stderr == f"{128 + signal.SIGPIPE}\n"
@@ -137,7 +137,7 @@ def test_a_start_prints_the_line_that_testcontainers_waits_for(tmp_path: Path) -
     assert process.returncode == 0
 
 
-def test_a_start_needs_no_file_for_the_health_check(tmp_path: Path) -> None:
+def test_the_health_check_needs_no_file(tmp_path: Path) -> None:
     (tmp_path / LISTENER_FILE).mkdir()
     with serving(("--listener", "127.0.0.1:0"), TMPDIR=str(tmp_path), KAFKA_LOG_DIRS=str(tmp_path / "data")) as (
         _,

@@ -17,7 +17,7 @@ def words(given: list[str] | None = None, **variables: str) -> tuple[list[str], 
     return serve_words(OPTIONS, given or [], variables)
 
 
-def test_a_variable_is_an_option_of_serve_unless_that_is_given() -> None:
+def test_a_variable_is_an_option_of_serve_unless_given_there() -> None:
     assert words(OTTLA_NODES="3", OTTLA_PROFILE="dev", OTTLA_ADMIN_TOKEN_FILE="/f") == (
         ["--admin-token-file=/f", "--nodes=3", "--profile=dev"],
         [],
@@ -58,7 +58,7 @@ def test_an_unknown_variable_is_reported_unless_another_program_sets_it() -> Non
     assert warnings == ["environment variable OTTLA_NODE: option --node not found, ignored; did you mean OTTLA_NODES?"]
 
 
-def test_secrets_are_files_as_in_the_images_of_kafka(tmp_path: Path) -> None:
+def test_secrets_may_be_files_as_in_kafkas_images(tmp_path: Path) -> None:
     (tmp_path / "creds").write_text("s3cret\n")
     found = broker_variables(
         {
@@ -78,7 +78,7 @@ def test_secrets_are_files_as_in_the_images_of_kafka(tmp_path: Path) -> None:
         broker_variables({"KAFKA_SSL_KEY_CREDENTIALS": "none"}, str(tmp_path))
 
 
-def test_addresses_may_have_a_comma_too_many_or_be_empty() -> None:
+def test_addresses_may_have_surplus_commas_or_be_empty() -> None:
     assert broker_variables({"KAFKA_ADVERTISED_LISTENERS": "A://b:1,C://d:2,", "KAFKA_LISTENERS": ""}) == {
         "KAFKA_ADVERTISED_LISTENERS": "A://b:1,C://d:2"
     }
@@ -105,6 +105,6 @@ def test_a_broker_with_its_own_controller_needs_no_change(variables: dict[str, s
         ({"KAFKA_CONTROLLER_QUORUM_VOTERS": "1@a:9093,2@b:9093,3@c:9093"}, "is not supported \\(3 controllers\\)"),
     ],
 )
-def test_parts_of_a_cluster_are_refused(variables: dict[str, str], named: str) -> None:
+def test_settings_of_a_multi_process_cluster_are_refused(variables: dict[str, str], named: str) -> None:
     with pytest.raises(WrongCallError, match=named):
         broker_variables(variables)

@@ -78,7 +78,7 @@ def needed_at(place: CommandPlace, but: argparse.Action | None = None) -> list[s
 
 
 @each_case("place", LEAVES, ids=[place.at for place in LEAVES])
-def test_every_option_of_every_command_is_taken_at_each_place(place: CommandPlace) -> None:
+def test_every_option_of_every_command_is_accepted_at_each_place(place: CommandPlace) -> None:
     options = [(name, action) for action in place.options for name in action.option_strings]
     for name, action in some([(name, action) for name, action in options if name not in ("-h", "--help")], 2):
         assert_taken_at_each_place(place, name, action)
@@ -96,7 +96,7 @@ def assert_taken_at_each_place(place: CommandPlace, name: str, action: argparse.
     assert getattr(first.options, action.dest) != action.default or action.choices, name
 
 
-def test_an_option_of_one_name_is_a_flag_everywhere_or_nowhere() -> None:
+def test_an_option_is_a_flag_in_all_commands_or_in_none() -> None:
     """Otherwise the parser could not know, before it has read the command, whether a value follows."""
     with_value: dict[str, set[bool]] = {}
     for place in LEAVES:
@@ -118,7 +118,7 @@ def test_arguments_after_two_dashes_are_operands() -> None:
     assert asked("topics", "status", "--json", "--", "--odd", "-n").options.topics == ["--odd", "-n"]
 
 
-def test_a_value_may_begin_with_a_dash() -> None:
+def test_a_value_may_start_with_a_dash() -> None:
     assert asked("serve", "--override", "-x=-1").options.override == ["-x=-1"]
 
 
@@ -241,7 +241,7 @@ def test_every_place_has_a_help_with_all_allowed_arguments(
     assert [word for word in place.words if word not in texts[0]] == []
 
 
-def test_every_command_and_option_is_explained() -> None:
+def test_every_command_and_option_has_an_explanation() -> None:
     helps = {f"{place.at} {action.dest}": action.help for place in LEAVES for action in place.options}
     helps |= {place.at: place.help for place in PLACES.values() if place.at}
     assert {what for what, text in helps.items() if not text or text.endswith(".")} == set()
@@ -287,7 +287,7 @@ def test_messages_of_a_broker_do_not_control_the_terminal(capsys: pytest.Capture
     assert capsys.readouterr().err == "ottla: there is no group \\x1b]0;x\\x07 of two lines\n"
 
 
-def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_gives_exit_code_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupt(*_arguments: object, as_it_is: bool) -> None:
         raise KeyboardInterrupt
 

@@ -77,7 +77,7 @@ def test_a_compose_file_of_bitnamis_image_is_accepted_without_warnings() -> None
     assert read_environment({"CLUSTER_ID": "first", "KAFKA_KRAFT_CLUSTER_ID": "second"}).cluster_id == "first"
 
 
-def test_users_and_certificates_of_bitnamis_image_are_not_passed_by() -> None:
+def test_users_and_certificates_of_bitnamis_image_are_not_ignored() -> None:
     secrets = ("KAFKA_CLIENT_USERS", "KAFKA_CLIENT_PASSWORDS", "KAFKA_CERTIFICATE_PASSWORD", "KAFKA_TLS_TYPE")
     found = read_environment(dict.fromkeys(secrets, "hidden"))
     assert len(found.warnings) == len(secrets) and "hidden" not in "".join(found.warnings)
@@ -155,7 +155,7 @@ def test_variables_for_the_jvm_are_ignored() -> None:
     assert read_environment(dict.fromkeys(FOR_THE_JVM, "x")) == read_environment({})
 
 
-def test_values_show_nowhere() -> None:
+def test_values_are_never_shown() -> None:
     assert "secret" not in repr(read_environment({"KAFKA_SSL_KEY_PASSWORD": "secret"}))
 
 

@@ -72,7 +72,7 @@ def test_no_line_is_wider_than_the_terminal(rows: list[tuple[str, str, int]], wi
 
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=8), st.integers(1, 400))
-def test_columns_are_narrowed_as_little_as_it_takes(widths: list[int], room: int) -> None:
+def test_columns_are_narrowed_as_little_as_necessary(widths: list[int], room: int) -> None:
     found = narrowed(widths, room)
     assert all(min(before, NARROWEST) <= after <= before for before, after in zip(widths, found, strict=True))
     if sum(widths) <= room:
@@ -87,17 +87,17 @@ def test_columns_are_narrowed_as_little_as_it_takes(widths: list[int], room: int
     ("text", "width", "shown"),
     [("abc", 5, "abc  "), ("abcdef", 4, "abc…"), ("日本語", 4, "日… "), ("é" * 3, 4, "é" * 3 + " "), ("", 2, "  ")],
 )
-def test_a_cell_has_exactly_its_places(text: str, width: int, shown: str) -> None:
+def test_a_cell_has_exactly_its_width(text: str, width: int, shown: str) -> None:
     assert fitted(text, width) == shown
     assert places(shown) == width
 
 
-def test_nothing_that_steers_a_terminal_is_printed() -> None:
+def test_control_characters_are_not_printed() -> None:
     assert visible("a\x1b[31m\n\tb\u202e") == r"a\x1b[31m\n\tb\u202e"
     assert list(table(("K",), [("\x1b[2J",)])) == ["K", r"\x1b[2J"]
 
 
-def test_a_text_for_no_terminal_is_not_folded() -> None:
+def test_text_outside_a_terminal_is_not_wrapped() -> None:
     assert folded("word " * 50, None) == ["    " + "word " * 50]
 
 
@@ -127,7 +127,7 @@ def test_a_closed_reader_is_not_an_os_error(monkeypatch: pytest.MonkeyPatch) -> 
         show("text")
 
 
-def test_progress_is_written_over_on_a_terminal_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_overwritten_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for stream, expected in ((Terminal(), "\r\x1b[Kone\r\x1b[K" + "x" * 78 + "…\r\x1b[K"), (io.StringIO(), "")):
         with Progress(stream) as progress:
@@ -136,7 +136,7 @@ def test_progress_is_written_over_on_a_terminal_and_nowhere_else(monkeypatch: py
         assert stream.getvalue() == expected
 
 
-def test_a_line_steers_no_terminal_but_where_it_is_our_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_our_own_line_may_contain_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     show(["one\x1b[2J\nof two", "and one"])
     show("\x1b[1mours\x1b[0m", as_it_is=True)
     assert capsys.readouterr().out == "one\\x1b[2J\\nof two\nand one\n\x1b[1mours\x1b[0m\n"

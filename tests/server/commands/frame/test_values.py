@@ -67,5 +67,5 @@ def test_a_printed_time_can_be_parsed(at_ms: int) -> None:
 
 
 @pytest.mark.parametrize("at_ms", [2**63 - 1, -(2**63)])
-def test_a_time_that_no_calendar_has_is_none(at_ms: int) -> None:
+def test_a_time_outside_the_calendar_is_refused(at_ms: int) -> None:
     assert time_text(at_ms) is None

@@ -38,7 +38,9 @@ def test_a_command_connects_with_the_properties_of_java(secured: ottla.Broker, t
     assert listed(secured, tmp_path / "client.properties", pkcs12).code == 0
 
 
-def test_the_environment_names_the_file(secured: ottla.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_may_name_the_file(
+    secured: ottla.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "client.properties"
     listed(secured, path, secured.tls.java())
     monkeypatch.setenv("OTTLA_COMMAND_CONFIG", str(path))

@@ -59,7 +59,7 @@ def test_a_missing_group_is_reported_to_a_user_with_the_right(broker: ottla.Brok
     assert (done.code, done.err) == (1, "ottla: group 'g' not found\n")
 
 
-def test_a_wrong_password_is_no_broker_that_does_not_answer(broker: ottla.Broker, tmp_path: Path) -> None:
+def test_a_wrong_password_is_not_an_unreachable_broker(broker: ottla.Broker, tmp_path: Path) -> None:
     done = run(broker, tmp_path, "topics", "list", password="other")
     said = f"ottla: cannot log in at {broker.bootstrap}: Authentication failed: Invalid username or password\n"
     assert (done.code, done.err) == (2, said)

@@ -65,7 +65,7 @@ def rows(text: str) -> list[list[str]]:
 # topics
 
 
-def test_topics_are_listed_without_the_brokers_own() -> None:
+def test_topics_are_listed_without_internal_ones() -> None:
     ran("groups reset g --topic t --to end")  # creates one
 
     def names(line: str) -> list[str]:
@@ -118,7 +118,7 @@ def test_a_closed_reader_of_status_is_not_a_broker_error(broker: ottla.Broker, c
 # configs
 
 
-def test_configs_are_set_shown_and_taken_back() -> None:
+def test_configs_are_set_shown_and_reset() -> None:
     assert ran("configs alter topic:t retention.ms=1000 segment.ms=2000").out == (
         "topic:t has retention.ms=1000, segment.ms=2000 now\n"
     )
@@ -171,7 +171,7 @@ SET_TO = [
 ]
 
 
-def test_where_a_group_is_set_to() -> None:
+def test_reset_positions_are_selected_by_options() -> None:
     ran("groups reset g --topic t --to 1")
     for to, offsets in SET_TO:
         found = told(f"groups reset g --to {to} --dry-run")
@@ -205,7 +205,7 @@ def test_members_are_shown_with_their_partitions(broker: ottla.Broker) -> None:
         consumer.close()
 
 
-def test_a_share_group_is_described_with_its_members_and_where_it_is(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_share_group_is_described_with_members_and_offsets(broker: ottla.Broker, client: RawClient) -> None:
     def beat(epoch: int, *topics: str) -> Any:
         names = topics or None
         beaten = ShareGroupHeartbeatRequest(

@@ -40,7 +40,7 @@ def test_one_line_may_have_the_modules_of_several_mechanisms() -> None:
     assert config(**{JAAS: f'{scram} {PLAIN} user_a="z";'}).sasl["OUT"].mechanisms["PLAIN"].users == {"a": "z"}
 
 
-def test_how_long_sessions_last_is_said_of_the_mechanism_first() -> None:
+def test_session_lifetimes_of_the_mechanism_precede_general_ones() -> None:
     name = "connections.max.reauth.ms"
     for set_, expected in (
         ({}, 0),
@@ -119,7 +119,7 @@ def test_without_any_option_the_error_names_the_required_one() -> None:
         BrokerConfig.from_texts(SASL | {MECHANISMS: "PLAIN"})
 
 
-def test_tokens_without_signature_are_asked_for_by_class_or_by_their_options() -> None:
+def test_unsigned_tokens_are_enabled_by_class_or_options() -> None:
     by_class = {
         MECHANISMS: "OAUTHBEARER",
         "sasl.server.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.internals.unsecured"
@@ -131,12 +131,12 @@ def test_tokens_without_signature_are_asked_for_by_class_or_by_their_options() -
     assert oauth is not None and oauth.url is None and oauth.scopes == ("write",)
 
 
-def test_a_known_callback_handler_is_taken() -> None:
+def test_a_known_callback_handler_is_accepted() -> None:
     name = "listener.name.out.plain.sasl.server.callback.handler.class"
     assert config(**{name: "org.apache.kafka.common.security.plain.internals.PlainServerCallbackHandler"}).sasl
 
 
-def test_a_change_is_refused_as_a_start_is() -> None:
+def test_a_change_is_refused_like_a_start() -> None:
     started = config()
     with pytest.raises(ConfigError, match="must end the options"):
         started.with_dynamic({}, {JAAS: f"{PLAIN} user_a=b"})
