@@ -47,8 +47,8 @@ EXPENSIVE = {
             "tests/server/groups/test_group_requests_in_turns.py::"
             "test_other_tasks_run_during_large_requests_and_no_loop_covers_them_all"
         ),
-        "tests/server/handlers/test_handlers_in_turns.py::test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there",
-        "tests/server/handlers/test_handlers_in_turns.py::test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request",
+        "tests/server/handlers/test_handlers_in_turns.py::test_describing_log_dirs_frees_nothing_for_missing_partitions",
+        "tests/server/handlers/test_handlers_in_turns.py::test_the_longest_slice_of_a_handler_does_not_grow_with_its_request",
     ),
     "is as large as a limit": (
         "tests/pipeline/test_many_segments.py::test_a_log_of_many_segments_is_compacted_verified_and_snapshotted",

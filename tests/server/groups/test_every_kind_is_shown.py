@@ -168,7 +168,7 @@ def shown() -> Iterator[tuple[ottla.Broker, dict[str, str]]]:
         yield broker, {kind: JOINING[kind](client, broker) for kind in ALL}
 
 
-def test_no_table_has_forgotten_a_kind() -> None:
+def test_every_table_contains_every_type() -> None:
     assert sorted(JOINING) == sorted(KINDS_OF_THE_CONTROL) == sorted(KINDS_OF_THE_COMMAND.keys() - {""}) == ALL
 
 

@@ -100,7 +100,7 @@ def offsets(service: GroupService, group: str = "g") -> set[int]:
     return {one.committed.offset for one in found if one.committed is not None}
 
 
-async def test_a_parked_join_is_answered_when_its_time_has_come(autojump_clock: AutojumpClock) -> None:
+async def test_a_parked_join_is_answered_at_its_deadline(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
         start = trio.current_time()
@@ -194,7 +194,7 @@ async def test_closing_answers_waiting_requests_and_refuses_new_ones(autojump_cl
 # The topic
 
 
-async def test_the_topic_is_created_on_first_need_and_once(autojump_clock: AutojumpClock) -> None:
+async def test_the_topic_is_created_once_on_first_use(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
         assert service.partitions_led_by(cast(Any, broker.node)) == []
@@ -205,7 +205,7 @@ async def test_the_topic_is_created_on_first_need_and_once(autojump_clock: Autoj
         assert all(offsets(service, name) == {1} for name in "abcdef")
 
 
-async def test_a_topic_that_cannot_be_created_is_tried_again(autojump_clock: AutojumpClock) -> None:
+async def test_a_failed_creation_of_the_topic_is_retried(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     broker.creation_failure = ErrorCode.INVALID_REPLICATION_FACTOR
     async with serving(broker) as service:
@@ -217,7 +217,7 @@ async def test_a_topic_that_cannot_be_created_is_tried_again(autojump_clock: Aut
         assert offsets(service) == {1}
 
 
-async def test_a_disk_that_refused_the_topic_is_asked_again_after_a_while(autojump_clock: AutojumpClock) -> None:
+async def test_a_disk_that_refused_the_topic_is_retried_later(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
         broker.creation_failure = ErrorCode.KAFKA_STORAGE_ERROR
@@ -418,7 +418,7 @@ async def test_the_part_loaded_at_once_is_small_for_any_partition_count(
         assert service.coordinator.shards[0].state is ShardState.ACTIVE, "in a later turn there is room again"
 
 
-async def test_a_large_partition_keeps_no_small_one_waiting(autojump_clock: AutojumpClock) -> None:
+async def test_a_large_partition_does_not_delay_small_ones(autojump_clock: AutojumpClock) -> None:
     """The small partitions after a large one are more than are loaded at once: they need not wait for it."""
     broker = GroupBroker(partition_count=MANY)
     async with serving(broker) as service:
@@ -444,7 +444,7 @@ async def test_a_large_partition_keeps_no_small_one_waiting(autojump_clock: Auto
         assert order[-1] == 0, "the large one is the first that was to be loaded"
 
 
-async def test_a_load_ends_when_another_one_has_taken_its_place(autojump_clock: AutojumpClock) -> None:
+async def test_a_superseded_load_ends(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
         partition = await fill(service, broker, "large")

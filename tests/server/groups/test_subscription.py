@@ -30,7 +30,7 @@ def test_the_topics_of_all_members_are_found() -> None:
     assert to_the_end(subscribed_topics([])) == frozenset()
 
 
-def test_a_list_that_begins_like_another_is_another_list() -> None:
+def test_lists_with_a_common_prefix_are_distinguished() -> None:
     names = [f"t{number}" for number in range(2 * LISTS_KNOWN_MAX)]
     blobs = [subscription(*names[:count]) for count in range(len(names) + 1)]
     assert to_the_end(subscribed_topics(blobs)) == frozenset(names)

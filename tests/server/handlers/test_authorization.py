@@ -119,7 +119,7 @@ def test_every_response_about_share_groups_equals_apache_kafkas() -> None:
     assert differences.between({one: expected[one] for one in answers}, answers) == []
 
 
-def test_every_api_is_asked_about_in_every_version() -> None:
+def test_every_api_is_tested_in_every_version() -> None:
     recorded = {(one.question.split()[0], one.version) for one in RECORDED if one.user == NOBODY}
     for name in BY_NAME.keys() - NO_RIGHT_ASKED:
         low, high = BY_NAME[name].versions
@@ -148,7 +148,7 @@ def test_requests_of_an_unauthorized_user_change_nothing_on_disk() -> None:
     run_in_order(ask)
 
 
-def test_a_right_to_one_topic_opens_no_other_in_a_transaction() -> None:
+def test_a_right_to_one_topic_does_not_apply_to_another() -> None:
     """The transaction does not register partitions to which the producer may not write, though their batches were sent."""
 
     async def ask() -> None:
@@ -196,7 +196,7 @@ def test_a_session_stops_returning_partitions_after_the_right_is_revoked() -> No
     run_in_order(ask)
 
 
-def test_a_fetch_that_is_parked_was_asked_about_when_it_came() -> None:
+def test_a_parked_fetch_was_authorized_on_arrival() -> None:
     async def ask() -> None:
         async with guarded() as (broker, admin, _scene):
             acl = grant(broker, "reader", ResourceType.TOPIC, THERE, AclOperation.READ)
@@ -222,7 +222,7 @@ def test_a_fetch_that_is_parked_was_asked_about_when_it_came() -> None:
     run_in_order(ask)
 
 
-def test_a_regular_expression_finds_no_topic_that_its_member_may_not_describe() -> None:
+def test_a_regular_expression_finds_only_describable_topics() -> None:
     async def ask() -> None:
         async with guarded() as (broker, _, scene):
             grant(broker, "member", ResourceType.GROUP, "g", AclOperation.READ)

@@ -96,7 +96,7 @@ def test_exactly_the_replicas_describe_producers(tmp_path: Path) -> None:
         assert describe(stranger, "t", 0)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_idle_producers_are_forgotten_after_a_time_that_may_be_changed(tmp_path: Path) -> None:
+async def test_idle_producers_are_forgotten_after_a_configurable_time(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles()) as served:
         broker = served.broker
         await served.ask(create_topic, "t")

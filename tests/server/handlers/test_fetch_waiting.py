@@ -189,7 +189,7 @@ def test_a_log_start_that_passes_the_reader_ends_the_wait(
     assert rows(client.receive()) == [("t", ErrorCode.OFFSET_OUT_OF_RANGE, 0)]
 
 
-def test_a_session_with_nothing_new_waits_for_news(
+def test_a_session_without_changes_waits_for_some(
     broker: ottla.Broker, client: RawClient, parked: Callable[[FetchRequest], None]
 ) -> None:
     fill(client, batches=2)

@@ -1106,7 +1106,7 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("options", "cases", "part"), ASKED)
-def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
+def test_the_longest_slice_of_a_handler_does_not_grow_with_its_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], cases: list[Case], part: int
 ) -> None:
     async def longest(broker: Broker, case: Case, count: int, *, counts_blocks: bool) -> tuple[Looks, Any]:
@@ -1242,7 +1242,7 @@ async def without_topics(_ctx: Any, _heard: Any, response: Any) -> Any:
     return response
 
 
-def test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there(
+def test_describing_log_dirs_frees_nothing_for_missing_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -1403,7 +1403,7 @@ OF_PARTITIONS: list[Case] = [
 ]
 
 
-def test_the_longest_stretch_of_a_handler_does_not_grow_with_the_broker(
+def test_the_longest_slice_of_a_handler_does_not_grow_with_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def most_calls(count: int) -> dict[str, int]:
@@ -1457,7 +1457,7 @@ def test_describing_log_dirs_has_slices_independent_of_a_logs_segments(
     assert many <= few + MANY // 4
 
 
-def test_leaders_of_many_topics_are_written_down_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaders_of_many_topics_are_recorded_in_time_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def most_calls(count: int) -> int:
         async with run_supervisor(of_nodes(2, tmp_path / str(count))) as supervisor:
             broker = supervisor.broker
@@ -1522,7 +1522,7 @@ def test_a_brokers_configs_are_read_and_encoded_in_separate_slices(
     assert trio.run(had, "0") == trio.run(had, "") + 1
 
 
-def test_the_longest_stretch_of_a_job_does_not_grow_with_the_broker(
+def test_the_longest_slice_of_a_job_does_not_grow_with_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def most_calls(count: int) -> dict[str, int]:

@@ -17,7 +17,7 @@ MOSTLY_ASK_FOR_NONE = {"transactions": {"InitProducerId", "Produce"}, "groups": 
 
 
 @pytest.mark.parametrize("trait", [Trait.GROUPS, Trait.TRANSACTIONS])
-def test_every_handler_that_asks_for_a_coordinator_is_loaded_with_it(trait: Trait) -> None:
+def test_every_handler_that_needs_a_coordinator_is_loaded_with_it(trait: Trait) -> None:
     whose = str(trait.name).lower()
     folder = Path(handlers.__file__).parent
     asking = {

@@ -222,7 +222,7 @@ def test_alter_configs_replaces_earlier_values(client: RawClient) -> None:
     assert listed(client, GROUP) == []
 
 
-def test_alter_configs_knows_no_loggers(client: RawClient) -> None:
+def test_alter_configs_does_not_support_loggers(client: RawClient) -> None:
     answer = replace(client, LOGGER, "0", root="DEBUG")
     assert (answer.error_code, answer.error_message) == (REQUEST, "Unknown resource type 8")
 
@@ -290,7 +290,7 @@ def test_the_total_of_existing_and_requested_configs_is_limited(
     assert len(listed(client, kind)) == 3
 
 
-def test_ids_of_groups_with_configs_are_bounded_together(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_of_groups_with_configs_are_limited_in_total(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.handlers.other_configs.GROUP_ID_CHARS_MAX", 10)
     assert change(client, GROUP, "g" * 9, (SESSION, SET, "50000")).error_code == 0
     assert change(client, GROUP, "hh", (SESSION, SET, "50000")).error_code == ErrorCode.POLICY_VIOLATION

@@ -92,7 +92,7 @@ def damaged(records: bytearray) -> bytearray:
     ],
 )
 @pytest.mark.parametrize("by_id", [False, True])
-def test_the_log_says_why_an_acks_zero_failed_and_for_which_partition(
+def test_the_log_gives_reason_and_partition_of_a_failed_acks_zero(
     client: RawClient, records: Callable[[], bytes], name: str, by_id: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log is the only place for the error: such a request has no answer."""
@@ -158,7 +158,7 @@ def test_malformed_batches_are_refused_with_kafkas_exact_response(
         )
 
 
-def test_a_keyless_record_on_a_compacted_topic_is_named(client: RawClient) -> None:
+def test_a_keyless_record_on_a_compacted_topic_is_reported(client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact")
     row = produce(client, "t", ("k", "v"), (None, "v"))
     assert row.error_code == ErrorCode.INVALID_RECORD
@@ -214,13 +214,13 @@ def test_a_fetch_waits_for_min_bytes_and_then_gets_all(broker: ottla.Broker, cli
         assert len(records_of(client.receive().responses[0].partitions[0])) >= 3
 
 
-def test_a_fetch_gives_up_after_its_time(client: RawClient) -> None:
+def test_a_fetch_ends_after_its_maximum_wait(client: RawClient) -> None:
     create_topic(client, "t")
     data = fetch(client, "t", 0, max_wait_ms=20)
     assert (records_of(data), data.error_code, data.high_watermark) == ([], ErrorCode.NONE, 0)
 
 
-def test_a_batch_larger_than_every_limit_is_still_given(client: RawClient) -> None:
+def test_a_batch_larger_than_every_limit_is_returned(client: RawClient) -> None:
     create_topic(client, "t")
     produce(client, "t", ("k", "v" * 5000))
     produce(client, "t", ("k2", "v2"))
@@ -248,7 +248,7 @@ def test_a_session_returns_only_changes(client: RawClient) -> None:
     assert client.ask(replace(later, session_epoch=7), 12).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_the_partitions_of_a_session_take_turns_from_its_second_answer_on(client: RawClient) -> None:
+def test_partitions_of_a_session_rotate_from_the_second_response(client: RawClient) -> None:
     for topic in ("a", "b"):
         create_topic(client, topic)
         produce(client, topic, ("k", "v"))
@@ -286,6 +286,6 @@ def test_offsets_are_found_by_timestamp_and_by_name(
     assert list_offset(client, "t", timestamp) == expected
 
 
-def test_a_question_newer_than_the_version_is_refused(client: RawClient) -> None:
+def test_a_request_newer_than_the_version_is_refused(client: RawClient) -> None:
     create_topic(client, "t")
     assert list_offset(client, "t", -3, version=6) == (ErrorCode.UNSUPPORTED_VERSION, -1)

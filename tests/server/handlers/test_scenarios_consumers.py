@@ -178,7 +178,7 @@ def test_surviving_records_are_unchanged(broker: ottla.Broker, client: RawClient
 
 
 @pytest.mark.scenario(207)
-def test_the_brokers_timestamps_outlive_a_pass(broker: ottla.Broker, client: RawClient) -> None:
+def test_the_brokers_timestamps_survive_a_pass(broker: ottla.Broker, client: RawClient) -> None:
     create_compacted(client, "t", min_compaction_lag_ms=HOUR_MS, message_timestamp_type="LogAppendTime")
     produce(client, "t", ("a", VALUE), ("b", "v"), ("c", "v"), timestamp=[1, 2, 3])
     broker.advance_clock(5 * HOUR_MS)
@@ -194,7 +194,9 @@ def test_the_brokers_timestamps_outlive_a_pass(broker: ottla.Broker, client: Raw
 
 
 @pytest.mark.scenario(208)
-def test_a_tombstone_may_have_headers_and_an_empty_value_is_none(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_tombstone_may_have_headers_and_an_empty_value_is_no_tombstone(
+    broker: ottla.Broker, client: RawClient
+) -> None:
     create_compacted(client, "t", delete_retention_ms=HOUR_MS)
     write(client, "a")
     answer = produce(client, "t", ("a", None), ("b", ""), headers=(("why", VALUE[:400].encode()),))

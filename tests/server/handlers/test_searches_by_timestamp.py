@@ -76,7 +76,7 @@ async def test_a_topic_deleted_during_the_search_is_reported(tmp_path: Path) -> 
     assert answers[0] in [(ErrorCode.NONE, 10), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
 
 
-async def test_each_partition_of_a_request_has_its_own_answer(tmp_path: Path) -> None:
+async def test_each_partition_of_a_request_has_its_own_result(tmp_path: Path) -> None:
     async with serving(tmp_path, ColdFiles(), **QUIET) as served:
         await filled(served, "t")
         await filled(served, "u")

@@ -72,7 +72,7 @@ def client_of(broker: ottla.Broker, client_id: str = "app") -> Iterator[RawClien
         yield client
 
 
-def test_quotas_are_set_described_removed_and_outlive_the_broker(broker: ottla.Broker) -> None:
+def test_quotas_are_set_described_removed_and_persistent(broker: ottla.Broker) -> None:
     with client_of(broker) as client:
         assert alter(client, {"producer_byte_rate": 5e6, "request_percentage": 50}, user="alice").error_code == 0
         assert alter(client, {"consumer_byte_rate": 5e6}, client_id=None, user="alice").error_code == 0
@@ -123,7 +123,7 @@ def java_order(keys: Iterable[str]) -> list[str]:
     return sorted(changes, key=lambda key: spread(key) % buckets)
 
 
-def test_the_values_of_an_entity_come_in_the_order_of_apache_kafka(broker: ottla.Broker) -> None:
+def test_the_values_of_an_entity_have_apache_kafkas_order(broker: ottla.Broker) -> None:
     """Clients compare lists, as the order is the same from run to run in Apache Kafka."""
     assert java_order(list(CLIENT_KEYS)[:3]) == ["consumer_byte_rate", "request_percentage", "producer_byte_rate"]
     with client_of(broker) as client:
@@ -150,7 +150,7 @@ PRODUCE = produce_request("t", batch(("k", b"v" * 10_000), timestamp=wall_time_m
 
 
 @pytest.mark.parametrize("version", [3, 12])
-async def test_a_producer_above_its_quota_is_answered_at_once_and_heard_later(tmp_path: Path, version: int) -> None:
+async def test_a_producer_above_its_quota_is_answered_at_once_then_muted(tmp_path: Path, version: int) -> None:
     async with frozen(tmp_path, {"producer_byte_rate": 1000}) as served:
         ask = partial(served.client.ask, PRODUCE, version)
         told = await trio.to_thread.run_sync(ask)
@@ -309,9 +309,7 @@ async def test_topics_beyond_the_quota_are_refused_or_waited_for(tmp_path: Path)
         assert served.broker.services.topics.get("auto") is None
 
 
-async def test_time_on_the_thread_counts_against_the_request_quota(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_time_on_the_thread_counts_for_the_request_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def layers(quotas: ClientQuotas, keys: frozenset[str]) -> Any:
         ticks = iter(range(0, 10**15, 50_000_000))
         return made(quotas, keys, lambda: next(ticks))

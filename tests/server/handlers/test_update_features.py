@@ -116,7 +116,7 @@ def test_validate_only_is_answered_as_by_kafka_and_changes_nothing(
     assert hello(client) == before
 
 
-def test_kraft_version_never_falls(tmp_path: Path) -> None:
+def test_kraft_version_never_decreases(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         assert update(client, ("kraft.version", 1, UPGRADE)).error_code == 0
         for kind in (SAFE, UNSAFE):
@@ -125,7 +125,7 @@ def test_kraft_version_never_falls(tmp_path: Path) -> None:
             )
 
 
-def test_one_update_that_is_refused_refuses_all(client: RawClient) -> None:
+def test_one_refused_update_refuses_all(client: RawClient) -> None:
     before = hello(client)
     assert (
         update(client, ("group.version", 0, SAFE), ("foo", 1, UPGRADE)).error_code == ErrorCode.INVALID_UPDATE_VERSION
@@ -178,7 +178,7 @@ def test_transactions_follow_the_current_level(tmp_path: Path) -> None:
         assert written == [{0, 1}, {0, 1}]
 
 
-def test_the_message_of_a_feature_with_a_long_name_is_cut(client: RawClient) -> None:
+def test_the_message_about_a_long_feature_name_is_truncated(client: RawClient) -> None:
     answer = update(client, ("f" * 32_000, 1, UPGRADE))
     assert len(answer.error_message) <= 8191
 

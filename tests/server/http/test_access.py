@@ -32,14 +32,14 @@ def guarded() -> Iterator[AdminCalls]:
         yield AdminCalls.of(broker, TOKEN)
 
 
-def test_with_a_token_it_may_listen_anywhere() -> None:
+def test_with_a_token_the_listener_may_use_any_address() -> None:
     assert parse_address("0.0.0.0:9099", has_token=True) == ("0.0.0.0", 9099)
     with pytest.raises(ConfigError, match="unless --admin-token-file FILE or OTTLA_ADMIN_TOKEN is set"):
         parse_address("0.0.0.0:9099")
 
 
 @pytest.mark.parametrize("token", ["", " ", "a b", "a\n", "ü", "x" * 4097])
-def test_a_token_can_be_sent(token: str) -> None:
+def test_a_token_must_be_sendable(token: str) -> None:
     with pytest.raises(
         ConfigError, match="token of the admin listener: must be 1 to 4096 visible ASCII characters"
     ) as refused:
@@ -51,7 +51,7 @@ def test_a_token_can_be_sent(token: str) -> None:
 WRONG = ["", "Bearer", "Bearer ", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", TOKEN, f"Basic {TOKEN}", "Bearer \xff"]
 
 
-def test_every_call_but_the_probes_wants_the_token(guarded: AdminCalls) -> None:
+def test_every_call_except_the_probes_needs_the_token(guarded: AdminCalls) -> None:
     for call in CALLS:
         target = call.path.replace("{", "").replace("}", "")
         connection = http.client.HTTPConnection(guarded.address, timeout=60)
@@ -176,7 +176,7 @@ def test_odd_cookies_of_other_servers_of_this_host_change_nothing(theirs: str) -
     assert not access.may_read(HERE | {"cookie": theirs})
 
 
-def test_a_browser_reads_with_the_cookie_and_changes_nothing_with_it(guarded: AdminCalls) -> None:
+def test_a_cookie_allows_reading_but_no_changes(guarded: AdminCalls) -> None:
     def ask(method: str, target: str, **headers: str) -> tuple[int, str, str | None]:
         with closing(http.client.HTTPConnection(guarded.address, timeout=60)) as connection:
             connection.request(method, target, headers=headers)
@@ -195,7 +195,7 @@ def test_a_browser_reads_with_the_cookie_and_changes_nothing_with_it(guarded: Ad
     assert ask("GET", "/v1/broker", Cookie=shown)[0] == 401
 
 
-def test_the_command_takes_the_token_from_a_file_or_the_environment(tmp_path: Path) -> None:
+def test_the_command_reads_the_token_from_a_file_or_the_environment(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     arguments = ("--data", tmp_path / "data", "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:0")
     with ServeProcess(*arguments, "--admin-token-file", tmp_path / "token") as server:

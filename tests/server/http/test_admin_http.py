@@ -156,7 +156,7 @@ def test_public_addresses_are_refused(text: str) -> None:
         parse_address(text)
 
 
-def test_without_it_there_is_none(tmp_path: Path) -> None:
+def test_without_the_option_the_listener_is_absent(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker:
         assert broker.admin is None
 
@@ -222,7 +222,7 @@ def test_invalid_http_ends_only_its_connection(served: Served, data: bytes) -> N
     assert served.status()["cleaning"] == "not held"
 
 
-def test_a_connection_that_ends_in_the_midst_of_a_request_is_nothing(served: Served) -> None:
+def test_a_connection_that_ends_inside_a_request_is_not_an_error(served: Served) -> None:
     host, port = served.address.split(":")
     for data in (
         b"",
@@ -320,7 +320,7 @@ HOSTS = {
 }
 
 
-def test_only_names_of_this_machine_are_answered(served: Served) -> None:
+def test_only_local_host_names_are_answered(served: Served) -> None:
     """A web page may have its own name resolve to 127.0.0.1; its browser sends that name, and no `Origin`."""
     assert {host: served.ask("GET", PATHS[0], Host=host)[0] for host in HOSTS} == HOSTS
 
@@ -385,7 +385,7 @@ def test_a_partition_under_a_lease_can_be_deleted(served: Served) -> None:
 # Installing
 
 
-def test_a_staged_segment_takes_the_place_of_its_sources(served: Served) -> None:
+def test_a_staged_segment_replaces_its_sources(served: Served) -> None:
     staged = StagedHere(served)
     lease = served.pause()
     before = served.status()["segments"]
@@ -403,7 +403,7 @@ def test_a_staged_segment_takes_the_place_of_its_sources(served: Served) -> None
         assert [record.offset for record in consume(client, "t")] == [2, 3, 4, 5, 6]
 
 
-def test_a_swap_that_a_crash_has_left_half_done_is_done_again(served: Served) -> None:
+def test_a_swap_interrupted_by_a_crash_is_repeated(served: Served) -> None:
     """The new segment is in place, and its sources after its last offset still exist."""
     staged = StagedHere(served, last_offset=0)
     lease = served.pause()
@@ -415,7 +415,7 @@ def test_a_swap_that_a_crash_has_left_half_done_is_done_again(served: Served) ->
     assert served.offsets() == [0, 3, 4, 5]
 
 
-def test_a_segment_that_reaches_into_the_next_is_not_installed(served: Served) -> None:
+def test_a_segment_that_overlaps_the_next_is_not_installed(served: Served) -> None:
     staged = StagedHere(served)
     fields = staged.fields | {"sources": staged.sources[:2]}
     status, answer = served.post("install", lease=served.pause(), **fields)
@@ -517,7 +517,7 @@ def test_links_and_directories_are_not_installed(served: Served, what: str, name
     assert not list((served.data_dir / "t-0").glob("*.cleaned"))
 
 
-def test_another_topic_of_the_name_is_not_installed_into(served: Served) -> None:
+def test_a_recreated_topic_refuses_the_install(served: Served) -> None:
     """Segments of another topic may begin at the same offsets and have the same sizes."""
     staged, lease = StagedHere(served), served.pause()
     before = served.status()["segments"]
@@ -536,7 +536,7 @@ def test_another_topic_of_the_name_is_not_installed_into(served: Served) -> None
     assert served.status()["cleaning"] == "not held"
 
 
-def test_a_data_directory_has_its_real_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_directory_is_resolved_to_its_real_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller may have another working directory; files next to a link may be on another disk."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "real").mkdir()
@@ -551,7 +551,7 @@ def test_a_data_directory_has_its_real_name(tmp_path: Path, monkeypatch: pytest.
         assert calls.post("install", lease=calls.pause(), **StagedHere(calls).fields)[0] == 200
 
 
-def test_a_manifest_names_files_of_its_segment_only(served: Served) -> None:
+def test_a_manifest_may_name_only_files_of_its_segment(served: Served) -> None:
     staged = StagedHere(served)
     staged.manifest["files"]["../../../data/meta.properties"] = [1, 1]  # type: ignore[index]
     staged.write_manifest()
@@ -620,8 +620,8 @@ async def test_a_deletion_waits_for_an_install_and_a_lease_lasts_as_long(tmp_pat
             await trio.lowlevel.checkpoint()
 
 
-@full_only  # `test_the_command_takes_the_token_from_a_file_or_the_environment` has such a process as well
-def test_the_command_line_turns_it_on(tmp_path: Path) -> None:
+@full_only  # `test_the_command_reads_the_token_from_a_file_or_the_environment` has such a process as well
+def test_the_command_line_enables_the_listener(tmp_path: Path) -> None:
     with ServeProcess("--data", tmp_path, "--listener", "127.0.0.1:0", "--admin", "0") as server:
         code, _ = server.stop()
     assert code == 0
@@ -629,7 +629,7 @@ def test_the_command_line_turns_it_on(tmp_path: Path) -> None:
     assert "admin HTTP listener on localhost:" in line
 
 
-def test_the_command_line_refuses_other_machines(tmp_path: Path) -> None:
+def test_the_command_line_refuses_foreign_addresses(tmp_path: Path) -> None:
     refused = run_command("serve", "--data", str(tmp_path), "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:80")
     assert refused.code == 2
     assert "must be a loopback address" in refused.err
@@ -682,7 +682,7 @@ LARGE_BODIES = {
 
 
 @pytest.mark.parametrize("name", LARGE_BODIES)
-def test_a_large_body_says_the_same_when_it_is_read_patiently(name: str) -> None:
+def test_a_large_body_is_parsed_the_same_in_pieces(name: str) -> None:
     """The decoder in C lets no other thread run before it ends, 50 ms for the largest body; Python's own decoder does."""
     body = LARGE_BODIES[name].encode()
     assert len(body) > answering.READ_AT_ONCE_BYTES

@@ -41,7 +41,7 @@ def test_the_broker_describes_itself(broker: ottla.Broker, tmp_path: Path) -> No
     assert abs(found["now_ms"] - broker.inner.clock.now_ms()) < 60_000
 
 
-def test_nodes_stop_and_start(broker: ottla.Broker) -> None:
+def test_nodes_can_be_stopped_and_started(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     for _ in range(2):  # any number of times
         assert admin.post("/v1/nodes/1/stop")["is_alive"] is False
@@ -61,7 +61,7 @@ def test_an_unknown_node_is_reported_with_the_existing_ones(broker: ottla.Broker
 
 
 @pytest.mark.parametrize("verb", ["restart", "crash", "reset"])
-def test_one_life_follows_another_on_the_same_addresses(broker: ottla.Broker, verb: str) -> None:
+def test_the_next_run_uses_the_same_addresses(broker: ottla.Broker, verb: str) -> None:
     admin = AdminCalls.of(broker)
     make_topic(broker)
     before = admin.get("/v1/broker")

@@ -161,7 +161,7 @@ def test_query_texts_become_the_values_json_would_have() -> None:
     assert from_texts(Everything, [("count", "0x7"), ("is_there", "yes")]) == {"count": "0x7", "is_there": "yes"}
 
 
-def test_a_field_of_a_query_is_given_once() -> None:
+def test_a_query_field_may_be_given_once() -> None:
     with pytest.raises(ControlError, match="count: expected one value, found several"):
         from_texts(Everything, [("count", "1"), ("count", "2")])
     with pytest.raises(ControlError, match="unknown field 'coun'; did you mean 'count'"):
@@ -186,7 +186,7 @@ def test_any_input_is_decoded_or_refused(found: dict[str, Any]) -> None:
         assert decoded(Everything, json.loads(encoded(request))) == request
 
 
-def test_answers_are_written_as_their_dataclasses_are() -> None:
+def test_responses_are_encoded_from_their_dataclasses() -> None:
     found = plain(
         {
             TopicPartition("t", 1): Header("k", b"\xff"),

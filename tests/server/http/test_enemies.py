@@ -107,7 +107,7 @@ def test_valid_requests_without_meaning_are_answered(
         has_changed = status == 200 and call.method != "GET"
 
 
-def test_bodies_that_are_no_request_are_refused(admin: AdminCalls) -> None:
+def test_invalid_bodies_are_refused(admin: AdminCalls) -> None:
     for call in CALLS:
         if call.has_body:
             assert_bodies_that_are_no_request_are_refused(admin, call)
@@ -227,7 +227,7 @@ async def test_only_a_waiting_call_is_cancelled_when_its_client_disconnects(only
         nursery.cancel_scope.cancel()
 
 
-async def test_a_client_that_asks_ahead_while_it_waits_is_answered_in_order() -> None:
+async def test_a_client_that_pipelines_requests_is_answered_in_order() -> None:
     waiting = Waiting()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waiting.run)
@@ -279,7 +279,9 @@ class Lost(trio.abc.Stream):
 
 
 @pytest.mark.parametrize("target", ["/?events", "/static/page.js", "/v1/wait"])
-async def test_a_client_that_is_lost_in_the_midst_is_no_failure(target: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_disconnects_during_a_response_is_not_a_failure(
+    target: str, caplog: pytest.LogCaptureFixture
+) -> None:
     lost = Lost(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     supervisor: Any = None
     await AdminHttp("0")._serve(Answering(supervisor, CallTable()), Pages(supervisor, "of the page"), lost)

@@ -29,7 +29,7 @@ def test_the_document_is_valid_openapi() -> None:
     validate(json.loads(json.dumps(document(some(CALLS, 8)))))
 
 
-def test_every_call_is_in_it() -> None:
+def test_the_document_contains_every_call() -> None:
     operations = {(path, method): each for path, methods in api()["paths"].items() for method, each in methods.items()}
     assert operations.keys() == {(call.path, call.method.lower()) for call in CALLS}
     ids = [each["operationId"] for each in operations.values()]
@@ -37,7 +37,7 @@ def test_every_call_is_in_it() -> None:
 
 
 @each_case("call", CALLS)
-def test_every_field_of_a_request_is_in_it(call: Any) -> None:
+def test_the_document_contains_every_request_field(call: Any) -> None:
     operation = api()["paths"][call.path][call.method.lower()]
     parameters = {each["name"]: each["in"] for each in operation.get("parameters", [])}
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
@@ -68,7 +68,7 @@ def test_fields_are_described() -> None:
     assert docs_of(next(call.request for call in CALLS if call.path == "/v1/cleaning/pause"))["lease_ms"]
 
 
-def test_the_listener_gives_it(admin: AdminCalls) -> None:
+def test_the_listener_serves_the_document(admin: AdminCalls) -> None:
     assert admin.get("/v1/openapi.json") == api()
 
 

@@ -59,7 +59,7 @@ def test_binary_values_are_exchanged_as_base64_or_hex(broker: ottla.Broker, admi
     assert (record["value"], record["value_encoding"]) == (base64.b64encode(value).decode(), "base64")
 
 
-def test_tombstones_markers_and_pages(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_tombstones_markers_and_pages_are_returned(broker: ottla.Broker, admin: AdminCalls) -> None:
     admin.post("/v1/topics/t/records", key="k", partition=0)
     with KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="records") as producer:
         producer.init_transactions()
@@ -87,14 +87,14 @@ def test_tombstones_markers_and_pages(broker: ottla.Broker, admin: AdminCalls) -
     assert (beyond["records"], beyond["next_offset"]) == ([], 9)
 
 
-def test_an_answer_is_bounded_by_the_bytes_of_its_batches(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_response_is_bounded_by_the_bytes_of_its_batches(broker: ottla.Broker, admin: AdminCalls) -> None:
     for _ in range(4):
         broker.produce("t", "x" * 500_000, key="k", partition=0)
     found = admin.get("/v1/topics/t/records?partition=0&offset=0")
     assert 1 <= len(found["records"]) < 4 and found["next_offset"] == len(found["records"])
 
 
-def test_a_gap_is_read_over(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_gap_is_skipped(broker: ottla.Broker, admin: AdminCalls) -> None:
     for number in range(6):
         broker.produce("t", str(number), key="k", partition=0)
     broker.compact("t", force=True)
@@ -140,14 +140,14 @@ def test_invalid_requests_are_refused_and_nothing_is_written(
     assert broker.records("t") == []
 
 
-def test_the_brokers_own_topics_are_read_and_not_written(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_internal_topics_are_readable_but_not_writable(broker: ottla.Broker, admin: AdminCalls) -> None:
     broker.commit("g", {("t", 0): 0})
     status, answer = admin.ask("POST", "/v1/topics/__consumer_offsets/records", {"key": "k", "value": "v"})
     assert (status, answer["error"]) == (422, "__consumer_offsets is an internal topic; only the broker writes to it")
     assert admin.ask("GET", "/v1/topics/__consumer_offsets/records")[0] == 200
 
 
-def test_a_partition_without_a_leader_takes_nothing(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_partition_without_a_leader_refuses_records(broker: ottla.Broker, admin: AdminCalls) -> None:
     broker.stop_node(0)
     broker.stop_node(1)
     try:

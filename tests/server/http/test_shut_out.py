@@ -182,7 +182,7 @@ async def test_a_probe_only_connection_ends_with_its_response(autojump_clock: tr
 @pytest.mark.parametrize(
     "state", ["takes nothing of an answer", "takes nothing of a probe's answer", "takes nothing of a refusal"]
 )
-async def test_an_answer_that_there_is_room_for_is_not_cut(state: str) -> None:
+async def test_a_response_with_enough_space_is_not_truncated(state: str) -> None:
     """A connection with an unfinished answer waits for its client, and may be the only one that does."""
 
     async def run(on: Listening) -> None:
@@ -228,7 +228,9 @@ def test_a_flood_from_one_address_leaves_places_for_the_rest(state: str) -> None
 
 @pytest.mark.parametrize("state", BY_CLIENT)
 @pytest.mark.parametrize("token", [None, TOKEN])
-async def test_a_stranger_has_less_time(state: str, token: str | None, autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_unauthenticated_client_has_less_time(
+    state: str, token: str | None, autojump_clock: trio.testing.MockClock
+) -> None:
     async def run(on: Listening) -> None:
         client = await on.connected(STATES[state](on))
         shows_it = "body" in state

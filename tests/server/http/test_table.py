@@ -44,7 +44,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("method", "target", "path", "fields"), ROUTES)
-def test_a_target_means_a_call(method: str, target: str, path: str, fields: list[tuple[str, str]]) -> None:
+def test_a_target_selects_a_call(method: str, target: str, path: str, fields: list[tuple[str, str]]) -> None:
     route = TABLE.route(method, target)
     assert (route.call.path, route.from_path) == (path, fields)
 

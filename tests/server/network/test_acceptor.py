@@ -80,7 +80,7 @@ async def serves_after(data_dir: Path, news: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("name", OF_ONE)
-async def test_an_error_of_one_connection_costs_that_one(
+async def test_an_error_of_one_connection_affects_only_that_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     assert await serves_after(tmp_path, [getattr(errno, name)] * 3)

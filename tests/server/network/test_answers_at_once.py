@@ -235,7 +235,7 @@ async def life(*, at_once: bool) -> tuple[dict[str, tuple[bool, bytes | None]], 
         return told, {name: broker.services.topics.partition(name, 0).log.log_end_offset for name in TOPICS}
 
 
-def test_both_ways_answer_the_same_and_do_the_same() -> None:
+def test_both_paths_give_the_same_response_and_effect() -> None:
     told, ends = run_in_order(lambda: life(at_once=True))
     expected, expected_ends = run_in_order(lambda: life(at_once=False))
     assert {name: answer for name, (_, answer) in told.items()} == {

@@ -91,7 +91,7 @@ def test_a_listener_has_its_own_limits(tmp_path: Path) -> None:
         second.receive()
 
 
-def test_another_limit_holds_at_once(tmp_path: Path) -> None:
+def test_a_changed_limit_applies_at_once(tmp_path: Path) -> None:
     with limited(tmp_path, max_connections="2") as limits:
         served = [limits.served(), limits.served()]
         waiting = limits.client()

@@ -250,9 +250,7 @@ MOVES = {
 """Connections, and whether bytes move on them between two checks."""
 
 
-def test_bytes_that_move_keep_a_connection_alive_and_nothing_else_does(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_only_moving_bytes_keep_a_connection_alive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Apache Kafka 4.3.1 was observed to do so with `connections.max.idle.ms=3000`."""
     # The broker itself checks none.
     with ottla.Broker(str(tmp_path), overrides={"connections.max.idle.ms": "-1"}) as broker:
@@ -308,7 +306,7 @@ def works(client: RawClient) -> bool:
     return bool(client.ask(MetadataRequest(topics=()), 12).error_code == ErrorCode.NONE)
 
 
-def test_a_connection_that_we_closed_has_no_peer() -> None:
+def test_a_connection_closed_by_us_has_no_peer() -> None:
     """A parked request checks its client, whose connection may have been closed as idle."""
     client, server = socket.socketpair()
     with client:

@@ -66,7 +66,7 @@ def test_requests_that_free_descriptors_get_the_few_they_need(tmp_path: Path) ->
     assert "offline" not in process.stderr and "Traceback" not in process.stderr
 
 
-def test_connections_leave_some_to_new_segments(tmp_path: Path) -> None:
+def test_connections_leave_some_descriptors_to_new_segments(tmp_path: Path) -> None:
     options = ("--data", tmp_path, "--listener", "127.0.0.1:0")
     with ServeProcess(*options, descriptors=DESCRIPTORS) as process, ExitStack() as clients:
         served: list[RawClient] = []

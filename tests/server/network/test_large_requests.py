@@ -96,7 +96,7 @@ def test_a_request_with_few_elements_and_little_copying_is_read_at_once(body: An
     "topics, length, is_small",
     [(WRITE_ELEMENTS_AT_ONCE, 3, True), (WRITE_ELEMENTS_AT_ONCE + 1, 3, False), (60, 30_000, False)],
 )
-def test_an_answer_is_written_at_once_if_it_is_small(topics: int, length: int, is_small: bool) -> None:
+def test_a_small_response_is_written_at_once(topics: int, length: int, is_small: bool) -> None:
     from ottla.protocol.messages.metadata import MetadataResponseTopic
 
     body = MetadataResponse(
@@ -163,7 +163,7 @@ def _leaves(client: Client, large: LargeRequest) -> None:
 
 @pytest.mark.parametrize("goes", [_closes, _leaves])
 @pytest.mark.parametrize("is_without_room", [False, True])
-async def test_a_closed_connection_leaves_the_line(
+async def test_a_closed_connection_leaves_the_queue(
     goes: Callable[[Client, LargeRequest], None], is_without_room: bool
 ) -> None:
     shared, client, other = LargeRequests(), Client(), LargeRequest(LargeRequests(), Client(), "b")
@@ -242,7 +242,7 @@ async def _given_back(shared: LargeRequests) -> None:
 
 
 @pytest.mark.parametrize("count", [READ_ELEMENTS_AT_ONCE // 2, 3 * READ_ELEMENTS_AT_ONCE])
-def test_small_and_large_requests_get_the_same_answers(broker: ottla.Broker, client: RawClient, count: int) -> None:
+def test_small_and_large_requests_get_the_same_responses(broker: ottla.Broker, client: RawClient, count: int) -> None:
     create_topic(client, f"{count // 2:03}")
     answer = client.ask(names(count), 9)
     assert [topic.name for topic in answer.topics] == [topic.name for topic in names(count).topics or ()]
@@ -297,7 +297,9 @@ class FastReader:
 @pytest.mark.parametrize(
     "parts", [[bytes(5 << 20)], [bytes(300_000)] * 10, [bytes(1)] * 5_000], ids=["one", "some", "many"]
 )
-async def test_an_answer_to_a_fast_reader_is_sent_in_turns(parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_response_to_a_fast_reader_is_sent_in_time_slices(
+    parts: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(time_slices, "SLICE_S", 0.0)
     sock = FastReader()
     async with counting_passes() as passes:
@@ -310,7 +312,7 @@ async def test_an_answer_to_a_fast_reader_is_sent_in_turns(parts: list[bytes], m
     assert passes.count - before >= len(sock.calls) - 2 >= 2, "each turn is a pass, whoever comes first in it"
 
 
-def test_pipelined_requests_are_answered_in_turns_of_time(
+def test_pipelined_requests_are_answered_in_time_slices(
     broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixteen requests, the former unit of time slices, may take a second."""
@@ -335,7 +337,7 @@ def test_pipelined_requests_are_answered_in_turns_of_time(
     assert steps >= 64
 
 
-def test_the_constants_fit_together() -> None:
+def test_the_constants_are_consistent() -> None:
     assert frame_of(produced(1, 1))[:2] == large_requests.PRODUCE
 
 

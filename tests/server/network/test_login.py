@@ -168,7 +168,9 @@ NOT_YET = {
 
 
 @pytest.mark.parametrize("requests", NOT_YET.values(), ids=NOT_YET.keys())
-def test_nothing_else_is_answered_before(client: RawClient, requests: list[tuple[object, int]]) -> None:
+def test_other_requests_before_the_login_are_not_answered(
+    client: RawClient, requests: list[tuple[object, int]]
+) -> None:
     *allowed, (last, version) = requests
     for request, its_version in allowed:
         client.ask(request, its_version)
@@ -176,7 +178,7 @@ def test_nothing_else_is_answered_before(client: RawClient, requests: list[tuple
     assert client.is_closed_by_peer()
 
 
-def test_a_mechanism_that_is_taken_away_during_a_login_is_refused() -> None:
+def test_a_mechanism_disabled_during_a_login_is_refused() -> None:
     with secured(sasl_enabled_mechanisms="PLAIN,SCRAM-SHA-256") as broker, connected(broker) as late:
         shake_hands(late)
         with connected(broker) as admin:
@@ -288,7 +290,7 @@ def test_the_size_of_requests_before_authentication_is_limited(options: dict[str
                     assert client.receive().error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_a_client_that_is_known_may_send_much(client: RawClient) -> None:
+def test_an_authenticated_client_may_send_large_requests(client: RawClient) -> None:
     log_in(client)
     names = tuple(f"{number:0200}" for number in range(200))
     assert len(client.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False)).brokers) == 1
@@ -297,7 +299,7 @@ def test_a_client_that_is_known_may_send_much(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_handshake_is_refused_once_one_is_served(client: RawClient, version: int) -> None:
+def test_a_handshake_after_the_login_is_refused(client: RawClient, version: int) -> None:
     log_in(client)
     assert shake_hands(client, version=version).error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert authenticate(client, plain()).error_code == ErrorCode.ILLEGAL_SASL_STATE
@@ -324,7 +326,7 @@ def test_only_the_response_to_a_failed_login_is_delayed() -> None:
         broker.stop()  # which does not wait for such an answer
 
 
-def test_a_secret_reaches_no_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_secrets_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG), secured() as broker:
         for token in (plain(), plain(password="wrong-guess")):
             with connected(broker) as client:
@@ -362,7 +364,7 @@ def test_clients_cannot_insert_log_lines(caplog: pytest.LogCaptureFixture) -> No
 # Faults
 
 
-def test_a_login_can_be_made_to_fail() -> None:
+def test_a_fault_can_make_a_login_fail() -> None:
     with secured() as broker:
         broker.fault(api="SaslAuthenticate", error="SASL_AUTHENTICATION_FAILED")
         for expected in (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.NONE):
@@ -551,7 +553,7 @@ def test_failed_reauthentication_without_headers_has_no_response(token: bytes, m
         assert client.is_closed_by_peer()
 
 
-def test_a_node_stops_while_a_client_logs_in_again_without_headers() -> None:
+def test_a_node_can_stop_during_a_reauthentication_without_headers() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         log_in(client)
         assert shake_hands(client, version=0).error_code == ErrorCode.NONE
@@ -559,7 +561,7 @@ def test_a_node_stops_while_a_client_logs_in_again_without_headers() -> None:
         assert client.is_closed_by_peer()
 
 
-def test_nothing_else_is_asked_while_a_client_logs_in_again() -> None:
+def test_other_requests_during_reauthentication_are_refused() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         log_in(client)
         shake_hands(client)
@@ -632,7 +634,7 @@ async def test_a_controller_that_is_not_a_node_accepts_logins(tmp_path: Path) ->
         await trio.to_thread.run_sync(ask)
 
 
-def test_a_controller_that_cannot_take_logins_ends_the_start_with_a_line() -> None:
+def test_a_controller_with_invalid_login_options_ends_the_start() -> None:
     with pytest.raises(
         ConfigError, match=r"Missing configuration listener\.name\.controller\.plain\.sasl\.jaas\.config"
     ):

@@ -327,7 +327,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
 # The task that executes a request
 
 
-async def test_an_answer_at_once_takes_no_step_of_the_connections_own_task() -> None:
+async def test_an_immediate_response_needs_no_connection_task() -> None:
     async with serving() as served:
         peer = await served.watched()
         with steps_of(CONNECTION) as steps:
@@ -338,7 +338,7 @@ async def test_an_answer_at_once_takes_no_step_of_the_connections_own_task() -> 
         assert len(served.ready) == 1
 
 
-async def test_the_first_request_of_a_version_is_learnt_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_request_of_a_version_is_prepared_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = list[int]()
 
     def noted(frame: memoryview) -> None:
@@ -371,7 +371,7 @@ async def test_a_waiting_request_is_dispatched_and_started_once() -> None:
 
 
 @pytest.mark.parametrize("key", ["silent", "later silent", "pass silent"])
-async def test_a_request_without_an_answer_is_followed_by_the_next_one(key: str) -> None:
+async def test_a_request_without_response_is_followed_by_the_next(key: str) -> None:
     async with serving() as served:
         peer = await served.watched()
         served.dispatcher.may_answer.set()
@@ -391,7 +391,7 @@ async def test_an_api_that_is_not_served_ends_the_connection(caplog: pytest.LogC
         assert "is not supported by this listener" in caplog.text
 
 
-async def test_an_api_that_is_loaded_first_is_answered_and_keeps_the_order() -> None:
+async def test_an_api_under_loading_is_answered_in_order() -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
         served.dispatcher.loadable[API.key] = served.dispatcher.present.pop(API.key)
@@ -401,7 +401,7 @@ async def test_an_api_that_is_loaded_first_is_answered_and_keeps_the_order() -> 
         assert await other.answers() == [(1, "pass1")]
 
 
-async def test_a_handler_that_has_been_replaced_is_not_asked() -> None:
+async def test_a_replaced_handler_is_not_called() -> None:
     async with serving() as served:
         peer = await served.watched()
         served.dispatcher.present[API.key] = lambda client, request: FindCoordinatorResponse(host="other")
@@ -528,7 +528,7 @@ async def test_several_clients_are_not_polled(still: None) -> None:
         assert steps.count == 2 * (ALONE_REQUESTS + 10)
 
 
-async def test_a_client_that_comes_while_another_is_looked_for_is_answered() -> None:
+async def test_a_client_that_connects_during_polling_is_answered() -> None:
     async with serving() as served:
         peer, other = await alone(served), served.connect()
         for number in range(REST_REQUESTS):
@@ -657,7 +657,7 @@ async def test_bytes_that_arrive_during_earlier_requests_are_not_missed(
 
 
 @pytest.mark.parametrize("seed", range(size(4, 20)))
-async def test_every_request_is_answered_whenever_it_comes(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+async def test_every_request_is_answered_at_any_time_of_arrival(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Each executed request lets some client send whole requests or parts of them; half of the time the slice is over."""
     chance = random.Random(seed)
     async with serving() as served:
@@ -755,7 +755,7 @@ async def test_responses_are_sent_before_any_other_task_continues(monkeypatch: p
         assert time_slices.passes() - before >= 5
 
 
-async def test_answers_before_a_request_that_waits_are_sent_in_its_slice(still: None) -> None:
+async def test_responses_before_a_waiting_request_are_sent_in_its_slice(still: None) -> None:
     async with serving() as served:
         peers = [await served.watched() for _ in range(6)]
         for number, peer in enumerate(peers):
@@ -781,7 +781,7 @@ async def test_a_slice_leaves_a_limited_number_of_requests_to_connection_tasks(s
 
 @pytest.mark.parametrize("key_bytes", [1, INITIAL_BUFFER_BYTES - 100])
 @pytest.mark.parametrize("count", [1, 20])
-async def test_requests_that_come_together_are_read_in_slices_of_time(
+async def test_requests_that_arrive_together_are_read_in_time_slices(
     monkeypatch: pytest.MonkeyPatch, key_bytes: int, count: int
 ) -> None:
     """Many clients send one or many requests each: no scheduler pass is longer than a slice and a request."""
@@ -823,7 +823,7 @@ async def send_all(peer: Peer, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 50])
-async def test_requests_in_pieces_are_answered_as_they_become_whole(chunk_bytes: int) -> None:
+async def test_requests_in_pieces_are_answered_when_complete(chunk_bytes: int) -> None:
     async with serving() as served:
         peer = await served.watched()
         data = b"".join(map(request, range(5)))
@@ -934,7 +934,7 @@ async def test_a_frame_of_many_elements_is_unchanged_until_a_worker_reads_it() -
         assert sorted(served.dispatcher.asked) == sorted(["now"] + [",".join(keys)] * 3)
 
 
-async def test_an_api_that_is_loaded_first_keeps_the_records() -> None:
+async def test_an_api_under_loading_keeps_the_records() -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
         served.dispatcher.loadable[PRODUCE.key] = served.dispatcher.present.pop(PRODUCE.key)
@@ -954,7 +954,7 @@ async def test_more_connections_than_one_call_names_are_all_answered() -> None:
 
 
 @pytest.mark.parametrize("way", ["queue", "own task", "long frame"])
-async def test_answers_that_are_not_taken_wait_whole_and_in_order(still: None, way: str) -> None:
+async def test_unsent_responses_wait_completely_and_in_order(still: None, way: str) -> None:
     """The connection is busy in the meantime: a node that stops does not cut its answers."""
     async with serving() as served:
         peer = await served.watched()
@@ -984,7 +984,7 @@ async def test_answers_that_are_not_taken_wait_whole_and_in_order(still: None, w
 
 
 @pytest.mark.parametrize("key", ["big", "pass"])
-async def test_an_answer_that_is_not_taken_holds_back_the_next_request(key: str) -> None:
+async def test_an_unsent_response_delays_the_next_request(key: str) -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
         peer.socket.sendall(request(0, key) + b"".join(request(number, "big") for number in range(1, 100)))
@@ -999,7 +999,7 @@ async def test_an_answer_that_is_not_taken_holds_back_the_next_request(key: str)
 # Registrations
 
 
-async def test_nothing_is_missed_that_comes_while_its_task_is_at_work() -> None:
+async def test_events_during_a_connections_task_are_not_missed() -> None:
     async with serving() as served:
         peer = await served.watched()
         peer.send(1, keys="later")
@@ -1068,7 +1068,7 @@ async def looking() -> AsyncIterator[ReadyConnections]:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_descriptor_that_became_another_connections_says_nothing_wrong_to_that_one(pairs: Pair) -> None:
+async def test_a_reused_descriptor_does_not_disturb_its_new_connection(pairs: Pair) -> None:
     """Two connections have data. The event of the first closes the second, and a third one gets that one's descriptor."""
     async with looking() as ready:
         (peer, one), (other_peer, other), (third_peer, third) = pairs(), pairs(), pairs()
@@ -1294,7 +1294,7 @@ async def test_a_client_that_closes_during_its_request_harms_no_other() -> None:
     ],
 )
 @pytest.mark.parametrize("is_alone_in_its_read", [False, True])
-async def test_wrong_bytes_end_that_connection_with_one_line(
+async def test_invalid_bytes_end_their_connection_with_one_line(
     nonsense: bytes, words: str, is_alone_in_its_read: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving() as served:
@@ -1313,7 +1313,7 @@ async def test_wrong_bytes_end_that_connection_with_one_line(
         assert await other.asked(1) == [1]
 
 
-async def test_an_error_of_ours_ends_that_connection_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_ends_its_connection_with_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
 
@@ -1350,7 +1350,7 @@ async def test_an_internal_error_in_a_waiting_request_ends_only_its_connection(
         assert await other.asked(1) == [1]
 
 
-async def test_closing_a_connection_that_is_watched_ends_it() -> None:
+async def test_closing_a_watched_connection_ends_it() -> None:
     async with serving() as served:
         peer = await served.watched()
         peer.connection.close()
@@ -1474,7 +1474,7 @@ async def test_a_waiting_request_ends_with_its_task(still: None, key: str) -> No
         assert len(served.ready) == 0
 
 
-async def test_a_task_that_is_cancelled_while_it_is_parked_ends() -> None:
+async def test_a_parked_task_can_be_cancelled() -> None:
     async with serving() as served:
         await served.watched()
         assert len(served.ready) == 1
@@ -1482,7 +1482,7 @@ async def test_a_task_that_is_cancelled_while_it_is_parked_ends() -> None:
 
 
 @pytest.mark.parametrize("key", ["stop{}", "pass stop{}", "big stop{}"])
-async def test_a_node_that_stops_takes_no_further_request(key: str) -> None:
+async def test_a_stopping_node_accepts_no_further_request(key: str) -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
 
@@ -1505,7 +1505,7 @@ async def test_a_node_that_stops_takes_no_further_request(key: str) -> None:
         assert await other.answers() == []
 
 
-async def test_an_answer_is_sent_whole_though_the_node_stops(still: None) -> None:
+async def test_a_response_is_sent_completely_although_the_node_stops(still: None) -> None:
     """The socket has no room for all of it when the node stops."""
     async with serving() as served:
         peer = await served.watched()
@@ -1520,7 +1520,7 @@ async def test_an_answer_is_sent_whole_though_the_node_stops(still: None) -> Non
         await peer.end()
 
 
-async def test_answers_and_requests_keep_a_connection_from_counting_as_idle(
+async def test_responses_and_requests_keep_a_connection_from_being_idle(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with serving() as served:
@@ -1694,7 +1694,7 @@ async def plainly(served: Served) -> trio.abc.Stream:
 
 
 @pytest.mark.parametrize("number", range(SEEDS))
-async def test_each_client_has_exactly_its_answers_in_order(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+async def test_each_client_gets_exactly_its_responses_in_order(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     seed = random.getrandbits(32) if FULL else number
     with noted(seed):
         await exchange(monkeypatch, seed, CONNECTIONS, ANSWERS // SEEDS, plainly)
@@ -1724,7 +1724,7 @@ def over_tls(directory: Path) -> Callable[[Served], Awaitable[trio.abc.Stream]]:
     return connect
 
 
-async def test_each_client_has_exactly_its_answers_in_order_over_tls(
+async def test_each_client_gets_exactly_its_responses_in_order_over_tls(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     await exchange(monkeypatch, 1, 6, size(100, 1_000), over_tls(tmp_path))
@@ -1774,7 +1774,7 @@ async def test_an_accepted_request_is_completed_although_the_node_stops() -> Non
         assert await peer.answers() == [(1, "later1")]
 
 
-async def test_a_frame_gives_its_memory_back_before_its_client_takes_the_answer() -> None:
+async def test_a_frame_frees_its_memory_before_its_response_is_read() -> None:
     async with serving() as served:
         peer = await served.watched()
         peer.connection._transport._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)

@@ -32,7 +32,7 @@ def test_a_large_request_has_no_response() -> None:
     assert refused(Request(api, 4, 1, "c", api.request(), elements=ELEMENTS_MAX + 1)) is None
 
 
-def test_a_name_that_the_answer_cannot_repeat_has_none() -> None:
+def test_a_request_with_an_unrepeatable_name_has_no_response() -> None:
     api = APIS[3]
     topic = MetadataRequestTopic(topic_id=bytes(16), name=None)
     assert refused(Request(api, 10, 1, "c", api.request(topics=(topic,)))) is None

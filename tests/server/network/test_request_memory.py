@@ -47,7 +47,7 @@ async def has_at_once(holder: Holder, size_bytes: int) -> bool:
     return holder.held_bytes == before_bytes + size_bytes
 
 
-async def test_one_address_has_half_of_it() -> None:
+async def test_one_address_may_use_half_of_the_memory() -> None:
     memory = RequestMemory(100)
     first, second, other = Holder(memory), Holder(memory), Holder(memory, "b")
     assert memory.take_now(first, 30) and memory.take_now(second, 20)
@@ -55,7 +55,7 @@ async def test_one_address_has_half_of_it() -> None:
     assert memory.take_now(other, 50)
 
 
-async def test_an_address_that_waits_for_its_share_is_passed_by() -> None:
+async def test_a_waiting_address_over_its_share_is_skipped() -> None:
     memory = RequestMemory(100)
     first, beyond, waits, other = Holder(memory), Holder(memory), Holder(memory), Holder(memory, "b")
     await first.take(50)
@@ -228,7 +228,7 @@ async def test_every_connection_is_served_and_all_memory_returned(
     assert left == len(kinds) and memory.used_bytes == 0 and memory.waiting == 0
 
 
-async def test_thousands_that_keep_memory_for_later_give_it_back_in_turns(
+async def test_thousands_of_spare_buffers_are_freed_in_time_slices(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     monkeypatch.setattr(time_slices, "SLICE_S", 0)

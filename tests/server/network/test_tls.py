@@ -174,7 +174,7 @@ def test_a_client_without_tls_is_disconnected_with_one_line(
     assert told in line and "\n" not in line
 
 
-def test_a_name_without_a_rule_is_sent_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_without_a_rule_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ottla.connection")
     rules = "RULE:^CN=bob.*$/bob/"
     with secured(ssl_client_auth="required", ssl_principal_mapping_rules=rules) as broker:
@@ -225,7 +225,7 @@ def test_new_keys_apply_to_new_connections_and_open_ones_continue(tmp_path: Path
         assert produce(client, "t", ("k", "v")).error_code == ErrorCode.NONE
 
 
-def test_keys_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
+def test_unusable_keys_change_nothing(tmp_path: Path) -> None:
     with secured() as broker, connected(broker, client_security(tmp_path)) as client:
         for change, told in (
             ({"listener.name.ssl.ssl.keystore.key": "nonsense"}, "private key not found"),
@@ -320,7 +320,7 @@ def server_context(tmp_path: Path) -> ssl.SSLContext:
     return context
 
 
-async def test_all_kinds_of_parts_come_out_in_order(tmp_path: Path) -> None:
+async def test_all_kinds_of_parts_are_sent_in_order(tmp_path: Path) -> None:
     content = bytes(range(256)) * 4_096
     (tmp_path / "log").write_bytes(content)
     file = OsFiles().open(str(tmp_path / "log"))
@@ -343,7 +343,7 @@ async def test_all_kinds_of_parts_come_out_in_order(tmp_path: Path) -> None:
     assert bytes(peer.received) == b"head" + content[:100_000] + content[5:900_005] + b"x" + b"".join(small)
 
 
-async def test_a_file_that_is_shorter_than_promised_ends_the_connection(tmp_path: Path) -> None:
+async def test_a_shortened_file_ends_the_connection(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(bytes(1000))
     ours, theirs = pair()
     with Peer(theirs, client_security(tmp_path)):
@@ -354,7 +354,7 @@ async def test_a_file_that_is_shorter_than_promised_ends_the_connection(tmp_path
         transport.close()
 
 
-async def test_a_handshake_that_does_not_end_is_cut_off_by_its_size(tmp_path: Path) -> None:
+async def test_an_endless_handshake_is_limited_by_its_size(tmp_path: Path) -> None:
     ours, theirs = pair()
     # A hello of 100 000 bytes, in records of OpenSSL's choice.
     body = b"\x01\x01\x86\xa0\x03\x03" + bytes(32) + b"\0" + bytes(60_000)

@@ -133,7 +133,7 @@ async def test_other_tasks_run_while_many_are_dropped_and_sent_ones_stay(
     assert others >= 10 and not last.is_given_up
 
 
-def test_clients_that_never_read_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_that_never_read_do_not_exhaust_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.network.unsent_answers.MAY_LIE_S", 0.0)
     monkeypatch.setattr("ottla.server.network.unsent_answers.LOOK_EVERY_S", 0.01)
     names = tuple(MetadataRequestTopic(name=f"{number}" + "n" * 32_000) for number in range(200))

@@ -37,7 +37,7 @@ def test_a_topic_may_have_any_name_and_ids_stay_unique(broker: ottla.Broker) -> 
             assert len(ids) > 3 and sorted(ids) == sorted(set(ids)), path
 
 
-def test_how_much_of_a_topic_no_pass_has_been_over(broker: ottla.Broker) -> None:
+def test_the_uncleaned_part_of_a_topic_is_shown(broker: ottla.Broker) -> None:
     broker.create_topic("empty", 1, {"cleanup.policy": "compact"})
     broker.create_topic("orders", 2, {"cleanup.policy": "compact"})
     broker.create_topic("visits", 1, {"cleanup.policy": "delete"})
@@ -53,7 +53,7 @@ def test_how_much_of_a_topic_no_pass_has_been_over(broker: ottla.Broker) -> None
     assert "| orders | nothing, all clean | Compact" in shown(broker, "/")
 
 
-def test_a_topic_has_the_button_it_needs(broker: ottla.Broker) -> None:
+def test_a_topic_has_the_required_button(broker: ottla.Broker) -> None:
     broker.create_topic("orders", 1, {"cleanup.policy": "compact,delete"})
     broker.create_topic("visits", 1, {"cleanup.policy": "delete"})
     assert "| Compact now |" in shown(broker, "/topics/orders")

@@ -32,7 +32,7 @@ def test_lines_are_kept_newest_first_by_level_and_forgotten_at_the_end() -> None
     assert last_lines(logging.INFO) == []
 
 
-def test_their_number_and_length_are_bounded() -> None:
+def test_the_number_and_length_of_lines_are_limited() -> None:
     with kept():
         for number in range(LINES_MAX + 10):
             log.info("%d%s", number, "x" * 2 * LINE_CHARACTERS_MAX)

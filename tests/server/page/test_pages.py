@@ -36,7 +36,7 @@ def get(broker: ottla.Broker, target: str, method: str = "GET", **headers: str) 
         return response, response.read().decode()
 
 
-def test_the_first_page_shows_the_broker_and_loads_nothing_from_elsewhere(broker: ottla.Broker) -> None:
+def test_the_first_page_describes_the_broker_and_loads_nothing_external(broker: ottla.Broker) -> None:
     response, html = get(broker, "/")
     assert response.status == 200
     assert response.getheader("content-type") == "text/html; charset=utf-8"
@@ -89,7 +89,7 @@ def test_every_page_of_the_navigation_exists() -> None:
     assert NAVIGATION and [path for path, _ in NAVIGATION if path not in VIEWS] == []
 
 
-def test_every_form_makes_a_call_that_there_is() -> None:
+def test_every_form_makes_an_existing_call() -> None:
     calls = {f"{call.method} {call.path}": call for call in CALLS}
     forms = list(forms_of_templates())
     assert forms

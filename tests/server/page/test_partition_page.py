@@ -91,7 +91,7 @@ def filled(broker: ottla.Broker, topic: str, **configs: ConfigValue) -> str:
     return f"/topics/{topic}/partitions/0"
 
 
-def test_a_topic_that_is_not_compacted_is_compacted_in_two_clicks(broker: ottla.Broker) -> None:
+def test_an_uncompacted_topic_is_compacted_in_two_clicks(broker: ottla.Broker) -> None:
     page = filled(broker, "plain", **{"cleanup.policy": "delete"})
     admin = AdminCalls.of(broker)
     for says in ("Make this topic compacted", "Compact now"):
@@ -118,7 +118,7 @@ REASONS: dict[str, dict[str, ConfigValue]] = {
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_every_button_is_a_call_that_is_taken(own_broker: ottla.Broker, reason: str) -> None:
+def test_every_button_makes_an_accepted_call(own_broker: ottla.Broker, reason: str) -> None:
     page = filled(own_broker, f"why-{reason}", **REASONS[reason])
     _, shown = get(own_broker, page)
     buttons = forms(shown)
@@ -144,7 +144,7 @@ def test_each_alternative_remedy_makes_the_log_eligible(broker: ottla.Broker, re
         assert found.eligible or found.eligible_at_ms is not None, (button, found.sentence)
 
 
-def test_a_dry_run_comes_with_the_page_and_not_with_its_changes(broker: ottla.Broker) -> None:
+def test_a_dry_run_is_on_the_page_and_not_in_its_changes(broker: ottla.Broker) -> None:
     page = filled(broker, "tried", **REASONS["ratio"])
     status, shown = get(broker, f"{page}?dry=yes&from=3&to=40")
     assert status == 200

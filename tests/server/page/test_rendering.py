@@ -25,7 +25,7 @@ def page(*rows: Row, refused: str = "no") -> Page:
     return Page("Nodes", "/", (Section("nodes", "nodes", None, rows), Section("refused", "refused", refused)))
 
 
-def test_the_first_look_has_all_sections() -> None:
+def test_the_first_rendering_has_all_sections() -> None:
     lines, _ = changes(page(node(1), node(2)), None)
     assert [json.loads(line)["id"] for line in lines] == ["nodes", "refused"]
 
@@ -79,7 +79,7 @@ def test_no_other_file_is_static(name: str) -> None:
     assert static("page.js") is not None
 
 
-def test_files_that_there_are_not_are_not_kept() -> None:
+def test_missing_files_are_not_cached() -> None:
     static("page.js")
     tracemalloc.start()
     try:

@@ -148,7 +148,7 @@ HISTORIES |= {f"seed {seed}": random.Random(seed).choices(STEPS, k=7) for seed i
 
 
 @pytest.mark.parametrize("steps", HISTORIES.values(), ids=HISTORIES)
-def test_fetch_and_offset_for_leader_epoch_know_the_same_ends(tmp_path: Path, steps: list[str]) -> None:
+def test_fetch_and_offset_for_leader_epoch_return_the_same_ends(tmp_path: Path, steps: list[str]) -> None:
     with ExitStack() as stack:
         life = Life(tmp_path, stack)
         life.check()

@@ -120,7 +120,7 @@ def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
     assert session.next_epoch == 1
 
 
-def test_a_partition_is_news_with_records_an_error_or_moved_marks(sessions: FetchSessions) -> None:
+def test_a_partition_is_returned_with_records_an_error_or_new_offsets(sessions: FetchSessions) -> None:
     item = next(iter(opened(sessions, ("a", 0, 0)).items.values()))
 
     def news(high_watermark: int = 10, log_start_offset: int = 0, error: int = 0, records: bytes = b"") -> bool:
@@ -176,7 +176,7 @@ def test_the_total_number_of_remembered_partitions_is_limited() -> None:
     assert sessions.partition_count == 0
 
 
-def test_a_session_remembers_no_name_that_no_topic_can_have(sessions: FetchSessions) -> None:
+def test_a_session_ignores_invalid_topic_names(sessions: FetchSessions) -> None:
     """A partition takes 700 B, a name up to 32 KiB; a session remembers fifty thousand of them."""
     long = ("t" * 250, 0, 0)
     session, items = begin(sessions, request(0, 0, ("t" * 249, 0, 0), long), False, 0)

@@ -84,7 +84,7 @@ def test_bytes_of_several_partitions_are_added() -> None:
     assert not waiter(FetchWaits(), one, two, min_bytes=4 * SIZE + 1).is_complete
 
 
-def test_a_fetch_is_complete_once_all_missing_bytes_have_come() -> None:
+def test_a_fetch_is_complete_when_all_missing_bytes_have_arrived() -> None:
     waits, one, two = FetchWaits(), log_of(1), log_of(1, OTHER)
     with waiter(waits, wanted(one, 1), wanted(two, 0), min_bytes=3 * SIZE) as parked:
         for log, complete in [(one, False), (two, True)]:
@@ -164,7 +164,7 @@ def stopped(waits: FetchWaits, _: Log) -> None:
 
 @pytest.mark.parametrize("event", [changed, stopped])
 @pytest.mark.parametrize("committed", [False, True])
-async def test_other_events_make_a_fetch_look_again_without_completing_it(
+async def test_other_events_make_a_fetch_check_again_without_completing_it(
     event: Callable[[FetchWaits, Log], None], committed: bool
 ) -> None:
     waits, log = FetchWaits(), log_of(1)
@@ -203,7 +203,7 @@ async def test_a_waiter_in_a_replaced_segment_checks_again(
         assert await parked.wait(1) == looks_again
 
 
-async def test_a_fetch_that_nothing_wakes_gives_up_after_its_time(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_fetch_without_events_ends_after_its_maximum_wait(autojump_clock: trio.testing.MockClock) -> None:
     start = trio.current_time()
     with waiter(FetchWaits(), wanted(log_of(0), 0)) as parked:
         assert not await parked.wait(500)

@@ -69,7 +69,7 @@ def test_a_value_is_set_or_refused(entity: dict[str, str | None], key: str, valu
     assert changed == ({of: {key: value}} if problem is None else {})
 
 
-def test_an_entity_that_is_named_twice_is_refused_after_its_first_alteration() -> None:
+def test_an_entity_named_twice_is_refused_after_its_first_alteration() -> None:
     both = Entity.of({"user": "alice", "client-id": None})
     first, second = Alteration(both, [("request_percentage", 5.0)]), Alteration(both, [("request_percentage", 6.0)])
     outcomes, changed = alter({}, [first, second], is_literal_address)
@@ -104,7 +104,7 @@ ENTITIES = [
 
 
 @pytest.mark.parametrize(("components", "strict", "expected"), FILTERS)
-def test_a_filter_takes(components: list[Component], strict: bool, expected: list[str]) -> None:
+def test_a_filter_selects_entities(components: list[Component], strict: bool, expected: list[str]) -> None:
     wanted = filter_of(components, strict)
     assert [str(entity) for entity in ENTITIES if wanted.takes(entity)] == expected
 
@@ -122,7 +122,7 @@ def test_a_filter_takes(components: list[Component], strict: bool, expected: lis
         ([Component("group", 2, None)], ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_a_filter_that_contradicts_itself_is_refused(components: list[Component], code: ErrorCode) -> None:
+def test_a_contradicting_filter_is_refused(components: list[Component], code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refusal:
         filter_of(components, False)
     assert refusal.value.code is code
@@ -142,7 +142,7 @@ LEVELS: list[tuple[dict[str, str | None], Sharing]] = [
 
 
 @pytest.mark.parametrize("first", range(len(LEVELS)))
-def test_the_strongest_level_that_has_a_quota_holds(first: int) -> None:
+def test_the_most_specific_quota_applies(first: int) -> None:
     limits = QuotaLimits((Entity.of(entity), at + 1.0) for at, (entity, _) in enumerate(LEVELS) if at >= first)
     found = limits.find("alice", "app")
     assert found is not None
@@ -163,7 +163,7 @@ def test_a_quota_that_is_not_finite_limits_no_client(bound: float) -> None:
     assert QuotaLimits([(ALICE, bound)]).find("alice", "app") is None
 
 
-def test_entries_of_the_catalog_are_read_back() -> None:
+def test_entries_of_the_catalog_read_back() -> None:
     quotas = {entity: {"producer_byte_rate": 5.0} for entity in ENTITIES[:4]}
     quotas[Entity.of({"ip": "here"})] = {"connection_creation_rate": 3.0}
     quotas[Entity.of({"user": "a&b=c", "client-id": None})] = {"request_percentage": 0.5}

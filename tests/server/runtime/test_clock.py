@@ -47,7 +47,7 @@ async def test_a_wait_ends_as_soon_as_the_clock_is_moved_past_it(autojump_clock:
 
 
 @pytest.mark.parametrize("step_ms", [-HOUR_MS, HOUR_MS])
-async def test_a_wall_clock_that_is_set_moves_no_wait(step_ms: int, autojump_clock: trio.testing.MockClock) -> None:
+async def test_setting_a_wall_clock_moves_no_wait(step_ms: int, autojump_clock: trio.testing.MockClock) -> None:
     wall = SteppableWall()
     clock, start = Clock(wall, virtual_ms), trio.current_time()
     wall_before_ms = clock.now_ms()
@@ -189,7 +189,7 @@ async def test_a_move_can_be_followed_by_a_wait_for_due_jobs() -> None:
         assert not clock.has_jobs
 
 
-async def test_a_job_that_fails_is_at_work_no_longer() -> None:
+async def test_a_failed_job_is_no_longer_at_work() -> None:
     clock = virtual_clock()
     with pytest.raises(ValueError), clock.at_work():
         raise ValueError

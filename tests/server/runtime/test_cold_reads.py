@@ -128,7 +128,7 @@ async def test_cleaner_status_of_old_segments_is_read_in_worker_threads(tmp_path
         assert files.has_been_asked and files.held == []
 
 
-async def test_all_that_is_sent_has_been_looked_for_in_memory(tmp_path: Path) -> None:
+async def test_all_sent_data_were_checked_for_memory_residence(tmp_path: Path) -> None:
     async with started_anew(tmp_path, LARGE) as (served, files):
         files.evict("t-0")
         await served.ask(fetch, "t", 0)

@@ -200,7 +200,7 @@ async def test_memory_allocated_and_freed_between_two_collections_is_searched(
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("why", ["clients ask on and on", "large requests follow one another without end"])
-async def test_where_it_never_gets_quiet_a_collection_comes_at_last(
+async def test_a_permanently_busy_broker_is_finally_collected(
     why: str, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     garbage, of_broker = OldGarbage(), Collector()
@@ -269,7 +269,7 @@ async def test_kept_garbage_of_a_run_is_collected_before_the_next(
     assert gc.get_freeze_count() > 1_000
 
 
-def test_where_no_life_has_ended_nothing_is_taken_over() -> None:
+def test_without_an_ended_run_nothing_is_inherited() -> None:
     garbage = OldGarbage()
     Collector().take_over()
     assert garbage.is_there()

@@ -20,7 +20,7 @@ async def leaves_rings(count: int) -> None:
         Ring()
 
 
-async def test_each_object_in_a_circle_is_counted() -> None:
+async def test_each_object_of_a_cycle_is_counted() -> None:
     few = await left_to_the_collector(lambda: leaves_rings(1))
     assert await left_to_the_collector(lambda: leaves_rings(101)) - few >= 100
 

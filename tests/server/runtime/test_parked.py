@@ -91,7 +91,7 @@ class Gone:
         raise PeerGoneError("gone")
 
 
-async def test_answers_to_clients_that_have_left_keep_no_places(
+async def test_answers_to_disconnected_clients_hold_no_slots(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", 2)

@@ -145,7 +145,7 @@ def test_every_change_is_visible_at_once(broker: ottla.Broker, client: RawClient
             before = after
 
 
-def test_an_answer_about_many_partitions_is_made_once(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_response_about_many_partitions_is_built_once(broker: ottla.Broker, client: RawClient) -> None:
     forget(broker)
     kept = services(broker).kept_metadata
     for _ in range(3):

@@ -193,7 +193,7 @@ def write_marker(client: RawClient, topic: str, partition: int) -> None:
     assert row.topics[0].partitions[0].error_code == E.NONE
 
 
-async def test_markers_do_not_wait_for_a_log_to_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_markers_do_not_wait_for_the_creation_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The markers of a transaction without records, and those of an administrator."""
     trios, here = list[str](), threading.get_ident()
     make = Log.make

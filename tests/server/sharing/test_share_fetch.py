@@ -86,7 +86,7 @@ def test_acknowledgements_come_with_the_next_fetch(shared: Shared) -> None:
     assert (row.error_code, row.acknowledge_error_code) == (0, ErrorCode.INVALID_REQUEST)
 
 
-def test_locks_end_in_time_and_renewals_put_that_off(shared: Shared) -> None:
+def test_locks_expire_in_time_and_renewals_extend_them(shared: Shared) -> None:
     shared.produce(2)
     member, other = shared.member("one"), shared.member("two")
     member.fetch(0)
@@ -164,7 +164,7 @@ def test_records_deleted_from_the_log_are_not_delivered(shared: Shared) -> None:
     assert member.got(0) == [(3, 4, 1)]
 
 
-def test_a_limit_of_records_cuts_a_batch_in_two(shared: Shared) -> None:
+def test_a_record_limit_splits_a_batch(shared: Shared) -> None:
     shared.produce(6)
     member = shared.member()
     assert member.got(0, share_acquire_mode=1, max_records=2) == [(0, 1, 1)]
@@ -172,7 +172,7 @@ def test_a_limit_of_records_cuts_a_batch_in_two(shared: Shared) -> None:
     assert member.got(max_records=1) == [(5, 5, 1)]
 
 
-def test_partitions_take_turns_and_those_forgotten_are_left_out(shared: Shared) -> None:
+def test_partitions_rotate_and_forgotten_ones_are_omitted(shared: Shared) -> None:
     shared.produce(2, 0)
     shared.produce(2, 1)
     member = shared.member()
@@ -198,7 +198,7 @@ REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {
 
 
 @pytest.mark.parametrize(("options", "code"), REFUSED.values(), ids=REFUSED)
-def test_refused_is(shared: Shared, options: dict[str, Any], code: ErrorCode) -> None:
+def test_invalid_requests_are_refused(shared: Shared, options: dict[str, Any], code: ErrorCode) -> None:
     member = shared.member()
     member.fetch(0, max_wait_ms=0)
     assert member.ask(**options).error_code == code
@@ -217,7 +217,7 @@ WRONG: dict[str, tuple[list[tuple[int, int, list[int]]], ErrorCode]] = {
 
 
 @pytest.mark.parametrize(("batches", "code"), WRONG.values(), ids=WRONG)
-def test_nothing_is_done_of_an_acknowledgement(
+def test_an_invalid_acknowledgement_has_no_effect(
     shared: Shared, batches: list[tuple[int, int, list[int]]], code: ErrorCode
 ) -> None:
     shared.produce(3)
@@ -249,10 +249,10 @@ def test_an_acknowledgement_refused_over_many_slices_has_no_effect(
 ) -> None:
     monkeypatch.setattr(share_sessions, "TYPES_AT_ONCE", types)
     monkeypatch.setattr(share_sessions, "RUNS_AT_ONCE", runs)
-    test_nothing_is_done_of_an_acknowledgement(shared, batches, code)
+    test_an_invalid_acknowledgement_has_no_effect(shared, batches, code)
 
 
-def test_renewals_are_of_version_two(shared: Shared) -> None:
+def test_renewals_need_version_two(shared: Shared) -> None:
     shared.produce(1)
     member = shared.member(version=1)
     member.fetch(0)
@@ -269,7 +269,7 @@ def test_partitions_that_cannot_be_fetched_get_individual_errors(shared: Shared)
     assert strange.fetch(0)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_topic_that_is_deleted_is_unknown_to_its_sessions(shared: Shared) -> None:
+def test_a_deleted_topic_is_unknown_to_its_sessions(shared: Shared) -> None:
     shared.produce(1)
     member = shared.member()
     member.fetch(0)
@@ -324,7 +324,7 @@ def test_the_broker_survives_any_state_written_for_a_group(
     assert other.got(max_wait_ms=5_000) == [(0, 0, 2)]
 
 
-def test_a_group_without_a_state_has_nothing(shared: Shared) -> None:
+def test_a_group_without_a_state_gets_no_records(shared: Shared) -> None:
     shared.produce(1)
     member = shared.member(group="unheard of")
     assert member.fetch(0, max_wait_ms=5_000)[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -345,7 +345,7 @@ def forget_share(shared: Shared) -> None:
 @pytest.mark.parametrize("is_open", [True, False], ids=["session open", "session closed"])
 @pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted before", "not deleted"])
 @pytest.mark.parametrize("state_epoch", [0, 5], ids=["the same epoch", "another epoch"])
-def test_a_leader_hears_at_once_that_a_state_has_begun_again(
+def test_a_leader_is_notified_at_once_of_a_restarted_state(
     shared: Shared, state_epoch: int, is_deleted: bool, is_open: bool
 ) -> None:
     shared.produce(4)
@@ -363,7 +363,7 @@ def test_a_leader_hears_at_once_that_a_state_has_begun_again(
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["session open", "session closed"])
-def test_a_leader_hears_at_once_that_a_state_is_deleted(shared: Shared, is_open: bool) -> None:
+def test_a_leader_is_notified_at_once_of_a_deleted_state(shared: Shared, is_open: bool) -> None:
     shared.produce(2)
     member = shared.member()
     assert member.got(0, max_records=1, batch_size=1) == [(0, 1, 1)]

@@ -41,7 +41,7 @@ DAY_MS = 86_400_000
         ("", None),
     ],
 )
-def test_where_a_group_begins(text: str, reset: ShareReset | None) -> None:
+def test_a_groups_start_follows_its_config(text: str, reset: ShareReset | None) -> None:
     assert read_reset(text) == reset
 
 

@@ -67,7 +67,7 @@ def test_accepting_everything_moves_the_start_after_it() -> None:
     assert partition.next_fetch_offset() == 10
 
 
-def test_records_fare_one_by_one() -> None:
+def test_records_have_individual_states() -> None:
     partition = with_records((0, 5))
     update = say(partition, (0, 5, (ACCEPT, ACCEPT, RELEASE, REJECT, GAP, RENEW)), now_ms=7)
     assert update.state_batches == [
@@ -121,7 +121,7 @@ def test_an_invalid_acknowledgement_changes_nothing(said: list[Acknowledgement],
     assert runs(partition) == before and partition.start_offset == 10
 
 
-def test_before_the_first_record_in_flight_there_is_nothing_to_acknowledge() -> None:
+def test_acknowledging_before_the_first_record_in_flight_has_no_effect() -> None:
     partition = SharePartition(10, ShareLimits())
     with pytest.raises(KafkaError) as refused:
         acknowledge(partition, "a", [Acknowledgement(12, 12, (ACCEPT,))], 0, ALL)
@@ -146,7 +146,7 @@ def test_offset_minus_one_is_finished_like_any_before_the_start() -> None:
     ]
 
 
-def test_an_update_that_was_not_written_leaves_no_trace() -> None:
+def test_an_update_that_was_not_written_has_no_effect() -> None:
     partition = with_records((0, 9))
     acknowledge(partition, "a", [Acknowledgement(0, 9, (ACCEPT,))], 0, ALL)
     assert runs(partition) == [(0, 9, State.ACQUIRED, 1)]
@@ -208,7 +208,7 @@ def test_a_renewed_lock_expires_later() -> None:
     assert partition.next_expiry_ms() == LOCK_MS + 100
 
 
-def test_locks_that_were_given_back_are_forgotten_in_time() -> None:
+def test_released_locks_are_forgotten_in_time() -> None:
     partition = SharePartition(0, ShareLimits())
     for offset in range(10_000):
         take(partition, offset, offset, now_ms=offset % 7)
@@ -241,7 +241,7 @@ def test_a_batch_is_delivered_whole_except_under_a_record_limit() -> None:
     assert acquire(exact, AcquireWish("b", 3, 500, is_record_limit=True), 3, log, 0) == [Acquired(3, 5, 1)]
 
 
-def test_large_fetches_are_counted_in_batches_that_end_where_the_logs_do() -> None:
+def test_large_fetches_are_counted_in_batches_of_the_log() -> None:
     log = [OffsetRange(first, first + 9) for first in range(0, 60, 10)]
     partition = SharePartition(0, ShareLimits())
     wish = AcquireWish("a", max_records=500, batch_size=15)

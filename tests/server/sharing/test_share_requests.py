@@ -223,7 +223,7 @@ def test_a_record_limit_bounds_the_delivery(queue: Queue) -> None:
         assert b.fetch() == [(2, 4, 1)]
 
 
-def test_a_mode_that_there_is_not_is_refused_where_something_is_fetched(queue: Queue) -> None:
+def test_an_unknown_mode_is_refused_if_records_are_requested(queue: Queue) -> None:
     """Apache Kafka 4.3.1 does the same, and applies acknowledgements before that."""
     queue.produce(3)
     with queue.member() as a:
@@ -236,7 +236,7 @@ def test_a_mode_that_there_is_not_is_refused_where_something_is_fetched(queue: Q
         assert a.fetch(share_acquire_mode=1) == [(1, 2, 2)]
 
 
-def test_acknowledgements_come_along_with_a_fetch(queue: Queue) -> None:
+def test_acknowledgements_may_be_sent_with_a_fetch(queue: Queue) -> None:
     queue.produce(3, 3)
     with queue.member() as a:
         assert a.fetch(max_records=3) == [(0, 2, 1)]
@@ -290,7 +290,7 @@ def test_the_number_of_deliveries_is_limited(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("what", ["records come", "others give some back", "there is room again"])
-def test_a_fetch_waits_until(what: str) -> None:
+def test_a_fetch_waits_for_an_event(what: str) -> None:
     with shared(overrides={"group.share.partition.max.record.locks": "100"}) as queue:
         queue.produce(100)
         with queue.member("a") as a, queue.member("b") as b:
@@ -358,7 +358,7 @@ def test_a_group_starts_at_the_configured_offset(queue: Queue, reset: str, found
         assert a.fetch() == found
 
 
-def test_a_group_does_not_begin_where_no_record_is_young_enough(queue: Queue) -> None:
+def test_a_group_does_not_start_without_a_young_enough_record(queue: Queue) -> None:
     queue.produce(1)
     queue.broker.advance_clock(2 * 3_600_000)
     queue.begin("new", 0, -1)
@@ -441,7 +441,7 @@ REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_fetch_is_refused_for(queue: Queue, name: str) -> None:
+def test_a_fetch_is_refused_for_invalid_fields(queue: Queue, name: str) -> None:
     changes, code = REFUSED[name]
     request = ShareFetchRequest(**({"group_id": "g", "member_id": "m"} | changes))
     with queue.member() as a:
@@ -459,7 +459,7 @@ def test_a_session_counts_its_requests(queue: Queue) -> None:
         assert a.whole(said=[(0, 0, ACCEPT)]).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_each_partition_is_refused_on_its_own(queue: Queue) -> None:
+def test_each_partition_is_refused_separately(queue: Queue) -> None:
     queue.produce(1)
     with queue.member() as a:
         answer = a.whole(0, 7)
@@ -470,14 +470,14 @@ def test_each_partition_is_refused_on_its_own(queue: Queue) -> None:
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_more_than_the_sessions_that_there_may_be_are_refused() -> None:
+def test_the_number_of_sessions_is_limited() -> None:
     with shared(overrides={"group.share.max.share.sessions": "1"}) as queue, queue.member("a") as a:
         a.fetch()
         with queue.member("b") as b:
             assert b.whole().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
-def test_records_that_are_deleted_are_over(queue: Queue) -> None:
+def test_deleted_records_are_finished(queue: Queue) -> None:
     queue.produce(5, 5)
     with queue.member() as a:
         assert a.fetch(max_records=5) == [(0, 4, 1)]

@@ -112,7 +112,7 @@ def test_partitions_added_to_a_session_are_returned() -> None:
     assert session.places == {ONE: False, TWO: True}
 
 
-def test_a_connection_that_breaks_takes_its_sessions_along() -> None:
+def test_a_broken_connection_ends_its_sessions() -> None:
     sessions = ShareSessions(9)
     for member, connection in (("a", 1), ("b", 1), ("c", 2)):
         fetch(sessions, 0, ONE, key=SessionKey("g", member), connection=connection)

@@ -36,7 +36,7 @@ def by_log(states: States) -> dict[SharePartitionKey, ShareState]:
     }
 
 
-def test_its_coordinator_is_found_by_the_text_that_apache_kafka_hashes() -> None:
+def test_the_coordinator_is_found_by_apache_kafkas_hashed_text() -> None:
     assert key(3, "a:b").text == "a:b:AAECAwQFBgcICQoLDA0ODw:3"
 
 
@@ -108,7 +108,7 @@ def test_requests_that_the_log_refuses_have_no_effect(what: str) -> None:
     assert by_log(States(states.store)) == by_log(states) != before
 
 
-def test_a_shard_that_is_away_answers_for_nothing() -> None:
+def test_an_unloaded_shard_refuses_requests() -> None:
     states = States()
     states.begin(key())
     for shard in states.coordinator.shards:
@@ -166,7 +166,7 @@ def test_a_topic_deleted_without_a_coordinator_is_forgotten() -> None:
     assert {one.topic_id for one in later.all()} == {OTHER}
 
 
-def test_a_topic_deleted_while_the_log_took_nothing_is_forgotten_later() -> None:
+def test_a_topic_deleted_while_the_log_refused_is_forgotten_later() -> None:
     states = States()
     for topic_id in (TOPIC, OTHER):
         states.begin(key(topic_id=topic_id))
@@ -179,7 +179,7 @@ def test_a_topic_deleted_while_the_log_took_nothing_is_forgotten_later() -> None
     assert {one.topic_id for one in States(states.store).all()} == {OTHER}
 
 
-def test_jobs_wait_for_a_log_that_takes_records_again() -> None:
+def test_jobs_wait_for_a_writable_log() -> None:
     states = States()
     states.begin(key())
     states.store.failure = ErrorCode.NOT_COORDINATOR

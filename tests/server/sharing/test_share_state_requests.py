@@ -109,7 +109,7 @@ def test_an_uninitialized_state_has_a_summary_and_can_be_deleted(coordinated: Co
     assert [row.error_code for row in coordinated.delete(0)] == [0]
 
 
-def test_each_row_is_refused_on_its_own(coordinated: Coordinated) -> None:
+def test_each_row_is_refused_separately(coordinated: Coordinated) -> None:
     coordinated.initialize(0)
     codes = {row.partition: row.error_code for row in coordinated.summary(0, PARTITIONS, -1)}
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -135,7 +135,7 @@ def test_an_outdated_epoch_is_fenced(coordinated: Coordinated) -> None:
         assert (answer.error_code, answer.error_message) == said
 
 
-def test_more_batches_than_records_can_be_in_flight_are_refused(coordinated: Coordinated) -> None:
+def test_more_batches_than_records_in_flight_are_refused(coordinated: Coordinated) -> None:
     coordinated.initialize(0)
     many = [(2 * at, 2 * at, 2, 1) for at in range(WRITTEN_MAX + 1)]
     assert coordinated.write(0, *many).error_code == ErrorCode.INVALID_REQUEST
@@ -143,7 +143,7 @@ def test_more_batches_than_records_can_be_in_flight_are_refused(coordinated: Coo
     assert coordinated.write(0, *((first + 1, last + 1, 2, 1) for first, last, _, __ in many[1:])).error_code == 0
 
 
-def test_a_topic_without_rows_empties_the_answer(coordinated: Coordinated) -> None:
+def test_a_topic_without_rows_empties_the_response(coordinated: Coordinated) -> None:
     coordinated.initialize(0)
     assert coordinated.summary() == []
 

@@ -101,7 +101,7 @@ def test_a_complete_snapshot_follows_a_number_of_updates() -> None:
     assert known_by_log(log.loaded().get(KEY)) == known_by_log(log.state)
 
 
-def test_a_read_by_a_new_leader_fences_the_one_before() -> None:
+def test_a_read_by_a_new_leader_fences_the_former() -> None:
     log = Log()
     log.begin()
     assert log.append(log.states.read(KEY, 3, 5)) is not None
@@ -245,7 +245,7 @@ def test_merging_batches_in_parts_equals_merging_all_together() -> None:
         assert found.seams == seams_of(found.batches)
 
 
-def test_which_batches_there_are_is_as_in_apache_kafka() -> None:
+def test_the_accepted_batches_are_those_of_apache_kafka() -> None:
     """Kafka compares two neighbours without looking further (`PersisterStateBatchCombiner`).
 
     Two updates stay two batches until the next one, and one update is one batch.
@@ -291,7 +291,7 @@ def test_a_snapshot_with_overlapping_or_unordered_batches_is_normalized(wrong: l
     assert state is not None and list(state.batches) == merged(batches, 0)
 
 
-def test_ten_million_offsets_are_merged_as_quickly_as_ten() -> None:
+def test_ten_million_offsets_are_merged_as_fast_as_ten() -> None:
     batches = [ShareStateBatch(0, 9_999_999, 0, 1), ShareStateBatch(5, 9_999_990, 2, 1)]
     assert merged(batches, 3) == [
         ShareStateBatch(3, 4, 0, 1),

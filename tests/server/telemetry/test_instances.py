@@ -72,11 +72,11 @@ def test_a_client_pushes_metrics_of_all_subscriptions_at_the_shortest_interval()
     assert (instance.metrics, instance.interval_ms) == (("a", "b", "c"), 1000)
 
 
-def test_all_metrics_are_one_star() -> None:
+def test_all_metrics_are_one_asterisk() -> None:
     assert Clients(a={"metrics": "b"}, b={"metrics": "*"}).told()[1].metrics == ("*",)
 
 
-def test_without_subscriptions_nothing_is_asked_for_every_five_minutes() -> None:
+def test_without_subscriptions_clients_ask_every_five_minutes_for_nothing() -> None:
     _, instance = Clients().told()
     assert (instance.metrics, instance.interval_ms) == ((), INTERVAL_MS)
 
@@ -101,7 +101,7 @@ def test_an_early_request_is_throttled_unless_subscriptions_or_connection_change
     clients.told(instance_id)
 
 
-def test_the_first_push_may_come_at_once_the_next_after_the_interval() -> None:
+def test_the_first_push_is_immediate_and_the_next_after_the_interval() -> None:
     clients = Clients(a={"metrics": "*", "interval.ms": "1000"})
     instance_id, instance = clients.told()
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.NONE
@@ -112,7 +112,7 @@ def test_the_first_push_may_come_at_once_the_next_after_the_interval() -> None:
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.NONE
 
 
-def test_the_last_push_may_come_at_any_time_and_nothing_after_it() -> None:
+def test_the_last_push_may_come_at_any_time_and_ends_pushing() -> None:
     clients = Clients()
     instance_id, instance = clients.told()
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.NONE
@@ -122,7 +122,7 @@ def test_the_last_push_may_come_at_any_time_and_nothing_after_it() -> None:
 
 
 @pytest.mark.parametrize("reserved", RESERVED)
-def test_reserved_ids_push_nothing(reserved: bytes) -> None:
+def test_reserved_ids_cannot_push(reserved: bytes) -> None:
     assert Clients().push(reserved, 0) is ErrorCode.INVALID_REQUEST
 
 
@@ -136,7 +136,7 @@ def test_reserved_ids_push_nothing(reserved: bytes) -> None:
         ({"codec": 0}, ErrorCode.NONE),
     ],
 )
-def test_codecs_and_sizes_are_bounded(more: dict[str, int], code: ErrorCode) -> None:
+def test_codecs_and_sizes_are_limited(more: dict[str, int], code: ErrorCode) -> None:
     clients = Clients()
     instance_id, instance = clients.told()
     assert clients.push(instance_id, instance.subscription_id, **more) is code  # type: ignore[arg-type]
@@ -149,7 +149,7 @@ def test_a_push_for_an_older_subscription_is_refused() -> None:
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
 
 
-def test_silent_clients_are_forgotten_and_those_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_clients_are_forgotten_and_remembered_ones_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instances, "INSTANCES_MAX", 100)
     clients = Clients(a={"interval.ms": "100"})
     for _ in range(110):
@@ -160,7 +160,7 @@ def test_silent_clients_are_forgotten_and_those_kept_are_bounded(monkeypatch: py
     assert len(clients.instances) == 1
 
 
-def test_lists_of_metrics_are_bounded_however_many_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_lists_of_metrics_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     lists_max, letters = size((100, "abcdefgh"), (LISTS_MAX, "abcdefghijk"))
     monkeypatch.setattr("ottla.server.telemetry.instances.LISTS_MAX", lists_max)
     clients = Clients(**{each: {"metrics": each, "match": f"client_id=.*{each}.*"} for each in letters})
@@ -170,7 +170,7 @@ def test_lists_of_metrics_are_bounded_however_many_there_can_be(monkeypatch: pyt
     assert len(clients.instances._metrics) <= lists_max
 
 
-def test_a_stored_subscription_that_means_nothing_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_stored_subscription_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     clients = Clients(good={"metrics": "a"}, bad={"interval.ms": "7"}, worse={"zork": "1"})
     assert clients.told()[1].metrics == ("a",)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [

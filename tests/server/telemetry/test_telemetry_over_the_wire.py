@@ -137,7 +137,7 @@ def test_the_oldest_reports_of_a_full_directory_are_deleted(tmp_path: Path, monk
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_reports_of_a_directory_have_a_size_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_total_size_of_a_directorys_reports_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.telemetry.receivers.FILES_BYTES_MAX", 2_500)
     receive = Directory(tmp_path)
     for number in range(4):
@@ -146,6 +146,6 @@ def test_reports_of_a_directory_have_a_size_together(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(("given", "told"), [(7, "telemetry"), (b"x", "telemetry")])
-def test_any_other_receiver_is_refused(given: Any, told: str) -> None:
+def test_an_invalid_receiver_is_refused(given: Any, told: str) -> None:
     with pytest.raises(TypeError, match=told):
         ottla.Broker(telemetry=given)

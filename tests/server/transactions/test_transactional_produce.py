@@ -164,7 +164,7 @@ async def test_without_acknowledgement_the_connection_is_closed(tmp_path: Path) 
         assert await served.ask(conversation)
 
 
-async def test_one_request_is_of_one_producer(tmp_path: Path) -> None:
+async def test_one_request_belongs_to_one_producer(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> list[int]:
         producer = producer_of(client, NEW)
         batches = {
@@ -253,7 +253,7 @@ async def test_without_verification_any_partition_is_written_to(tmp_path: Path) 
         assert await served.ask(conversation) == ErrorCode.NONE
 
 
-async def test_partitions_are_added_by_producing_though_verification_is_off(tmp_path: Path) -> None:
+async def test_producing_adds_partitions_although_verification_is_off(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> None:
         producer = producer_of(client, NEW)
         producer.produce("t", ("k", "v"))
@@ -338,14 +338,14 @@ async def test_the_coordinators_error_becomes_one_the_client_version_knows(
         assert await served.ask(list_offset, "t", LATEST) == (ErrorCode.NONE, 0)
 
 
-async def test_the_coordinator_is_asked_once_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_coordinator_is_called_once_per_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with answering(tmp_path, monkeypatch, []) as (served, coordinator):
         for sequence in range(3):
             assert await served.ask(send, sequence=sequence) == ErrorCode.NONE
         assert coordinator.asked == [([TopicPartition("t", 0)], True)]
 
 
-async def test_a_request_waits_while_the_transaction_before_is_being_closed(
+async def test_a_request_waits_while_the_earlier_transaction_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
@@ -355,7 +355,7 @@ async def test_a_request_waits_while_the_transaction_before_is_being_closed(
         assert len(coordinator.asked) == 4
 
 
-async def test_a_wait_ends_when_the_clock_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_ends_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
     patient = {"add_partitions_to_txn_retry_backoff_max_ms": "60000", "add_partitions_to_txn_retry_backoff_ms": "60000"}
     answers: list[int] = []
@@ -394,7 +394,9 @@ async def test_a_final_refusal_leaves_no_state(tmp_path: Path, monkeypatch: pyte
         assert await served.ask(send, sequence=5, version=11) == ErrorCode.NONE
 
 
-async def test_a_batch_checked_in_a_worker_thread_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_batch_checked_in_a_worker_thread_is_verified_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The transaction may end while the thread works: the earlier answer is no longer valid."""
     codes = [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE]
     many = [(f"k{number}", "v") for number in range(50_000)]
@@ -418,7 +420,7 @@ async def test_a_batch_checked_in_a_worker_thread_asks_again(tmp_path: Path, mon
         assert await served.ask(list_offset, "t", LATEST) == (ErrorCode.NONE, 0)
 
 
-async def test_clients_write_no_markers(tmp_path: Path) -> None:
+async def test_clients_cannot_write_markers(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> int:
         producer = producer_of(client, NEW)
         records = marker(COMMIT, producer_id=producer.producer_id, producer_epoch=producer.epoch)
@@ -440,9 +442,7 @@ async def test_plain_requests_are_unchanged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_a_partition_of_an_internal_topic_does_not_get_into_the_transaction(
-    tmp_path: Path, topic: str, is_first: bool
-) -> None:
+async def test_a_partition_of_an_internal_topic_is_not_added(tmp_path: Path, topic: str, is_first: bool) -> None:
     """The partition's marker would be among records that the next load must read."""
 
     def conversation(client: RawClient) -> None:

@@ -80,7 +80,7 @@ def test_a_producer_with_a_forgotten_id_gets_a_new_one() -> None:
     assert Transactions().init(ID, expected=Producer(7, 3)) == Producer(1000, 0)
 
 
-def test_after_the_last_epoch_comes_a_new_producer_id() -> None:
+def test_a_new_producer_id_follows_the_last_epoch() -> None:
     transactions = Transactions()
     transactions.init(ID)
     last = at_epoch(transactions, MAX_EPOCH - 1)
@@ -98,7 +98,7 @@ def test_a_producer_at_its_last_epoch_continues_under_a_new_id() -> None:
     assert code_of(lambda: transactions.init(ID, expected=last)) is FENCED
 
 
-def test_an_older_epoch_at_the_end_of_epochs_is_fenced() -> None:
+def test_an_older_epoch_is_fenced_at_the_epoch_limit() -> None:
     transactions = Transactions()
     transactions.init(ID)
     last = at_epoch(transactions, MAX_EPOCH - 1)
@@ -108,7 +108,7 @@ def test_an_older_epoch_at_the_end_of_epochs_is_fenced() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_ending_a_transaction_at_the_last_epoch(commit: bool) -> None:
+def test_a_transaction_can_end_at_the_last_epoch(commit: bool) -> None:
     transactions = Transactions()
     transactions.init(ID)
     last = at_epoch(transactions, MAX_EPOCH - 1)
@@ -120,7 +120,7 @@ def test_ending_a_transaction_at_the_last_epoch(commit: bool) -> None:
     transactions.add(ID, Producer(1001, 0), A1)
 
 
-def test_the_answer_names_the_new_producer_id_before_the_markers_are_written() -> None:
+def test_the_response_names_the_new_producer_id_before_the_markers() -> None:
     transactions = Transactions()
     transactions.init(ID)
     last = at_epoch(transactions, MAX_EPOCH - 1)
@@ -134,7 +134,7 @@ def test_the_answer_names_the_new_producer_id_before_the_markers_are_written() -
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_fencing_at_the_last_epoch(version: int) -> None:
+def test_fencing_works_at_the_last_epoch(version: int) -> None:
     transactions = Transactions(version=version)
     transactions.init(ID)
     last = at_epoch(transactions, MAX_EPOCH - 1)
@@ -145,7 +145,7 @@ def test_fencing_at_the_last_epoch(version: int) -> None:
     assert transactions.init(ID) == Producer(1001, 1 if version == 2 else 0)
 
 
-def test_epochs_after_each_end() -> None:
+def test_epochs_follow_each_end() -> None:
     for version, expected in ((0, 0), (1, 0), (2, 2)):
         transactions = Transactions(version=version)
         producer = transactions.init(ID)

@@ -167,7 +167,9 @@ class Life:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("block", range(size(1, 4)))
-def test_random_lives(version: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_histories_complete_their_transactions(
+    version: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Otherwise no transaction here has enough partitions for markers in pieces.
     monkeypatch.setattr(completer, "MARKERS_A_PIECE", 1)
     told = 0

@@ -97,12 +97,12 @@ def test_a_null_value_deletes() -> None:
 
 
 @pytest.mark.parametrize("key, value", [(b"\0\1rest", b"\0\0"), (KEY, b"\0\2rest")], ids=["key", "value"])
-def test_newer_records_are_passed_over(key: bytes, value: bytes) -> None:
+def test_newer_records_are_skipped(key: bytes, value: bytes) -> None:
     assert read_record(key, value) is None
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 10, 30])
-def test_values_cut_off_are_refused(cut: int) -> None:
+def test_truncated_values_are_refused(cut: int) -> None:
     with pytest.raises(ProtocolError):
         read_record(KEY, transaction_value(ONGOING, 2)[:cut])
 

@@ -135,7 +135,7 @@ def test_while_markers_are_written_every_producer_must_wait(version: int) -> Non
     assert answers == dict.fromkeys(REQUESTS, CONCURRENT) | {"verify": MAPPING, "commit": ends, "abort": ends}
 
 
-def test_asking_again_for_an_end_under_version_2() -> None:
+def test_a_repeated_end_under_version_2_is_answered() -> None:
     """The table of KIP-890: the epoch before means the same end again, the new one a new transaction."""
     answers = {
         ("CompleteCommit", True): NONE,
@@ -165,7 +165,7 @@ def test_a_version_2_producer_may_abort_without_a_transaction() -> None:
         assert transactions.metadata(ID).start_ms == transactions.now_ms
 
 
-def test_every_move_that_is_made_is_in_the_table_of_moves() -> None:
+def test_every_transition_is_in_the_table() -> None:
     seen = set()
     for version, table in ANSWERS.items():
         for state in table:
@@ -201,13 +201,13 @@ def test_a_transaction_begins_with_its_first_partition() -> None:
 
 @pytest.mark.parametrize("timeout_ms, code", [(0, E.INVALID_TRANSACTION_TIMEOUT), (-1, E.INVALID_TRANSACTION_TIMEOUT),
     (900_001, E.INVALID_TRANSACTION_TIMEOUT), (1, NONE), (900_000, NONE)])  # fmt: skip
-def test_time_outs_have_bounds(timeout_ms: int, code: ErrorCode) -> None:
+def test_timeouts_are_limited(timeout_ms: int, code: ErrorCode) -> None:
     transactions = Transactions()
     assert code_of(lambda: transactions.init(ID, timeout_ms)) is code
     assert transactions.knows(ID) == (code is NONE)
 
 
-def test_the_empty_transactional_id_is_none() -> None:
+def test_an_empty_transactional_id_is_refused() -> None:
     transactions = Transactions()
     someone = Producer(1, 0)
     for request in (

@@ -87,7 +87,7 @@ def test_nothing_wakes_the_coordinator_for_transactions_that_are_closed() -> Non
     assert transactions.coordinator.next_deadline_ms() == idle_ms
 
 
-def test_an_abort_that_the_log_does_not_take_is_tried_again() -> None:
+def test_an_abort_that_the_log_refuses_is_retried() -> None:
     transactions = Transactions()
     transactions.add(ID, transactions.init(ID, timeout_ms=5_000), A0)
     transactions.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -99,7 +99,7 @@ def test_an_abort_that_the_log_does_not_take_is_tried_again() -> None:
     assert transactions.state(ID) is TransactionState.COMPLETE_ABORT
 
 
-def test_the_interval_is_an_option() -> None:
+def test_the_interval_is_configurable() -> None:
     settings = transaction_settings(transaction_abort_timed_out_transaction_cleanup_interval_ms=50)
     transactions = Transactions(settings=settings)
     transactions.add(ID, transactions.init(ID, timeout_ms=100), A0)
@@ -107,7 +107,7 @@ def test_the_interval_is_an_option() -> None:
     assert transactions.state(ID) is TransactionState.COMPLETE_ABORT
 
 
-def test_ids_without_transaction_are_forgotten_after_their_time() -> None:
+def test_unused_ids_are_forgotten_after_their_time() -> None:
     transactions = Transactions()
     transactions.init("empty")
     for name, commit in (("committed", True), ("aborted", False)):
@@ -125,7 +125,7 @@ def test_ids_without_transaction_are_forgotten_after_their_time() -> None:
     assert [later.knows(name) for name in ("empty", "committed", "aborted", "used")] == [False, False, False, True]
 
 
-def test_an_id_with_an_open_or_undecided_end_is_kept() -> None:
+def test_an_id_with_an_open_or_undecided_transaction_is_kept() -> None:
     settings = transaction_settings(
         transactional_id_expiration_ms=100_000, transaction_remove_expired_transaction_cleanup_interval_ms=1_000
     )

@@ -167,13 +167,13 @@ async def test_a_marker_of_a_replaced_coordinator_is_fenced(tmp_path: Path) -> N
         assert codes(answer) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
 
 
-async def test_version_1_knows_nothing_of_transaction_version_2(tmp_path: Path) -> None:
+async def test_version_1_does_not_know_transaction_version_2(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         open_transaction(served.broker)
         assert codes(await served.ask(write, marker(0, transaction_version=2), version=1)) == [ErrorCode.NONE]
 
 
-async def test_each_partition_of_each_producer_has_its_own_answer(tmp_path: Path) -> None:
+async def test_each_partition_of_each_producer_has_its_own_result(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         open_transaction(served.broker)
         open_transaction(served.broker, producer_id=8, partition=1)
@@ -192,13 +192,13 @@ async def test_each_partition_of_each_producer_has_its_own_answer(tmp_path: Path
         ]
 
 
-async def test_no_partitions_no_answers(tmp_path: Path) -> None:
+async def test_a_request_without_partitions_gets_an_empty_response(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         assert (await served.ask(write)).markers == ()
         assert (await served.ask(write, marker(), WritableTxnMarker(producer_id=7))).markers == ()
 
 
-async def test_no_marker_gets_among_the_transactional_ids(tmp_path: Path) -> None:
+async def test_no_marker_is_written_among_transactional_ids(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         await served.broker.services.coordinators.transactions.ensure_topic()
         state = served.broker.services.topics.partition("__transaction_state", 0)
@@ -207,7 +207,7 @@ async def test_no_marker_gets_among_the_transactional_ids(tmp_path: Path) -> Non
         assert state.log.log_end_offset == 0
 
 
-async def test_a_transaction_that_hangs_among_the_offsets_is_ended(tmp_path: Path) -> None:
+async def test_a_hanging_transaction_among_the_offsets_is_ended(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         await served.broker.services.coordinators.groups.ensure_topic()
         answer = await served.ask(write, marker(0, topic="__consumer_offsets"))

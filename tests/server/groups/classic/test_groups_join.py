@@ -283,7 +283,7 @@ def test_the_rebalance_lasts_as_long_as_the_most_patient_member_asks_for() -> No
     assert rejoin.answer.generation_id == 2
 
 
-def test_a_parked_new_member_is_given_up_after_five_minutes() -> None:
+def test_a_parked_new_member_is_dropped_after_five_minutes() -> None:
     """Such a member has no id, so it cannot send heartbeats; without the limit a retrying client would leave members behind."""
     groups = Groups()
     groups.stable(1, session_ms=1_800_000, rebalance_ms=1_800_000)
@@ -346,7 +346,7 @@ def test_a_group_over_its_size_drops_the_last_members_to_rejoin() -> None:
 
 
 @pytest.mark.parametrize("failure", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-def test_a_group_that_cannot_be_written_down_does_not_come_into_being(failure: ErrorCode) -> None:
+def test_a_group_that_cannot_be_recorded_is_not_created(failure: ErrorCode) -> None:
     groups = Groups()
     groups.store.failure = failure
     assert error_of(groups.join) == failure
@@ -379,7 +379,7 @@ def test_the_size_of_members_protocols_is_limited() -> None:
     assert groups.join(protocols=[("range", large)]).is_parked
 
 
-def test_a_member_may_not_offer_thousands_of_protocols() -> None:
+def test_the_number_of_protocols_a_member_offers_is_limited() -> None:
     many = [(f"p{number}", b"") for number in range(PROTOCOLS_MAX + 1)]
     assert error_of(lambda: Groups().join(protocols=many)) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert Groups().join(protocols=many[1:]).is_parked

@@ -150,7 +150,7 @@ def test_a_returned_members_assignment_survives_a_restart_under_the_new_id() -> 
     assert again.members() == groups.members()
 
 
-def test_if_the_new_id_cannot_be_written_down_the_old_one_stays() -> None:
+def test_if_the_new_id_cannot_be_recorded_the_old_one_stays() -> None:
     groups, (leader, follower) = static_group("i", "k")
     groups.store.failure = ErrorCode.NOT_COORDINATOR
     answer = groups.join(instance="k", version=5, protocols=[("range", b"news")]).answer

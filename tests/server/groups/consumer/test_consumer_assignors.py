@@ -95,7 +95,7 @@ def groups(draw: st.DrawFn, *, same_topics: bool = False) -> tuple[GroupSpec, di
 
 
 @each_case("case", FROM_KAFKA, ids=[f"{one['assignor']}-{at}" for at, one in enumerate(FROM_KAFKA)])
-def test_assignments_are_apache_kafkas(case: dict) -> None:  # type: ignore[type-arg]
+def test_assignments_equal_apache_kafkas(case: dict) -> None:  # type: ignore[type-arg]
     spec = group(
         *(
             member(
@@ -153,7 +153,7 @@ def test_uniform_levels_the_subscribers_of_every_topic(drawn: tuple[GroupSpec, d
                     assert difference <= 1
 
 
-def test_uniform_keeps_everybodys_partitions_when_one_leaves() -> None:
+def test_uniform_keeps_remaining_members_partitions_when_one_leaves() -> None:
     members = [member(f"m{number}", {0, 1}) for number in range(5)]
     before = assign("uniform", group(*members), {0: 10, 1: 10})
     spec = again(group(*members[1:]), before)

@@ -157,7 +157,7 @@ def test_the_states_of_a_group_are_listed() -> None:
     assert state() == "Empty"
 
 
-def test_each_kind_is_described_by_its_own_api() -> None:
+def test_each_type_is_described_by_its_own_api() -> None:
     groups = both_kinds()
     coordinator = groups.coordinator
     not_classic = groups.describe_group("new", 6)

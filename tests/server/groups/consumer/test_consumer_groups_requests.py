@@ -78,7 +78,7 @@ def test_an_assignor_must_be_a_configured_one() -> None:
     assert not groups.enter("a", server_assignor="range").error_code
 
 
-def test_a_regular_expression_must_be_one() -> None:
+def test_a_regular_expression_must_be_valid() -> None:
     groups = ConsumerGroups(orders=2)
     code, message = groups.error("a", 0, **JOIN, subscribed_topic_regex="(")
     assert code is E.INVALID_REGULAR_EXPRESSION
@@ -107,7 +107,7 @@ def test_an_unknown_member_is_refused() -> None:
     assert groups.error("b", -1) == unknown
 
 
-def test_in_version_0_the_broker_makes_the_member_id() -> None:
+def test_in_version_0_the_broker_generates_the_member_id() -> None:
     groups = ConsumerGroups(orders=2)
     answer = groups.enter("", version=0)
     assert answer.member_id == "1"
@@ -157,7 +157,7 @@ class TestEpochs:
             (4, {"orders": [0, 1]}, True),
         ],
     )
-    def test_an_epoch(self, epoch: int, owns: Any, is_fenced: bool) -> None:
+    def test_an_epoch_is_accepted_or_fenced(self, epoch: int, owns: Any, is_fenced: bool) -> None:
         groups = self.groups()
         code, message = groups.error("a", epoch, owns=owns)
         assert code is (E.FENCED_MEMBER_EPOCH if is_fenced else E.NONE)
@@ -169,7 +169,7 @@ class TestEpochs:
         answer = self.groups().beat("a", 2, owns={"orders": [0, 1]})
         assert answer.member_epoch == 3
 
-    def test_a_member_may_join_again_any_time(self) -> None:
+    def test_a_member_may_rejoin_at_any_time(self) -> None:
         groups = self.groups()
         answer = groups.enter("a")
         assert answer.member_epoch == 3

@@ -45,7 +45,7 @@ def test_a_static_member_may_return_under_its_old_id() -> None:
     assert set(groups.table().members) == {"a", "b"}
 
 
-def test_a_static_member_that_stays_away_is_out_after_its_session() -> None:
+def test_an_absent_static_member_is_removed_after_its_session() -> None:
     groups = two_static()
     groups.beat("b", -2, instance_id="k")
     groups.advance(SESSION_MS - 1)
@@ -76,7 +76,7 @@ def test_a_replaced_member_is_fenced() -> None:
         assert groups.error("b", epoch, instance_id="z") == unknown
 
 
-def test_a_static_member_may_leave_for_good() -> None:
+def test_a_static_member_may_leave_permanently() -> None:
     groups = two_static()
     groups.beat("b", -1, instance_id="k")
     assert groups.table().static_members == {"i": "a"}

@@ -85,7 +85,7 @@ def test_existing_topics_are_returned_in_order() -> None:
     assert hashes.existing(frozenset("abcdx"), 3) == ["a", "b", "c"]
 
 
-def test_other_racks_are_seen_with_the_next_change_of_any_topic() -> None:
+def test_changed_racks_are_noticed_with_the_next_change_of_topics() -> None:
     by_name: dict[str, tuple[int, list[list[str]]]] = {"a": (1, [["r1"]]), "b": (2, [["r1"]])}
     topics = Topics(by_name)
     hashes = MetadataHashes(topics)
@@ -114,7 +114,7 @@ def test_a_change_of_topics_is_seen_by_the_next_request() -> None:
     assert hashes.of(frozenset("ab")) == metadata_hash("ab", topics) != before
 
 
-def test_hashes_that_are_kept_are_few() -> None:
+def test_the_number_of_cached_hashes_is_limited() -> None:
     hashes = MetadataHashes(BEFORE)
     for number in range(10 * SUMS_KEPT):
         hashes.of(frozenset([str(number)]))

@@ -172,7 +172,7 @@ def test_no_step_is_prepared_for_a_member_without_changes() -> None:
         assert to_the_end(preparing(groups, request)).step is None
 
 
-def test_a_member_of_few_topics_is_given_them_at_once() -> None:
+def test_a_member_of_few_topics_is_assigned_at_once() -> None:
     names = tuple(f"t{number}" for number in range(targets.TOPICS_AT_ONCE))
     groups = ConsumerGroups(topics=FakeTopics(**dict.fromkeys(names, 1)))
     assert groups.given(groups.enter("a", *names)) == {name: {0} for name in names}

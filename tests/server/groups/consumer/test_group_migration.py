@@ -86,7 +86,7 @@ def test_the_first_member_of_the_consumer_protocol_upgrades_a_classic_group(is_c
     assert groups.described().group_state == "Stable"
 
 
-def test_an_upgraded_group_is_found_again_after_a_restart() -> None:
+def test_an_upgraded_group_survives_a_restart() -> None:
     groups = ConsumerGroups(orders=4)
     one, two, three = ClassicMember("one"), ClassicMember("two", instance_id="i"), ConsumerMember("three")
     classic_group(groups, one, two)
@@ -117,7 +117,7 @@ def test_an_upgraded_group_is_found_again_after_a_restart() -> None:
         ({}, {"protocols": [("range", b"\xff\xff")]}, "the embedded consumer protocol is malformed"),
     ],
 )
-def test_some_groups_are_not_upgraded(settings: dict[str, Any], join: dict[str, Any], reason: str) -> None:
+def test_some_groups_cannot_be_upgraded(settings: dict[str, Any], join: dict[str, Any], reason: str) -> None:
     groups = ConsumerGroups(orders=4, settings=settings)
     assignment = join.pop("assignment", b"")
     arguments = {"protocols": [("range", subscription_of(["orders"]))]} | join
@@ -135,7 +135,7 @@ def test_some_groups_are_not_upgraded(settings: dict[str, Any], join: dict[str, 
     assert [groups.heartbeat(member, generation) for member in ids] == [E.NONE, E.NONE]
 
 
-def test_requests_that_are_parked_when_the_group_is_upgraded_are_answered() -> None:
+def test_requests_parked_at_an_upgrade_are_answered() -> None:
     groups = ConsumerGroups(orders=4)
     one, two = ClassicMember("one"), ClassicMember("two")
     classic_group(groups, one, two)
@@ -246,7 +246,7 @@ def test_a_downgraded_group_before_its_rebalance_survives_a_restart() -> None:
 @pytest.mark.parametrize(
     "settings", [{"group_consumer_migration_policy": "upgrade"}, {"group_max_size": 1}], ids=["policy", "size"]
 )
-def test_some_groups_are_not_downgraded(settings: dict[str, Any]) -> None:
+def test_some_groups_cannot_be_downgraded(settings: dict[str, Any]) -> None:
     groups = ConsumerGroups(orders=4, settings=settings)
     one, two, three = mixed(groups)
     three.leave(groups)
@@ -530,7 +530,7 @@ def test_a_member_keeps_its_own_session_timeout_after_a_restart() -> None:
         (-9, 0, 8, E.ILLEGAL_GENERATION),
     ],
 )
-def test_a_classic_member_commits_as_it_did(by: int, partition: int, version: int, error: ErrorCode) -> None:
+def test_a_classic_member_commits_as_before(by: int, partition: int, version: int, error: ErrorCode) -> None:
     groups = ConsumerGroups(orders=4)
     one = stable_member(groups)
     committing = {("orders", partition): 5}

@@ -60,7 +60,7 @@ EMPTY_GROUP_VALUE = bytes.fromhex("0003000000000000ffffffff00000000000f424000000
 COMMITTED = CommittedOffset(1234567890123, 5, "méta", 1700000000000, -1, TOPIC_ID)
 
 
-def test_keys_are_kafkas() -> None:
+def test_keys_equal_kafkas() -> None:
     assert offset_key("grüße", "orders", 7) == OFFSET_KEY
     assert group_key("grüße") == GROUP_KEY
 
@@ -133,7 +133,7 @@ def test_a_group_is_written_as_kafka_writes_it() -> None:
     assert group_value(group, assignments) == bytes.fromhex(GROUP_VALUES[3])
 
 
-def test_a_new_group_is_written_down_empty() -> None:
+def test_a_new_group_is_recorded_empty() -> None:
     groups = Groups(elapsed_ms=1_000_000)
     groups.join("grüße")
     assert [

@@ -27,7 +27,7 @@ WEEK_MS = 7 * DAY_MS
 # Commit and fetch
 
 
-def test_a_commit_is_fetched_with_all_that_came_with_it() -> None:
+def test_a_commit_is_fetched_with_all_its_fields() -> None:
     groups = Groups()
     groups.commit({P0: 42}, metadata="note", leader_epoch=7)
 
@@ -179,7 +179,7 @@ def test_only_manual_commits_create_a_group(generation: int, version: int, error
     assert [one.group_id for one in groups.list_groups(range(4), (), ())] == ([] if error else ["g"])
 
 
-def test_a_commit_that_cannot_be_written_down_is_not_made() -> None:
+def test_a_commit_that_cannot_be_recorded_has_no_effect() -> None:
     groups = Groups()
     groups.commit({P0: 1})
     groups.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -221,7 +221,7 @@ def test_a_group_with_unreadable_subscriptions_keeps_its_offsets() -> None:
     assert groups.delete_offsets("g", [P0], groups.now_ms) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
-def test_an_empty_group_gives_all_its_offsets() -> None:
+def test_an_empty_group_returns_all_its_offsets() -> None:
     groups, member, _ = working_consumers("orders")
     groups.leave(member)
     assert groups.delete_offsets("g", [P0, P0, BILL], groups.now_ms) == [ErrorCode.NONE] * 3
@@ -345,7 +345,7 @@ def test_offsets_of_an_empty_group_expire_by_when_it_became_empty() -> None:
     assert groups.now_ms - left_ms < WEEK_MS + 1_200_000
 
 
-def test_offsets_of_a_group_at_work_expire_only_for_topics_it_left() -> None:
+def test_offsets_of_an_active_group_expire_only_for_unsubscribed_topics() -> None:
     groups, member, generation = working_consumers("orders")
     for _ in range(WEEK_MS // 9_000 + 100):
         groups.advance(9_000)
@@ -353,7 +353,7 @@ def test_offsets_of_a_group_at_work_expire_only_for_topics_it_left() -> None:
     assert groups.committed() == {P0: 1, P1: 2}
 
 
-def test_offsets_of_other_kinds_of_group_at_work_do_not_expire() -> None:
+def test_offsets_of_other_active_group_types_do_not_expire() -> None:
     groups = Groups()
     (member,), generation = groups.stable(1, protocol_type="connect", session_ms=1_800_000)
     groups.commit({P0: 1}, member=member, generation=generation)
@@ -363,7 +363,7 @@ def test_offsets_of_other_kinds_of_group_at_work_do_not_expire() -> None:
     assert groups.committed() == {P0: 1}
 
 
-def test_the_retention_that_an_old_client_sets_is_kept_to() -> None:
+def test_a_retention_set_by_an_old_client_is_respected() -> None:
     groups = Groups()
     groups.commit({P0: 1}, retention_ms=3_600_000, version=4)
     groups.commit({P1: 2}, retention_ms=2 * WEEK_MS, version=4)
@@ -378,7 +378,7 @@ def test_the_retention_that_an_old_client_sets_is_kept_to() -> None:
 
 
 @pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**63 - 2_000_000])
-def test_a_retention_beyond_all_time_is_for_ever(retention_ms: int) -> None:
+def test_an_overflowing_retention_is_unlimited(retention_ms: int) -> None:
     """In Apache Kafka the sum overflows, and its next check deletes the offset."""
     groups = Groups()
     assert groups.commit({P0: 1}, retention_ms=retention_ms, version=4) == {}

@@ -146,7 +146,7 @@ def test_a_commit_that_cannot_be_written_is_not_pending() -> None:
 # --- expiry and deletion --------------------------------------------------------------------------------------------
 
 
-def test_pending_offsets_keep_their_place_and_their_group_from_expiring() -> None:
+def test_pending_offsets_prevent_expiry_of_offsets_and_group() -> None:
     groups = Groups()
     groups.commit({P0: 1, P1: 1})
     commit(groups, {P0: 2})
@@ -191,13 +191,13 @@ def test_deleted_offsets_do_not_return_with_the_transaction() -> None:
         (5, "m", ErrorCode.ILLEGAL_GENERATION),
     ],
 )
-def test_a_group_that_does_not_exist(generation: int, member: str, expected: ErrorCode) -> None:
+def test_an_unknown_group_may_commit_transactionally(generation: int, member: str, expected: ErrorCode) -> None:
     groups = Groups()
     assert error_of(partial(commit, groups, {P0: 1}, generation=generation, member=member)) == expected
     assert groups.state() == ("Dead" if expected else "Empty")
 
 
-def test_members_of_a_classic_group() -> None:
+def test_members_of_a_classic_group_are_checked() -> None:
     groups = Groups()
     (member, _), generation = groups.stable(2)
     rows: list[tuple[str, int, ErrorCode]] = [
@@ -214,7 +214,7 @@ def test_members_of_a_classic_group() -> None:
         assert error_of(partial(commit, groups, {P0: 1}, member=name, generation=claimed)) == expected, (name, claimed)
 
 
-def test_static_members_of_a_classic_group() -> None:
+def test_static_members_of_a_classic_group_are_checked() -> None:
     groups = Groups()
     join = groups.join(instance="i")
     groups.advance(0)
@@ -240,7 +240,7 @@ def test_a_rebalance_does_not_hold_back_transactional_commits() -> None:
     assert error_of(partial(commit, groups, {P0: 1}, member=member, generation=generation)) == ErrorCode.NONE
 
 
-def test_members_of_a_consumer_group() -> None:
+def test_members_of_a_consumer_group_are_checked() -> None:
     groups = ConsumerGroups(orders=2, bills=1)
     groups.enter("a")
     epoch = groups.enter("b").member_epoch
@@ -256,7 +256,7 @@ def test_members_of_a_consumer_group() -> None:
         assert error_of(partial(commit, groups, {P0: 1}, member=name, generation=claimed)) == expected, (name, claimed)
 
 
-def test_metadata_is_of_limited_size() -> None:
+def test_the_size_of_metadata_is_limited() -> None:
     groups = Groups(offset_metadata_max_bytes=4)
     assert commit(groups, {P0: 1}, metadata="12345") == {P0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     assert commit(groups, {P0: 1}, metadata="1234") == {}
@@ -329,7 +329,7 @@ async def test_offsets_are_committed_in_every_version(tmp_path: Path) -> None:
         await served.ask(conversation)
 
 
-async def test_offsets_and_records_of_one_transaction_live_and_die_together(tmp_path: Path) -> None:
+async def test_offsets_and_records_of_one_transaction_share_its_outcome(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> None:
         create_topic(client, "t")
         for version in (0, 2):
@@ -357,7 +357,7 @@ async def test_offsets_and_records_of_one_transaction_live_and_die_together(tmp_
         (5, ErrorCode.NONE),
     ],
 )
-async def test_a_group_that_was_not_added_to_the_transaction(tmp_path: Path, version: int, expected: ErrorCode) -> None:
+async def test_a_group_outside_the_transaction_is_refused(tmp_path: Path, version: int, expected: ErrorCode) -> None:
     def conversation(client: RawClient) -> list[int]:
         create_topic(client, "t")
         producer = begun(client, 0)
@@ -396,7 +396,7 @@ async def test_invalid_requests_are_refused(tmp_path: Path) -> None:
         await served.ask(conversation)
 
 
-async def test_pending_offsets_outlive_a_restart(tmp_path: Path) -> None:
+async def test_pending_offsets_survive_a_restart(tmp_path: Path) -> None:
     def before(client: RawClient) -> TransactionalClient:
         create_topic(client, "t")
         producer = begun(client, 2)

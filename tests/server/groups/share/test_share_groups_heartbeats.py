@@ -20,7 +20,7 @@ E = ErrorCode
 ABANDON = " The member must abandon all its partitions and rejoin."
 
 
-def test_a_member_joins_and_gets_the_partitions_once_their_states_have_begun() -> None:
+def test_a_member_gets_partitions_after_initialization_of_their_states() -> None:
     groups = ShareGroups(orders=3)
     first = groups.enter("a", rack_id="north")
     assert (first.member_id, first.member_epoch, first.heartbeat_interval_ms) == ("a", 2, 5_000)
@@ -78,7 +78,7 @@ def test_partitions_of_a_leaving_member_are_reassigned() -> None:
     assert (groups.table().state_name, groups.described().group_state) == ("Empty", "Empty")
 
 
-def test_the_last_epoch_is_good_while_its_answer_may_be_lost() -> None:
+def test_the_previous_epoch_is_accepted_while_the_response_may_be_lost() -> None:
     groups = ShareGroups(orders=2)
     groups.enter("a")
     groups.stay("a")
@@ -162,7 +162,7 @@ def test_a_full_group_refuses_new_members_and_keeps_existing_ones() -> None:
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
-def test_a_silent_member_is_given_up() -> None:
+def test_a_silent_member_is_removed() -> None:
     groups = ShareGroups(orders=2)
     groups.enter("a")
     groups.enter("b")
@@ -174,7 +174,7 @@ def test_a_silent_member_is_given_up() -> None:
     assert not groups.table().members and not groups.table().sessions
 
 
-def test_times_of_one_group_are_its_own() -> None:
+def test_each_group_has_its_own_timeouts() -> None:
     own = GroupConfig({}, {"share.heartbeat.interval.ms": 7_000, "share.session.timeout.ms": 60_000})
     groups = ShareGroups(orders=2, settings={"groups": {"g": own}})
     assert groups.enter("a").heartbeat_interval_ms == 7_000
@@ -233,7 +233,7 @@ def test_a_deletion_that_could_not_be_recorded_is_applied_at_the_load() -> None:
     assert groups.settled("a") == {"orders": {0}}
 
 
-def test_a_group_of_which_nothing_changes_writes_nothing() -> None:
+def test_an_unchanged_group_writes_nothing() -> None:
     groups = ShareGroups(orders=2)
     groups.enter("a")
     groups.settled("a")
@@ -246,7 +246,7 @@ def test_a_group_of_which_nothing_changes_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("word", ["refuses", "fails"])
-def test_states_that_could_not_begin_are_asked_for_with_the_next_heartbeat(word: str) -> None:
+def test_uninitialized_states_are_requested_again_by_the_next_heartbeat(word: str) -> None:
     groups = ShareGroups(orders=2)
     setattr(groups.keeper, word, E.NOT_COORDINATOR)
     groups.enter("a")
@@ -392,7 +392,7 @@ def test_a_member_that_leaves_during_the_assignment_has_no_target(monkeypatch: p
     assert groups.restarted().copy_of_tables() == groups.copy_of_tables()
 
 
-def test_members_described() -> None:
+def test_members_are_described() -> None:
     groups = ShareGroups(orders=2)
     groups.enter("a", rack_id="north")
     groups.settled("a")

@@ -57,11 +57,11 @@ def test_a_record_reads_back_as_written(change: Change) -> None:
     assert read_record(*write_record(*change)) == KindRecord(*change)
 
 
-def test_there_is_a_record_of_each_type() -> None:
+def test_each_record_type_occurs() -> None:
     assert {type(key) for key, _ in WHOLE} == {key for key, _ in log.RECORD_TYPES.values()}
 
 
-def test_a_group_is_as_its_records_say() -> None:
+def test_a_group_follows_from_its_records() -> None:
     group = table(loaded(*WHOLE))
     assert group.members == {"m": MEMBER}
     assert (group.epoch, group.metadata_hash, group.assignment_epoch, group.assignment_ms) == (4, -7, 3, 1_000)
@@ -72,7 +72,7 @@ def test_a_group_is_as_its_records_say() -> None:
 
 
 @pytest.mark.parametrize("first", range(len(WHOLE)))
-def test_any_record_but_a_tombstone_begins_a_group(first: int) -> None:
+def test_any_record_except_a_tombstone_creates_a_group(first: int) -> None:
     key, _ = WHOLE[first]
     assert table(loaded(WHOLE[first])).group_id == "g"
     assert not loaded((key, None)).coordinator.shard_of("g").groups
@@ -86,7 +86,7 @@ def test_tombstones_delete_a_member_and_a_group() -> None:
     assert not gone.coordinator.shard_of("g").groups
 
 
-def test_the_tombstones_of_a_group_are_for_all_its_records() -> None:
+def test_a_groups_tombstones_cover_all_its_records() -> None:
     keys = {write_record(*change)[0] for change in WHOLE}
     assert set(table(loaded(*WHOLE)).tombstone_keys()) == keys
 
@@ -146,7 +146,7 @@ def test_members_of_the_classic_protocol_are_refused() -> None:
     assert groups.leave("m") == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_the_group_is_listed_and_not_described_as_a_classic_one() -> None:
+def test_the_group_is_listed_but_not_described_as_classic() -> None:
     groups = loaded(*WHOLE)
     for states, types, is_there in (
         ((), (), True),
@@ -170,5 +170,5 @@ def test_a_share_group_has_no_committed_offsets() -> None:
     assert not groups.coordinator.positions(groups.coordinator.shard_of("g"), "g", stable=True).committed
 
 
-def test_epochs_end() -> None:
+def test_epochs_have_a_maximum() -> None:
     assert error_of(lambda: records.group_epoch("g", 2**31, 0)) is ErrorCode.UNKNOWN_SERVER_ERROR

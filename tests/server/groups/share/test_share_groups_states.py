@@ -42,7 +42,7 @@ def test_moving_the_start_offsets_creates_a_group() -> None:
     assert groups.keeper.states["g", orders, 1] == (1, 7)
 
 
-def test_nothing_to_move_makes_no_group() -> None:
+def test_an_empty_move_creates_no_group() -> None:
     groups = ShareGroups(orders=2)
     assert done(groups.flows.move("g", {})) == {}
     assert groups.copy_of_tables() == {}
@@ -144,7 +144,7 @@ def test_forgotten_states_restart() -> None:
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
-def test_a_deletion_that_failed_is_done_by_the_next_request() -> None:
+def test_a_failed_deletion_is_completed_by_the_next_request() -> None:
     groups = emptied(orders=2, bills=1)
     (orders,) = ids(groups, "orders")
     groups.keeper.refuses = E.NOT_COORDINATOR

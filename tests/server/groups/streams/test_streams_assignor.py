@@ -70,7 +70,7 @@ def test_processes_with_more_members_get_more() -> None:
     assert sizes(found) == {"a": 3, "b": 3, "c": 3}
 
 
-def test_nothing_moves_that_need_not() -> None:
+def test_only_necessary_moves_are_made() -> None:
     members = fresh(a="p", b="q", c="r")
     before = assigned(members, {"0": one(9, is_stateful=True)}, 1)
     assert assigned(again(members, before), {"0": one(9, is_stateful=True)}, 1) == before
@@ -157,7 +157,7 @@ A member that is taken gets one more task and is put back; a task of each second
 
 
 @pytest.mark.parametrize(("number", "order"), FROM_JAVA.items())
-def test_ties_come_out_as_from_the_priority_queue_of_apache_kafka(number: int, order: str) -> None:
+def test_ties_are_resolved_as_by_apache_kafkas_priority_queue(number: int, order: str) -> None:
     waiting = LeastFirst((0.0, at) for at in range(number))
     has, found = [0] * number, ""
     for _ in order:

@@ -207,7 +207,7 @@ def test_a_target_is_not_older_than_the_interval_when_another_one_comes() -> Non
     assert active(groups.beat("a", 2, owns={"0": {0, 1, 2, 3}})) == {"0": {0, 1}}
 
 
-def test_the_interval_holds_for_a_group_that_has_waited_for_members_again() -> None:
+def test_the_interval_applies_after_another_wait_for_members() -> None:
     settings = {"group_streams_assignment_interval_ms": 10_000, "group_streams_initial_rebalance_delay_ms": 3_000}
     groups = StreamsGroups(orders=4, settings=settings)
     groups.enter("a")
@@ -280,7 +280,7 @@ def test_concurrent_heartbeats_share_one_refresh_of_the_topics(
     assert len(set(looks)) == 300
 
 
-def test_another_number_of_standbys_is_another_assignment() -> None:
+def test_a_changed_number_of_standbys_causes_another_assignment() -> None:
     groups = groups_with_store()
     groups.enter("a", topology=STORE)
     groups.enter("b", topology=STORE)
@@ -313,7 +313,7 @@ def test_a_member_that_reports_an_unknown_task_is_refused(owns: dict[str, set[in
     assert raised(lambda: groups.beat("a", 2, owns=owns))[0] is ErrorCode.INVALID_REQUEST
 
 
-def test_one_member_may_ask_all_to_end() -> None:
+def test_one_member_may_request_the_shutdown_of_all() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     groups.enter("b")

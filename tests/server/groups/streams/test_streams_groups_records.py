@@ -61,7 +61,7 @@ def test_a_restart_restores_the_group_after_compaction() -> None:
     assert kinds == RECORD_TYPES.keys()
 
 
-def test_members_have_their_time_to_show_up_after_a_restart() -> None:
+def test_members_have_a_full_session_after_a_restart() -> None:
     again = busy().restarted()
     again.advance(9_999)
     assert set(again.table().members) == {"a", "b", "c"}
@@ -80,7 +80,7 @@ def test_work_continues_after_a_restart() -> None:
     assert again.described().topology == groups.described().topology
 
 
-def test_nothing_is_left_of_a_deleted_group() -> None:
+def test_a_deleted_group_leaves_no_records() -> None:
     groups = busy()
     assert (
         raised(lambda: to_the_end(groups.coordinator.delete_group("g", groups.now_ms)))[0] is ErrorCode.NON_EMPTY_GROUP
@@ -108,7 +108,7 @@ def test_a_refused_write_changes_nothing() -> None:
     assert groups.table().state_name == "Empty"
 
 
-def test_a_classic_group_without_members_becomes_one_with_its_offsets() -> None:
+def test_an_empty_classic_group_becomes_a_streams_group_with_its_offsets() -> None:
     groups = StreamsGroups(orders=2)
     groups.commit({("orders", 0): 7})
     groups.enter("a")
@@ -118,7 +118,7 @@ def test_a_classic_group_without_members_becomes_one_with_its_offsets() -> None:
         assert shard.offsets.of_group("g")["orders", 0].offset == 7
 
 
-def test_one_without_members_becomes_a_classic_group_again() -> None:
+def test_an_empty_streams_group_becomes_a_classic_group() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     assert groups.join("g").answer.error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -65,7 +65,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RawClient]]:
         yield start
 
 
-def test_an_application_gets_its_internal_topics_and_its_tasks(start: Callable[..., RawClient]) -> None:
+def test_an_application_receives_its_internal_topics_and_tasks(start: Callable[..., RawClient]) -> None:
     client = start(overrides={"group.streams.assignment.interval.ms": "0"})
     create_topic(client, "orders", partitions=2)
     joined = join(client, "a")
@@ -125,7 +125,7 @@ def test_the_reason_for_an_uncreated_topic_is_reported(start: Callable[..., RawC
         ("a b", "Topic names a b are not valid topic names."),
     ],
 )
-def test_topics_that_cannot_be_used_are_refused_by_name(start: Callable[..., RawClient], name: str, words: str) -> None:
+def test_unusable_topics_are_refused_by_name(start: Callable[..., RawClient], name: str, words: str) -> None:
     client = start()
     for application in (
         topology(subtopology("0", name)),
@@ -163,7 +163,7 @@ def test_an_endpoint_is_returned_to_other_members(start: Callable[..., RawClient
     assert [(part.topic, part.partitions) for part in row.active_partitions] == [("orders", (0, 1))]
 
 
-def test_only_the_node_that_leads_the_partition_knows_the_group(start: Callable[..., RawClient]) -> None:
+def test_only_the_partitions_leader_knows_the_group(start: Callable[..., RawClient]) -> None:
     client = start(nodes=3, overrides={"offsets.topic.num.partitions": "3"})
     create_topic(client, "orders", partitions=3)
     names = tuple(f"g{number}" for number in range(20))

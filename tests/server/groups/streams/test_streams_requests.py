@@ -95,12 +95,12 @@ def test_a_group_of_another_type_refuses_members(epoch: int, words: str) -> None
 
 
 @pytest.mark.parametrize(("epoch", "words"), [(1, "Streams group g not found."), (-1, "Group g not found.")])
-def test_a_group_that_is_not_there_is_not_found(epoch: int, words: str) -> None:
+def test_a_missing_group_is_not_found(epoch: int, words: str) -> None:
     groups = StreamsGroups(orders=2)
     assert raised(lambda: groups.beat("a", epoch)) == (ErrorCode.GROUP_ID_NOT_FOUND, words)
 
 
-def test_a_subtopology_that_is_named_again_and_again_is_read_once() -> None:
+def test_a_repeated_subtopology_is_parsed_once() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     rows = ids_of({"0": {0}}) * 30_000

@@ -66,7 +66,7 @@ CHANGES: dict[str, Callable[[ottla.Broker], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_all_addresses_of_all_nodes_serve_at_the_same_ports_after(change: Callable[[ottla.Broker], object]) -> None:
+def test_all_addresses_serve_at_the_same_ports_afterwards(change: Callable[[ottla.Broker], object]) -> None:
     with ottla.Broker(listener="localhost:0", nodes=2) as broker:
         before = ports(broker)
         change(broker)
@@ -75,7 +75,7 @@ def test_all_addresses_of_all_nodes_serve_at_the_same_ports_after(change: Callab
     assert [(host, port) for port in before for host in LOOPBACKS if serves(host, port)] == []
 
 
-def test_a_stopped_node_keeps_all_its_addresses_from_clients() -> None:
+def test_a_stopped_node_keeps_all_its_addresses_reserved() -> None:
     with ottla.Broker(listener="localhost:0", nodes=2) as broker:
         broker.stop_node(1)
         port = ports(broker)[1]
@@ -87,7 +87,7 @@ def test_a_stopped_node_keeps_all_its_addresses_from_clients() -> None:
 
 
 @pytest.mark.parametrize("host", LOOPBACKS)
-def test_a_node_with_one_address_taken_stays_stopped_until_that_is_free(host: str) -> None:
+def test_a_node_with_one_taken_address_stays_stopped_until_it_is_free(host: str) -> None:
     with ottla.Broker(listener="localhost:0", nodes=2) as broker:
         broker.stop_node(1)
         port = ports(broker)[1]
@@ -102,7 +102,7 @@ def test_a_node_with_one_address_taken_stays_stopped_until_that_is_free(host: st
 
 
 @pytest.mark.parametrize("host", LOOPBACKS)
-def test_a_start_with_one_address_taken_leaves_nothing_open(host: str, tmp_path: Path) -> None:
+def test_a_start_with_one_taken_address_leaves_nothing_open(host: str, tmp_path: Path) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.create_server((host, 0), family=family)) as taken:
         port = taken.getsockname()[1]
@@ -114,7 +114,7 @@ def test_a_start_with_one_address_taken_leaves_nothing_open(host: str, tmp_path:
             pass
 
 
-def test_a_limit_of_a_listener_is_of_all_its_addresses_together() -> None:
+def test_a_listeners_limit_covers_all_its_addresses() -> None:
     name = "listener.name.plaintext.max.connections"
     with ottla.Broker(listener="localhost:0", overrides={name: 2}) as broker:
         (port,) = ports(broker)

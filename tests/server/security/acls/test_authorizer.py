@@ -67,7 +67,7 @@ def test_an_entry_matches_by_kind_name_principal_host_and_operation(line: str, s
 @each_case("denial", ["topic:orders", "topic:ord*", "topic:*"])
 @each_case("operation", ["READ", "ALL"])
 @each_case("who", ["User:alice", "User:*"])
-def test_a_denial_is_stronger_than_all_that_allow(denial: str, operation: str, who: str) -> None:
+def test_a_denial_precedes_all_allowing_entries(denial: str, operation: str, who: str) -> None:
     allowing = ("User:alice allow ALL topic:*", "User:* allow READ topic:orders", "User:alice allow READ topic:orde*")
     by = authorizer(*allowing, f"{who} deny {operation} {denial}")
     assert not may(by, "READ", "orders")
@@ -95,13 +95,13 @@ def test_a_super_user_ignores_denials() -> None:
     assert not may(by, "READ", "t", principal=Principal("User", "bob"))
 
 
-def test_where_no_entry_speaks_of_a_resource_everybody_may_if_so_configured() -> None:
+def test_resources_without_entries_are_open_if_configured() -> None:
     by = authorizer("User:bob allow READ topic:orders", allow_if_no_acl=True)
     assert may(by, "READ", "other")
     assert not may(by, "READ", "orders")
 
 
-def test_every_change_counts_from_the_next_decision_on() -> None:
+def test_every_change_applies_to_the_next_decision() -> None:
     by = authorizer()
     [acl] = parse("User:alice allow READ topic:t")
     said = [may(by, "READ", "t")]
@@ -144,7 +144,7 @@ def test_entries_of_one_name_are_collected_without_an_object_each() -> None:
     assert len(list(found)) == 500
 
 
-def test_hostile_names_fill_no_memory() -> None:
+def test_hostile_names_use_no_memory() -> None:
     by = authorizer("User:alice allow READ topic:t*")
     for number in range(3 * MAX_CACHED):
         by.allows(ALICE, HOST, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
@@ -211,7 +211,7 @@ ACLS = st.builds(
 
 
 @given(st.lists(ACLS, max_size=12), st.lists(st.integers(0, 11), max_size=4), st.booleans(), OPERATIONS, NAMES)
-def test_any_entries_decide_as_a_plain_model_says(
+def test_any_entries_decide_like_a_simple_model(
     acls: list[Acl], taken_away: list[int], default: bool, operation: AclOperation, name: str
 ) -> None:
     by = Authorizer(allow_if_no_acl=default)

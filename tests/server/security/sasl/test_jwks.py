@@ -236,9 +236,7 @@ def test_a_redirect_on_the_same_protocol_is_followed(server: KeyServer, clock: C
     assert server.asked == ["/keys", "/new"]
 
 
-async def test_keys_that_are_of_no_use_are_passed_over(
-    server: KeyServer, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unusable_keys_are_skipped(server: KeyServer, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     rows = (
         b'{"kty": "oct"}, {"kty": "RSA", "n": 1}, 5, {"kty": "EC", "crv": "X", "x": "AA", "y": "AA"}, {"kty": ["RSA"]}'
     )
@@ -254,7 +252,7 @@ async def test_keys_that_are_of_no_use_are_passed_over(
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"keys": 5}', "x" * (FETCH_BYTES_MAX + 1)])
-def test_a_start_says_which_file_cannot_be_read(content: str | None, tmp_path: Path, clock: Clock) -> None:
+def test_a_start_names_the_unreadable_file(content: str | None, tmp_path: Path, clock: Clock) -> None:
     if content is not None:
         (tmp_path / "keys.json").write_text(content)
     with pytest.raises(ConfigError, match=r"keys\.json for configuration sasl\.oauthbearer\.jwks\.endpoint\.url"):
@@ -273,7 +271,7 @@ def test_a_start_says_which_file_cannot_be_read(content: str | None, tmp_path: P
         (1024, {}, False),
     ],
 )
-async def test_keys_that_are_short_or_for_something_else_sign_no_tokens(
+async def test_short_or_unsuitable_keys_sign_no_tokens(
     bits: int, more: dict[str, Any], counts: bool, server: KeyServer, clock: Clock
 ) -> None:
     private = key("k1") if bits == 2048 else rsa.generate_private_key(public_exponent=65537, key_size=bits)
@@ -397,14 +395,14 @@ def oauth(url: str, overrides: Mapping[str, str] | None = None, /, **options: st
     )
 
 
-def test_a_broker_fetches_them_at_its_start_and_by_its_own_clock(server: KeyServer) -> None:
+def test_a_broker_fetches_keys_at_its_start_and_by_its_clock(server: KeyServer) -> None:
     with oauth(server.url) as broker:
         assert len(server.asked) == 1
         broker.clock.advance(hours=1)
         assert len(server.asked) == 2
 
 
-def test_a_broker_does_not_start_without_them(server: KeyServer) -> None:
+def test_a_broker_does_not_start_without_keys(server: KeyServer) -> None:
     server.answer = server.says(b"", 404)
     told = f"Invalid value {server.url} for configuration sasl.oauthbearer.jwks.endpoint.url: HTTP status 404"
     with pytest.raises(ConfigError, match=re.escape(told)):
@@ -412,7 +410,7 @@ def test_a_broker_does_not_start_without_them(server: KeyServer) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://", "file:", "ftp://keys/", "keys.json"])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(
         ConfigError, match=re.escape(f"Invalid value {url} for configuration ") + r"\S+: must be file:PATH"
     ):

@@ -98,7 +98,7 @@ REFUSED: dict[str, tuple[Callable[[], str], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("made", "options"), REFUSED.values(), ids=REFUSED.keys())
-async def test_a_token_that_does_not_count_is_refused_as_by_kafka(
+async def test_an_invalid_token_is_refused_as_by_kafka(
     made: Callable[[], str], options: dict[str, Any], signed: Callable[..., OauthConversation]
 ) -> None:
     broker = signed(**options)
@@ -108,7 +108,7 @@ async def test_a_token_that_does_not_count_is_refused_as_by_kafka(
         await broker.respond(b"\x01", NOW_S * 1000)
 
 
-async def test_clocks_may_be_off(signed: Callable[..., OauthConversation]) -> None:
+async def test_clock_skew_is_tolerated(signed: Callable[..., OauthConversation]) -> None:
     assert await said(signed(), token(exp=NOW_S + 10), NOW_S + 39) == b""
     assert await said(signed(), token(exp=NOW_S + 10), NOW_S + 40) != b""
 

@@ -60,7 +60,7 @@ async def test_a_known_token_ends_with_its_key(keys: Keys) -> None:
         await keys.user(shown)
 
 
-async def test_another_key_of_the_same_id_has_not_signed_it(keys: Keys) -> None:
+async def test_another_key_of_the_same_id_does_not_match(keys: Keys) -> None:
     shown = token()
     await keys.user(shown)
     keys.put("k2", as_if="k1")
@@ -93,7 +93,7 @@ async def test_a_refused_token_is_not_stored(keys: Keys) -> None:
     assert not len(keys.jwks.proved)
 
 
-def test_the_last_ones_are_kept_and_none_that_is_long() -> None:
+def test_recent_short_tokens_are_cached() -> None:
     proved, found = ProvedTokens(), ProvedToken("k1", "RS256", object(), b"{}")
     for number in range(KEPT_MAX):
         proved.put(str(number), found)
@@ -104,7 +104,7 @@ def test_the_last_ones_are_kept_and_none_that_is_long() -> None:
     assert (proved.get("x" * (CHARS_MAX + 1)), len(proved)) == (None, KEPT_MAX)
 
 
-def test_no_token_is_kept_itself() -> None:
+def test_tokens_are_not_stored_themselves() -> None:
     proved = ProvedTokens()
     proved.put("a.secret.token", ProvedToken("k1", "RS256", None, b"{}"))
     assert "secret" not in repr(vars(proved))

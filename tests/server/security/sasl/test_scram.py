@@ -73,7 +73,7 @@ async def test_our_client_and_our_broker_agree(mechanism: str, name: str) -> Non
 
 
 @pytest.mark.parametrize(("name", "password"), [("user", "pen"), ("nobody", "pencil"), ("nobody", "")])
-async def test_a_wrong_password_and_a_user_that_is_not_there_fail_alike(name: str, password: str) -> None:
+async def test_a_wrong_password_and_an_unknown_user_fail_alike(name: str, password: str) -> None:
     broker = conversation()
     with pytest.raises(UnprovenError, match="invalid client credentials", check=lambda error: not error.is_told):
         await both(broker, Credentials(SHA_256, name, password))
@@ -189,7 +189,7 @@ def test_our_client_checks_a_brokers_messages(said: bytes) -> None:
         tokens.send(said)
 
 
-def test_our_client_does_not_work_for_ever() -> None:
+def test_our_client_limits_the_number_of_iterations() -> None:
     tokens = Credentials(SHA_256, "user", "pencil").tokens()
     nonce = next(tokens).decode().split("r=")[1]
     with pytest.raises(UnreachableError, match=r"SCRAM iterations \(999999999"):
@@ -221,12 +221,12 @@ async def test_a_delegation_token_logs_in_its_owner_until_it_expires() -> None:
 
 @pytest.mark.parametrize("tokens", [None, OneToken()])
 @pytest.mark.parametrize(("name", "password"), [("id", "wrong"), ("user", "pencil"), ("other", "hmac")])
-async def test_nothing_else_logs_in_as_a_token(tokens: Any, name: str, password: str) -> None:
+async def test_other_credentials_do_not_log_in_as_a_token(tokens: Any, name: str, password: str) -> None:
     with pytest.raises(UnprovenError, check=lambda error: not error.is_told):
         await both(conversation(tokens=tokens), Credentials(SHA_256, name, password, is_token=True))
 
 
-async def test_a_token_is_no_user() -> None:
+async def test_a_token_is_not_a_user() -> None:
     with pytest.raises(UnprovenError, check=lambda error: not error.is_told):
         await both(conversation(tokens=OneToken()), Credentials(SHA_256, "id", "hmac"))
 

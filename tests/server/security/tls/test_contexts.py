@@ -139,7 +139,7 @@ def test_invalid_files_are_refused_in_one_line(tmp_path: Path) -> None:
             made({"ssl.keystore.location": str(location), "ssl.keystore.type": "PEM"})
 
 
-def test_versions_and_suites_are_those_named() -> None:
+def test_versions_and_suites_are_the_configured_ones() -> None:
     found = made(inline(server(), ssl_enabled_protocols="TLSv1.2")).context
     assert (found.minimum_version, found.maximum_version) == (ssl.TLSVersion.TLSv1_2,) * 2
     suite = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
@@ -162,7 +162,7 @@ def test_a_certificate_gives_the_clients_principal() -> None:
     assert found.principal(ssl.PEM_cert_to_DER_cert(alice().certificate)) == Principal("User", "alice")
 
 
-def test_keys_of_a_running_listener_follow_without_anybody_noticing() -> None:
+def test_keys_of_a_running_listener_change_without_interruption() -> None:
     again = authority().issue("server", ["localhost", "127.0.0.1", "::1", "more.example"])
     check_follows(made(inline(server())), made(inline(again)))
     fewer = authority().issue("server", ["localhost"])
@@ -198,7 +198,7 @@ def open_files() -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("identity", [expired, stranger, alice])
-def test_the_files_that_tests_write_are_whole(identity: object, tmp_path: Path) -> None:
+def test_files_written_by_tests_are_complete(identity: object, tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(written(tmp_path / "x", identity()))  # type: ignore[operator]
 

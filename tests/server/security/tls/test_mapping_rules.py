@@ -34,7 +34,7 @@ DOCUMENTED = (
         ("RULE:.*/x/", "CN=a", "xx"),  # replaceAll also matches the empty rest
     ],
 )
-def test_the_first_rule_that_applies_to_all_of_a_name_counts(rules: str, name: str, user: str) -> None:
+def test_the_first_completely_matching_rule_applies(rules: str, name: str, user: str) -> None:
     assert mapped(parse_rules(rules), name) == user
 
 
@@ -43,7 +43,7 @@ def test_a_name_without_a_matching_rule_is_refused() -> None:
         mapped(parse_rules("RULE:^CN=a$/x/"), "CN=b")
 
 
-def test_a_rule_is_tried_with_a_name_of_a_bounded_length() -> None:
+def test_a_rule_is_tried_only_with_names_of_limited_length() -> None:
     longest = "CN=" + "a" * (NAME_CHARS_MAX - 3)
     assert mapped(parse_rules("RULE:^CN=(.*)$/$1/"), longest) == longest[3:]
     with pytest.raises(
@@ -54,7 +54,7 @@ def test_a_rule_is_tried_with_a_name_of_a_bounded_length() -> None:
 
 
 @pytest.mark.parametrize("rules", [DOCUMENTED, "RULE:(a*)*b/x/", "RULE:^(.*?,)*(.*?,)*(.*?,)*C=.*$/x/"])
-def test_no_name_of_that_length_makes_a_rule_try_its_splits(rules: str) -> None:
+def test_no_name_of_that_length_causes_backtracking(rules: str) -> None:
     parts = ("OU=a", "O=a", "L=a", "ST=a")
     name = ",".join(["CN=a", *(part for part in parts for _ in range(45))])
     assert len(name) < NAME_CHARS_MAX
