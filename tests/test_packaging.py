@@ -79,7 +79,7 @@ def test_every_folder_with_code_is_a_package() -> None:
     assert without == set()
 
 
-def test_the_root_has_no_module_but_the_package_itself() -> None:
+def test_the_root_has_only_the_package_module() -> None:
     """Any other module would be shipped as ottla.NAME."""
     assert [path.name for path in ROOT.glob("*.py")] == ["__init__.py"]
 
@@ -113,7 +113,7 @@ README = (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("url", [None, "https://host.example/ottla"])
-def test_the_index_shows_the_readme_without_links_that_lead_nowhere(url: str | None) -> None:
+def test_the_index_shows_the_readme_without_broken_links(url: str | None) -> None:
     shown = re.sub(r"^```.*?^```$", "", long_description(README, url, "1.2.3"), flags=re.MULTILINE | re.DOTALL)
     links = re.findall(r"\]\(([^)]*)\)|^\[[^\]]+\]: *(\S+)|(?:href|src)=\"([^\"]*)", shown, re.MULTILINE)
     assert [link for link in map("".join, links) if not link.startswith("https://")] == []
@@ -133,7 +133,7 @@ def test_releases_have_notes() -> None:
     assert [is_unreleased("## 2\n\nb\n\n## 1 (unreleased)\n\na\n", which) for which in "12"] == [True, False]
 
 
-def test_changes_are_named_and_put_in_place_as_towncrier_wants_them() -> None:
+def test_changes_are_named_and_located_as_towncrier_requires() -> None:
     """towncrier ignores a file of another name, and writes a section that `release_notes` finds."""
     settings = PROJECT["tool"]["towncrier"]
     names = [path.name for path in (ROOT / settings["directory"]).iterdir() if path.name != "README.md"]
@@ -143,7 +143,7 @@ def test_changes_are_named_and_put_in_place_as_towncrier_wants_them() -> None:
     assert release_notes(changelog.replace(marker, f"{marker}\n\n{section}"), "9.9") == "new\n"
 
 
-def test_the_name_of_a_tag_is_no_command(tmp_path: Path) -> None:
+def test_the_name_of_a_tag_is_not_executed(tmp_path: Path) -> None:
     """git allows almost any tag name, and the workflow passes the name on."""
     made = tmp_path / "made"
     tag = f"v1$(shell touch {made});touch {made}"
@@ -176,7 +176,7 @@ def pinned_tools(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("folder", PINNED, ids=lambda folder: folder.name)
-def test_tools_are_pinned_and_have_their_reasons(folder: Path) -> None:
+def test_tools_are_pinned_with_reasons(folder: Path) -> None:
     lines = (folder / "requirements.in").read_text().splitlines()
     assert [line for line in lines if not re.fullmatch(r"#.*|[\w-]+==[\w.]+ +# .+", line)] == []
 
@@ -192,7 +192,7 @@ def test_each_tool_and_each_dependency_has_its_version_and_hashes(folder: Path) 
     assert [each for each in pinned_tools(folder) if each not in pinned] == []
 
 
-def test_a_tool_has_one_version_in_all_places() -> None:
+def test_a_tool_has_the_same_version_everywhere() -> None:
     every = {tool for folder in PINNED for tool in pinned_tools(folder)}
     assert len({tool.partition("==")[0] for tool in every}) == len(every)
 
@@ -238,7 +238,7 @@ def is_pinned(command: str) -> bool:
         ("uv pip install --python /opt/x /wheels/*.whl 'pyarrow>=17'", False),
     ],
 )
-def test_the_judge_of_such_commands_knows_both_kinds(command: str, pinned: bool) -> None:
+def test_the_check_of_such_commands_distinguishes_both_kinds(command: str, pinned: bool) -> None:
     (found,) = INSTALLS.findall(f"RUN {command} && true")
     assert is_pinned(found) is pinned
 
@@ -326,7 +326,7 @@ def test_packages_unknown_to_a_database_are_not_reported_as_safe(
         assert audit.holes["h11"] == ("CVE-1 (GHSA-1), mended in 1",)
 
 
-def test_the_audit_covers_every_library_of_run_time() -> None:
+def test_the_audit_covers_every_run_time_library() -> None:
     """A new small extra is listed in `EXTRAS`; the larger ones have suites of their own, or are tools."""
     extras = PROJECT["project"]["optional-dependencies"]
     assert set(extras) - set(EXTRAS) == {"spark", "docs", "test", "test-pipeline", "dev"}

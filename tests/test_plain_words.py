@@ -14,7 +14,7 @@ FILES = files()
 
 
 @pytest.mark.parametrize("folder", sorted(FILES))
-def test_texts_are_as_plain_as_before(folder: str) -> None:
+def test_figures_do_not_rise(folder: str) -> None:
     """After a text has become plainer, `python -m support.texts.plain_words --write`, from tests/, lowers the bounds."""
     risen = {name: (number, BOUNDS.get(name, 0)) for name, number in count(FILES[folder]).items()}
     assert {name: found for name, found in risen.items() if found[0] > found[1]} == {}, "found, bound"

@@ -39,7 +39,7 @@ def test_files_stay_at_the_users_choice_and_without_memory_on_disk(
     ("free_bytes", "flags", "is_enough"),
     [(NEEDED_BYTES, 0, True), (NEEDED_BYTES - 4096, 0, False), (NEEDED_BYTES, NOEXEC, False)],
 )
-def test_memory_has_to_have_room_and_to_run_programs(
+def test_memory_must_have_space_and_allow_programs(
     free_bytes: int, flags: int, is_enough: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scratch, "NEEDED_BYTES", NEEDED_BYTES)

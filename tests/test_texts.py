@@ -30,7 +30,7 @@ def anchors(text: str) -> set[str]:
 
 
 @each_case("text", TEXTS)
-def test_links_lead_somewhere(text: str) -> None:
+def test_links_have_targets(text: str) -> None:
     missing = []
     for link in re.findall(r"\]\(([^)\s]+)\)", (ROOT / text).read_text()):
         path, _, anchor = link.partition("#")
@@ -74,7 +74,7 @@ def test_the_design_is_short_and_the_glossary_is_small_and_ordered() -> None:
     assert sum(section.count("\n- **") for section in sections) <= 20
 
 
-def test_each_api_is_among_the_supported_features() -> None:
+def test_each_api_is_in_the_supported_features() -> None:
     page = (ROOT / "docs/served.md").read_text()
     assert [api.name for api in APIS.values() if not re.search(rf"\b{api.name}\b", page)] == []
 
@@ -106,7 +106,7 @@ def test_each_reason_why_a_topic_is_not_compacted_has_a_remedy() -> None:
     assert sorted(explained) == sorted(each.value for each in Waits)
 
 
-def test_steps_of_the_paths_are_calls_that_there_are() -> None:
+def test_steps_of_the_paths_are_existing_calls() -> None:
     steps = re.findall(rf"^((?:{FOLDERS})/[\w/]+) +(\w+)  +\S", (ROOT / "DESIGN.md").read_text(), re.MULTILINE)
     assert len(steps) > 20
     assert [
@@ -114,7 +114,7 @@ def test_steps_of_the_paths_are_calls_that_there_are() -> None:
     ] == []
 
 
-def test_rooms_are_drawn_as_their_contracts_have_them() -> None:
+def test_rooms_are_drawn_as_in_their_contracts() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     for floor in ("server", "storage", "pipeline"):
         (layers,) = (each["layers"] for each in contracts if each.get("containers") == [f"ottla.{floor}"])

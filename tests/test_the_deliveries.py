@@ -196,7 +196,7 @@ class QueueWithoutBroker(Queue):
         self.lock, self.deliveries = threading.Lock(), Deliveries(lock_ms=5000, count_limit=3)
 
 
-def test_share_consumers_takes_the_time_before_it_kills(tmp_path: Path) -> None:
+def test_share_consumers_records_the_time_before_it_kills(tmp_path: Path) -> None:
     (tmp_path / "7-2-0").touch()
     processes = KilledJvms()
     run = RunWithoutBroker(tmp_path, processes)
@@ -205,7 +205,7 @@ def test_share_consumers_takes_the_time_before_it_kills(tmp_path: Path) -> None:
     assert max(run.deliveries.ended_ns.values()) <= processes.killed_ns
 
 
-def test_the_mixed_load_takes_the_time_before_it_kills() -> None:
+def test_the_mixed_load_records_the_time_before_it_kills() -> None:
     queue = QueueWithoutBroker()
     load = LibrarySharers(Scene("", None), queue)
     process = Killed(

@@ -42,7 +42,7 @@ class Message:
         return self._parts[4]
 
 
-def test_this_process_is_read_with_its_descriptors_by_kind(tmp_path: Path) -> None:
+def test_this_process_is_measured_with_its_descriptors_by_kind(tmp_path: Path) -> None:
     before = read(os.getpid(), 0)
     with open(tmp_path / "0.log", "w"), open(tmp_path / "1.log", "w") as second:
         (tmp_path / "1.log").unlink()
@@ -68,7 +68,7 @@ def test_this_process_is_read_with_its_descriptors_by_kind(tmp_path: Path) -> No
         ("/dev/null", "other file"),
     ],
 )
-def test_kinds_of_descriptors(target: str, expected: str) -> None:
+def test_descriptors_are_classified_by_kind(target: str, expected: str) -> None:
     assert kind(target) == expected
 
 
@@ -86,7 +86,7 @@ def test_one_outlier_does_not_count() -> None:
     assert then.resident_kib == now.resident_kib
 
 
-def test_a_run_that_has_no_tenth_minute_is_refused() -> None:
+def test_a_run_without_a_tenth_minute_is_refused() -> None:
     with pytest.raises(ValueError, match="1 readings, none about minute 10"):
         then_and_now([reading(8, 50)])
 
@@ -105,7 +105,7 @@ def test_a_restart_explains_only_complaints_shortly_after_it() -> None:
     assert [each.at_s for each in scene.unexcused()] == [99.0, 101.0 + RESTART_S]
 
 
-def test_a_turn_that_fails_is_a_complaint_and_does_not_count() -> None:
+def test_a_failed_turn_is_a_complaint_and_does_not_count() -> None:
     class Refused(Load):
         def turn(self) -> None:
             if not self.scene.complaints:
@@ -129,7 +129,7 @@ def test_a_sequence_notices_missing_and_repeated_numbers() -> None:
     assert again.wrong == ["8 in place of 7"]
 
 
-def test_a_log_of_numbers_must_end_with_the_last_that_was_acknowledged() -> None:
+def test_a_log_of_numbers_must_end_with_the_last_acknowledged_one() -> None:
     records = [record(number, numbered(number, 3)) for number in range(4, 9)]
     assert missing(records, 9) == ""
     assert missing(records, 10) == "ends before 9, not 10"

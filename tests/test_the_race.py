@@ -65,7 +65,7 @@ def test_a_missing_or_zero_side_has_no_ratio() -> None:
     ("value", "shown"),
     [(0.0, "0"), (0.004, "0.004"), (0.6, "0.60"), (9.876, "9.88"), (56.78, "56.8"), (12345.6, "12 346")],
 )
-def test_a_number_has_the_digits_that_say_something(value: float, shown: str) -> None:
+def test_a_number_has_its_significant_digits(value: float, shown: str) -> None:
     assert report.number(value) == shown
 
 
@@ -120,12 +120,12 @@ def test_a_measurement_of_one_side_does_not_replace_one_of_both(tmp_path: Path) 
     assert list(read(tmp_path / KEPT).values()) == [both]
 
 
-def test_nothing_is_published_where_nothing_is_kept(tmp_path: Path) -> None:
+def test_an_empty_report_is_not_published(tmp_path: Path) -> None:
     assert not publish(tmp_path, {})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_row_of_another_machine_or_of_other_versions_says_so() -> None:
+def test_a_row_from_another_machine_or_version_is_labelled() -> None:
     elsewhere = replace(section(cpu(), name="small"), machine="another CPU")
     older = replace(section(cpu(), name="start"), versions=VERSIONS | {KFAKE: "0.9"})
     rows = [elsewhere, section(cpu()), section(cpu(), name="acks"), older]
@@ -141,7 +141,7 @@ def test_the_committed_report_matches_the_stored_measurements() -> None:
     assert chart.drawn(sections) == (folder / report.CHART).read_text()
 
 
-def test_a_row_of_another_bench_becomes_a_figure() -> None:
+def test_a_row_of_another_benchmark_becomes_a_figure() -> None:
     row = Row("idle CPU", "%")
     row.values = {KAFKA: [3.0], OTTLA: [0.1], KFAKE: []}
     assert Figure.of_row(row, {KFAKE: "none"}) == Figure(
@@ -198,7 +198,7 @@ def course() -> Course:
     return Course(Suite("race"), Options(None, "ottla", True, False, argparse.Namespace()), SIDES, rounds=3)
 
 
-def test_sides_take_turns_and_change_their_order_every_round() -> None:
+def test_sides_take_turns_in_a_new_order_every_round() -> None:
     assert [side[:2] for side in course().turns((KAFKA, OTTLA))] == ["ap", "ot", "ot", "ap", "ap", "ot"]
 
 
@@ -250,7 +250,7 @@ def test_an_unknown_row_is_refused_with_the_names_of_all_rows(
     assert [name for name in ROWS if name not in said] == []
 
 
-def test_the_committed_report_is_whole() -> None:
+def test_the_committed_report_is_complete() -> None:
     text = (ROOT / "compat" / "bench" / "REPORT.md").read_text()
     titles = [kind.title for kind in ROWS.values()]
     measured = [title for title in re.findall(r"^## (.*)$", text, re.MULTILINE) if title != "In short"]

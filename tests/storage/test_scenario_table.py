@@ -14,7 +14,7 @@ def test_every_scenario_has_a_line_and_every_line_a_test_or_reason() -> None:
     assert [row.number for row in found if not row.tests and not row.otherwise] == []
 
 
-def test_known_bugs_of_apache_kafka_have_tests_of_their_names() -> None:
+def test_known_bugs_of_apache_kafka_have_tests_with_their_numbers() -> None:
     shown = shown_by()
     assert [bug for bug in BUGS_WITH_A_TEST if not shown[f"KAFKA-{bug}"]] == []
 
@@ -23,6 +23,6 @@ def test_every_scenario_of_a_test_is_in_the_table() -> None:
     assert set(shown_by()) - {row.number for row in rows(TABLE.read_text())} == set()
 
 
-def test_the_table_names_the_tests_that_there_are() -> None:
+def test_the_table_names_the_existing_tests() -> None:
     text = TABLE.read_text()
     assert text == rendered(text, shown_by()), f"run {COMMAND}"

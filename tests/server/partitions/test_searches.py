@@ -110,7 +110,9 @@ class Leaving(Staying):
 
 @pytest.mark.parametrize("timestamp", [NOW_MS + 30, -3], ids=["by timestamp", "the latest"])
 @pytest.mark.parametrize("what", [_leaves, _stops], ids=["the client leaves", "the broker is stopping"])
-def test_a_search_ends_with_its_client_or_log(what: Any, timestamp: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_ends_when_its_client_leaves_or_the_broker_stops(
+    what: Any, timestamp: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(searches, "SEARCHING_S", 0.0)
     monkeypatch.setattr(timestamp_search, "SEARCHED_AT_ONCE", 1)
 

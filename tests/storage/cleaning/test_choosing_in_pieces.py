@@ -128,7 +128,7 @@ def test_a_long_log_measured_in_pieces_is_chosen_in_its_current_state(
             )
 
 
-def test_a_choice_that_is_given_up_takes_nothing() -> None:
+def test_a_cancelled_choice_holds_no_log() -> None:
     between = Between()
     between._choice.close()
     assert not any(map(between.manager.is_held, between.logs))
@@ -198,7 +198,7 @@ def test_a_choice_closed_between_two_pieces_releases_its_log(monkeypatch: pytest
     assert not between.manager.is_held(DIRTIEST)
 
 
-def test_a_checkpoint_that_says_the_same_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_checkpoint_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = 0
     parse = OffsetCheckpoint.parse
 

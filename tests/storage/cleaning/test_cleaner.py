@@ -64,7 +64,7 @@ def singles(*names: str) -> list[list[Pair]]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_newest_value_of_each_key_stays_at_its_offset(codec: int) -> None:
+def test_the_newest_value_of_each_key_is_kept_at_its_offset(codec: int) -> None:
     log = make_log()
     append(log, ("a", "1"), ("b", "1"), ("a", "2"), codec=codec, headers=(("h", b"x"),))
     append(log, ("c", "1"), ("b", "2"), codec=codec, roll=True)
@@ -176,7 +176,7 @@ def test_a_tombstone_survives_one_pass_even_without_retention() -> None:
 
 
 @pytest.mark.scenario(209)
-def test_a_stored_horizon_outlives_a_change_of_the_retention() -> None:
+def test_a_stored_horizon_survives_a_change_of_the_retention() -> None:
     log = make_log(delete_retention_ms=1_000)
     append(log, ("a", None), roll=True)
     append(log, ("b", "1"), roll=True)
@@ -190,7 +190,7 @@ def test_a_stored_horizon_outlives_a_change_of_the_retention() -> None:
 
 
 @pytest.mark.scenario(23)
-def test_a_tombstone_takes_the_older_value_with_it_at_once() -> None:
+def test_a_tombstone_removes_the_older_value_at_once() -> None:
     log = make_log()
     for number in range(20):
         append(log, (f"k{number}", "v"))
@@ -241,7 +241,7 @@ def test_a_tombstone_beyond_the_map_is_kept_even_past_its_batchs_horizon() -> No
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_rewritten_batch_begins_with_the_time_of_its_first_survivor(codec: int) -> None:
+def test_a_rewritten_batch_starts_with_the_time_of_its_first_survivor(codec: int) -> None:
     log = make_log()
     append(
         log,
@@ -268,7 +268,7 @@ def test_a_rewritten_batch_begins_with_the_time_of_its_first_survivor(codec: int
 
 
 @pytest.mark.scenario(109)
-def test_log_append_time_stays_the_time_of_every_record() -> None:
+def test_log_append_time_is_still_the_time_of_every_record() -> None:
     log = make_log(message_timestamp_type="LogAppendTime")
     append(log, ("a", "1"), ("b", "1"), ("c", None), timestamp=[1, 2, 3], now_ms=9_000)
     append(log, ("a", "2"), now_ms=9_500, roll=True)
@@ -280,7 +280,7 @@ def test_log_append_time_stays_the_time_of_every_record() -> None:
 
 
 @pytest.mark.scenario(206)
-def test_the_codec_of_a_batch_outlives_the_topics() -> None:
+def test_the_codec_of_a_batch_survives_a_change_of_the_topics() -> None:
     """Remaining records keep the codec that their producer chose."""
     log = make_log()
     append(log, ("a", "1"), ("b", "1"), codec=4)
@@ -304,7 +304,7 @@ def test_timestamps_beyond_64_bits_become_the_values_that_clients_read() -> None
 
 
 @pytest.mark.scenario(34)
-def test_kafka_17076_the_last_batch_of_the_round_stays_as_a_bare_header() -> None:
+def test_kafka_17076_the_last_batch_of_the_round_is_kept_as_a_header() -> None:
     """Otherwise the log would end earlier after a restart.
 
     The batch is the one below the upper offset of the pass, whatever the high watermark is (KAFKA-20452 came after 4.3.1).
@@ -322,7 +322,7 @@ def test_kafka_17076_the_last_batch_of_the_round_stays_as_a_bare_header() -> Non
 
 
 @pytest.mark.scenario(6)
-def test_kafka_5490_the_last_batch_of_each_producer_stays_so_that_repetitions_are_recognised() -> None:
+def test_kafka_5490_each_producers_last_batch_is_kept_to_recognise_duplicates() -> None:
     log = make_log()
     producers = [Producer(log, number) for number in (1, 2, 3)]
     sent = [
@@ -477,7 +477,7 @@ def test_batches_of_any_size_pass_through_a_small_buffer(io_buffer_bytes: int) -
     ("at", "byte", "what"),
     [(16, 1, "magic"), (8, 0x7F, "invalid batch size of"), (60, 9, "records"), (57, 0xFF, "counts")],
 )
-def test_damage_is_an_error_and_replaces_nothing(at: int, byte: int, what: str) -> None:
+def test_damage_is_an_error_and_nothing_is_replaced(at: int, byte: int, what: str) -> None:
     log = make_log()
     append(log, ("a", "1"), roll=True)
     append(log, ("a", "2"), roll=True)
@@ -494,7 +494,7 @@ def test_damage_is_an_error_and_replaces_nothing(at: int, byte: int, what: str) 
 
 
 @pytest.mark.scenario(22)
-def test_a_file_that_is_cut_short_is_an_error() -> None:
+def test_a_truncated_file_is_an_error() -> None:
     log = log_of([("a", "1" * 100)], [("b", "1" * 100)])
     segment = log.segments.first
     segment.log_file.truncate(segment.size_bytes - 10)
@@ -548,14 +548,14 @@ def test_a_pass_stopped_at_any_checkpoint_leaves_no_files() -> None:
     assert stopped > 10
 
 
-def test_checkpoints_hear_of_all_bytes_read_and_written() -> None:
+def test_checkpoints_are_notified_of_all_bytes_read_and_written() -> None:
     log = log_of([("a", "1" * 500), ("b", "1")], [("a", "2")])
     heard: list[int] = []
     _, stats = clean(log, checkpoint=heard.append, io_buffer_bytes=200)
     assert sum(heard) == stats.map_bytes_read + stats.bytes_read + stats.bytes_written
 
 
-def test_a_leftover_of_an_earlier_pass_does_no_harm() -> None:
+def test_files_left_by_an_earlier_pass_are_harmless() -> None:
     log = log_of([("a", "1")], [("a", "2")])
     for kind in (".log", ".index", ".timeindex", ".txnindex"):
         file = log.files.open(f"{log.directory}/{0:020}{kind}.cleaned", create=True)
@@ -581,7 +581,7 @@ def test_the_cleaned_range_ends_between_two_segments() -> None:
 
 
 @pytest.mark.scenario(47)
-def test_kafka_8764_holes_between_offsets_do_not_hold_a_pass_up() -> None:
+def test_kafka_8764_holes_between_offsets_do_not_stop_a_pass() -> None:
     log = log_with_holes(
         (0, [batch((f"{at}", "v"), base_offset=at) for at in range(10)]),
         (15, [batch((f"{at}", "v"), base_offset=at) for at in range(15, 25)]),
@@ -592,7 +592,7 @@ def test_kafka_8764_holes_between_offsets_do_not_hold_a_pass_up() -> None:
 
 
 @pytest.mark.scenario(42)
-def test_offsets_far_apart_are_no_trouble_to_the_map() -> None:
+def test_distant_offsets_are_no_problem_for_the_map() -> None:
     far = 7_206_178
     log = log_with_holes(
         (0, [batch(("a", "v")), batch(("b", "v"), base_offset=far)]),
@@ -616,7 +616,7 @@ def test_the_new_segment_has_the_modification_time_of_its_last_source() -> None:
 
 
 @pytest.mark.scenario(5)
-def test_a_preallocated_segment_is_cut_to_its_size() -> None:
+def test_a_preallocated_segment_is_truncated_to_its_size() -> None:
     log = log_of([("a", "1")], [("a", "2")], preallocate=True, segment_bytes=1 << 16)
     clean(log)
     path = log.segments.first.file_paths()[0]

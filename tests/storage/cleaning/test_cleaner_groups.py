@@ -69,7 +69,7 @@ def test_kafka_6264_a_group_spans_at_most_the_range_of_an_index_entry(last_offse
     assert len(groups(log)) == count
 
 
-def test_a_segment_counts_as_reaching_to_the_next_ones_base() -> None:
+def test_a_segment_counts_as_extending_to_the_next_ones_base() -> None:
     log = log_with_holes(
         (0, [batch(("a", "1"))]),
         (5, [batch(("b", "1"), base_offset=5)]),

@@ -87,7 +87,7 @@ def nobody_waits() -> None:
 
 
 @pytest.mark.scenario(52, 54, 55)
-def test_the_dirtiest_log_comes_first_and_is_in_progress_then(world: World) -> None:
+def test_the_dirtiest_log_comes_first_and_is_then_in_progress(world: World) -> None:
     order = []
     while (found := filthiest(world.manager, 5_000)) is not None:
         order.append((found.log.topic_partition, found.first_dirty_offset, found.upper_offset))
@@ -217,7 +217,7 @@ def test_a_wrong_checkpoint_is_corrected_although_nothing_is_dirty() -> None:
 
 
 @pytest.mark.scenario(51)
-def test_kafka_8725_a_log_that_cannot_be_measured_is_named_and_spoils_no_round(world: World) -> None:
+def test_kafka_8725_an_unmeasurable_log_is_reported_and_stops_no_round(world: World) -> None:
     segment = world.logs[DIRTY].segments.first
     segment.log_file.truncate(30)
     world.logs[DIRTY] = make_log(world.files, tp=DIRTY, clean_shutdown=True, min_compaction_lag_ms=1)
@@ -269,7 +269,7 @@ def test_a_checkpoint_that_a_full_disk_cannot_correct_counts_as_corrected(world:
     assert (found.log.topic_partition, found.first_dirty_offset, found.log.failure) == (DIRTY, 0, None)
 
 
-def test_at_the_start_such_a_log_cannot_be_used(world: World) -> None:
+def test_an_unmeasurable_log_is_unusable_at_the_start(world: World) -> None:
     """Records appended next would count as clean as soon as they reach the checkpoint."""
     world.write({DIRTY: 20, CLEANER: 1})
     world.files.free_bytes = 0
@@ -316,7 +316,7 @@ def test_each_data_directory_has_its_own_checkpoint() -> None:
 
 
 @pytest.mark.scenario(65)
-def test_a_pass_and_its_checkpoint(world: World) -> None:
+def test_a_completed_pass_writes_its_checkpoint(world: World) -> None:
     found = world.chosen()
     end, _ = clean(found.log, found.first_dirty_offset)
     world.manager.save_end_offset(found, end)
@@ -334,7 +334,7 @@ def test_a_checkpoint_drops_deleted_partitions(world: World) -> None:
 
 
 @pytest.mark.scenario(78)
-def test_a_pass_that_was_given_up_writes_no_checkpoint(world: World) -> None:
+def test_an_aborted_pass_writes_no_checkpoint(world: World) -> None:
     found, told = world.chosen(), []
     assert not world.manager.is_aborting(DIRTY)
     assert not world.manager.abort_and_pause(DIRTY, lambda: told.append("paused"))
@@ -350,7 +350,7 @@ def test_a_pass_that_was_given_up_writes_no_checkpoint(world: World) -> None:
 # States
 
 
-def test_pauses_add_up(world: World) -> None:
+def test_pauses_are_counted(world: World) -> None:
     for _ in range(3):
         assert world.manager.abort_and_pause(DIRTY, nobody_waits)
     assert world.manager.state_name(DIRTY) == "paused 3 times"
@@ -434,7 +434,7 @@ def test_compacted_logs_get_their_retention_from_the_cleaner(
 
 
 @pytest.mark.scenario(63)
-def test_uncleanable_logs_get_no_retention_either() -> None:
+def test_uncleanable_logs_get_no_retention() -> None:
     log = make_log()
     manager = CleanerManager(log.files, {log.topic_partition: log})
     manager.mark_uncleanable(log.topic_partition, "unreadable")
@@ -488,7 +488,7 @@ def test_marks_of_missing_partitions_are_dropped(world: World) -> None:
     assert world.manager.uncleanable_partitions("/data") == [DIRTY]
 
 
-def test_kafka_19895_a_log_that_begins_elsewhere_is_tried_again(world: World) -> None:
+def test_kafka_19895_a_log_with_a_moved_start_is_retried(world: World) -> None:
     """The damage may lie below the new start."""
     for tp in (DIRTY, CLEANEST):
         world.manager.mark_uncleanable(tp, "unreadable")

@@ -16,7 +16,7 @@ HISTORIES = size((16, 25, 36, 65, 71, 203, 240, 253, 275, *range(2)), range(300)
 """The histories of a short run: some that together contain every event, and a few more."""
 
 
-def test_random_histories_come_out_as_the_model_says() -> None:
+def test_random_histories_match_the_model() -> None:
     met: Counter[str] = Counter()
     for number in HISTORIES:
         try:
@@ -75,7 +75,7 @@ def test_a_bad_history_shrinks_to_its_cause() -> None:
     assert write.arguments.keys() == {"codec"} and len(write.places[0]) == 1
 
 
-def test_a_history_that_prints_itself_can_be_run_again() -> None:
+def test_a_printed_history_can_be_run_again() -> None:
     history = random_history(7)
     again = eval(repr(history), {"History": History, "Step": Step})
     assert isinstance(again, History)

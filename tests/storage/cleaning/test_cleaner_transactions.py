@@ -220,7 +220,7 @@ def test_an_emptied_batch_pins_its_commit_marker() -> None:
 
 
 @pytest.mark.scenario(13)
-def test_a_lone_marker_stays_as_a_bare_header_for_its_producers_epoch() -> None:
+def test_a_marker_without_data_is_kept_as_a_header_for_its_epoch() -> None:
     log = make_log()
     append_marker(log, COMMIT, 1)
     append(log, ("2", "2"))
@@ -252,7 +252,7 @@ def test_a_transaction_may_have_its_marker_in_a_later_segment(kind: int, left: l
 
 
 @pytest.mark.scenario(16)
-def test_an_abort_marker_stays_while_a_pass_still_met_its_data() -> None:
+def test_an_abort_marker_is_kept_while_a_pass_still_found_its_data() -> None:
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("1")
@@ -348,7 +348,7 @@ def test_a_marker_of_a_new_epoch_allows_removal_of_earlier_data() -> None:
 
 
 @pytest.mark.parametrize("clean_stop", [True, False])
-def test_no_pass_and_no_restart_opens_a_transaction_again(clean_stop: bool) -> None:
+def test_no_pass_and_no_restart_reopens_a_transaction(clean_stop: bool) -> None:
     log = make_log()
     one, two = transactional(log, 1, 2)
     one.write("a", "b")
@@ -367,7 +367,7 @@ def test_no_pass_and_no_restart_opens_a_transaction_again(clean_stop: bool) -> N
 # The effects of a damaged transaction index
 
 
-def test_without_the_index_entry_committed_data_is_safe_and_the_marker_stays() -> None:
+def test_without_the_index_entry_committed_data_and_the_marker_are_kept() -> None:
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("a")
@@ -412,7 +412,7 @@ def test_a_pass_whose_two_phases_disagree_changes_nothing() -> None:
     assert [bytes(each.view) for each in all_batches(log)] == before
 
 
-def test_a_control_record_of_another_kind_stays() -> None:
+def test_a_control_record_of_another_type_is_kept() -> None:
     state = PassTransactions()
     assert state.on_control(read_batches(marker(2, producer_id=7))[0]) == (False, None)
 

@@ -156,7 +156,7 @@ def test_the_bound_names_the_producer_that_holds_it() -> None:
     assert (found.bound_by, found.bound_producer_id, found.first_uncleanable_offset) == ("open_transaction", 7, 1)
 
 
-def test_the_time_to_come_is_found_among_many_segments() -> None:
+def test_the_future_time_is_found_among_many_segments() -> None:
     log = make_log(min_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0.5)
     segments(10, age_ms=2 * HOUR_MS, log=log)
     for age_ms in range(1000, 0, -50):

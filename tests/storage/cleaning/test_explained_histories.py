@@ -17,7 +17,7 @@ HISTORIES = size((15, 26, 55, 89), (*range(60), 89))
 """The histories of a short run: together they contain every event."""
 
 
-def test_random_histories_explain_themselves() -> None:
+def test_explanations_of_random_histories_come_true() -> None:
     met: Counter[str] = Counter()
     for number in HISTORIES:
         try:

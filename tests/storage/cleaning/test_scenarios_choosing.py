@@ -171,7 +171,7 @@ def test_kafka_4545_an_old_or_renewed_file_does_not_move_a_tombstones_horizon() 
         assert has_tombstone == (day < 11), "the first pass was on day 1"
 
 
-def test_kafka_7385_a_pass_may_leave_nothing_but_empty_batches() -> None:
+def test_kafka_7385_a_pass_may_leave_only_empty_batches() -> None:
     log = make_log()
     one, two = Producer(log, 1), Producer(log, 2)
     one.write("a")
@@ -188,7 +188,7 @@ def test_kafka_7385_a_pass_may_leave_nothing_but_empty_batches() -> None:
     assert reopen(log, clean=False).log_end_offset == 4
 
 
-def test_kafka_7400_segments_below_the_log_start_leave_a_log_that_is_only_compacted() -> None:
+def test_kafka_7400_segments_below_the_log_start_leave_a_purely_compacted_log() -> None:
     log = filled(20)
     log.advance_log_start(12)
     manager = broker_of(log)

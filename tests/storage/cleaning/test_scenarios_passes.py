@@ -249,7 +249,7 @@ def test_a_fully_removed_batch_counts_with_its_bytes() -> None:
 
 @pytest.mark.scenario(105)
 @pytest.mark.parametrize("codec", range(5))
-def test_a_batch_that_has_gaps_already_may_get_more(codec: int) -> None:
+def test_a_batch_with_gaps_may_get_more(codec: int) -> None:
     pairs = [("a", "1"), ("b", "1"), ("c", "1")]
     made = batch(*pairs, offsets=[2, 4, 7], base_offset=1, last_offset_delta=9, codec=codec, timestamp=[7, 8, 9])
     log = log_with_holes((0, [made, batch(("b", "2"), base_offset=20)]), (21, []))
@@ -260,7 +260,7 @@ def test_a_batch_that_has_gaps_already_may_get_more(codec: int) -> None:
 
 
 @pytest.mark.scenario(106)
-def test_a_batch_without_a_producer_gets_none() -> None:
+def test_a_batch_without_a_producer_stays_without_one() -> None:
     log = make_log()
     append(log, ("a", "1"), ("b", "1"))
     append(log, ("a", "2"), roll=True)
@@ -271,7 +271,7 @@ def test_a_batch_without_a_producer_gets_none() -> None:
 
 @pytest.mark.scenario(108)
 @pytest.mark.parametrize("codec", range(5))
-def test_four_batches_with_keyless_records_come_out_as_three(codec: int) -> None:
+def test_four_batches_with_keyless_records_become_three(codec: int) -> None:
     log = make_log(cleanup_policy=DELETE)
     for times_and_keys in (
         [(10, None)],

@@ -43,7 +43,7 @@ def write(files: Files, path: str, data: bytes) -> None:
     file.sync()
 
 
-def test_a_clean_stop_is_marked_once_and_taken_once() -> None:
+def test_a_clean_stop_is_marked_once_and_consumed_once() -> None:
     files = CrashFiles()
     files.make_dir("d")
     assert not clean_stop.take(files, "d")
@@ -59,7 +59,7 @@ def test_a_consumed_mark_never_returns_after_a_power_loss() -> None:
     assert [after.exists(MARK) for after in files.after_crash(ordered=False)] == [False]
 
 
-def test_a_power_loss_while_taking_the_mark_leaves_it_taken_or_there() -> None:
+def test_a_power_loss_while_consuming_the_mark_leaves_it_consumed_or_present() -> None:
     interrupted = disk_with_mark().copy(fail_at=1)
     with pytest.raises(PowerLoss):
         clean_stop.take(interrupted, "d")
@@ -157,13 +157,13 @@ def test_a_missing_small_file_is_rebuilt(stopped: CrashFiles, name: str) -> None
     assert name in found.notes[0]
 
 
-def test_an_index_that_no_stop_has_left_is_not_believed(stopped: CrashFiles) -> None:
+def test_an_index_not_left_by_the_stop_is_not_trusted(stopped: CrashFiles) -> None:
     whole = Started(stopped.copy())
     write(stopped, f"{DIRECTORY}/{SECOND}.txnindex", read(stopped, f"{DIRECTORY}/{FIRST}.txnindex"))
     assert Started(stopped).facts() == whole.facts()
 
 
-def test_a_log_start_that_the_checkpoint_has_lost_is_not_forgotten(stopped: CrashFiles) -> None:
+def test_a_log_start_missing_in_the_checkpoint_is_not_forgotten(stopped: CrashFiles) -> None:
     stopped.remove("/d/log-start-offset-checkpoint")
     assert Started(stopped.copy()).log.log_start_offset == 1
     found = Started(stopped)
@@ -200,7 +200,7 @@ def test_a_log_that_replaced_the_stopped_one_is_served_completely(stopped: Crash
     assert (found.log_start_offset, found.log_end_offset) == (0, 2)
 
 
-def test_a_log_file_that_was_cut_is_recovered_as_after_a_crash(stopped: CrashFiles) -> None:
+def test_a_truncated_log_file_is_recovered_as_after_a_crash(stopped: CrashFiles) -> None:
     path = f"{DIRECTORY}/{SECOND}.log"
     write(stopped, path, read(stopped, path)[:-5])
     found = Started(stopped)

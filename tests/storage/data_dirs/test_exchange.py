@@ -128,7 +128,7 @@ def test_a_power_loss_leaves_all_old_or_all_new_content(
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_second_power_loss_while_it_is_being_ended_changes_nothing(ordered: bool) -> None:
+def test_a_second_power_loss_during_completion_changes_nothing(ordered: bool) -> None:
     at = 0
     while True:
         files = disk(TWO)
@@ -174,7 +174,7 @@ def test_a_disk_that_refuses_any_operation_leaves_old_or_new_content() -> None:
     assert ended(files, TWO) == [NEW, NEW]
 
 
-def test_a_directory_that_cannot_be_looked_into_is_found_before_the_decision() -> None:
+def test_an_unreadable_directory_is_noticed_before_the_decision() -> None:
     files = disk(TWO)
     fill(files, "/e", {"backup-2023/1.jpg": b"not ours"})
 

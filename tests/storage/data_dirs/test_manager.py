@@ -335,7 +335,7 @@ def test_a_broken_topic_id_is_reported_and_ignored() -> None:
     assert len(notes) == 1 and "partition.metadata" in notes[0]
 
 
-def test_no_directory_is_asked_for_a_topic_id_that_is_known() -> None:
+def test_known_topic_ids_are_not_read_from_directories() -> None:
     files, read = CrashFiles(), list[str]()
     manager = opened(files)
     create(manager)
@@ -533,7 +533,7 @@ def test_overlong_topic_names_can_be_created_and_deleted() -> None:
     assert not [name for name in files.list("/d") if "xxx" in name]
 
 
-def test_deletions_that_a_stop_overtakes_are_done_after_the_next_start() -> None:
+def test_deletions_overtaken_by_a_stop_are_completed_after_the_next_start() -> None:
     files = CrashFiles()
     manager = opened(files)
     (log,) = create(manager, B, cleanup_policy=("delete",), retention_ms=1)
@@ -547,7 +547,7 @@ def test_deletions_that_a_stop_overtakes_are_done_after_the_next_start() -> None
     assert not [path for path in files.snapshot() if "delete" in path]
 
 
-def test_the_table_of_logs_can_be_walked_while_it_changes() -> None:
+def test_the_table_of_logs_can_be_iterated_while_it_changes() -> None:
     """A worker thread may create partitions while the owner iterates."""
     manager = opened(CrashFiles())
     create(manager, A, B)
@@ -562,7 +562,7 @@ def test_the_table_of_logs_can_be_walked_while_it_changes() -> None:
 # Jobs
 
 
-def test_flush_ms_names_the_logs_that_have_waited() -> None:
+def test_flush_ms_selects_the_logs_that_have_waited() -> None:
     def due(elapsed_ms: int) -> list[Log]:
         return [log for log in manager.logs_in("/d") if log.is_flush_due(elapsed_ms)]
 
@@ -657,7 +657,7 @@ def test_idle_producers_are_forgotten() -> None:
     assert sum(manager.expire_producers(86_400_000, 86_400_000)) == 1
 
 
-def test_a_checkpoint_that_says_the_same_is_not_written_again() -> None:
+def test_an_unchanged_checkpoint_is_not_rewritten() -> None:
     files = CrashFiles()
     manager = opened(files)
     append(create(manager)[0], ("k", "v"))
@@ -729,7 +729,7 @@ def test_the_clean_stop_mark_is_written_at_stop_and_removed_at_start() -> None:
 
 
 @pytest.mark.scenario(177)
-def test_a_stop_before_all_logs_were_loaded_marks_nothing() -> None:
+def test_a_stop_before_all_logs_are_loaded_marks_nothing() -> None:
     files = CrashFiles()
     manager = locked(files)
     manager.close(0)
@@ -750,7 +750,7 @@ def test_a_stop_that_the_disk_refuses_is_reported_and_marks_nothing() -> None:
 
 
 @pytest.mark.scenario(182)
-def test_a_stop_with_deletions_under_way_and_no_delay_is_clean() -> None:
+def test_a_stop_during_immediate_deletions_is_clean() -> None:
     files = CrashFiles()
     manager = opened(files)
     (log,) = create(manager, file_delete_delay_ms=0, cleanup_policy=("delete",), retention_bytes=0)
@@ -762,7 +762,7 @@ def test_a_stop_with_deletions_under_way_and_no_delay_is_clean() -> None:
 
 
 @pytest.mark.scenario(182)
-def test_after_a_stop_no_file_is_held_open() -> None:
+def test_after_a_stop_no_file_is_open() -> None:
     files = CrashFiles()
     manager = opened(files)
     (log,) = create(manager)
@@ -801,7 +801,7 @@ def test_a_new_log_has_its_initial_records_on_disk() -> None:
 @pytest.mark.parametrize(
     "error", [KafkaError(ErrorCode.INVALID_RECORD, "no"), OSError(errno.ENOSPC, "full"), ValueError("no")]
 )
-def test_a_fill_that_fails_leaves_nothing(error: Exception) -> None:
+def test_a_failed_fill_leaves_nothing(error: Exception) -> None:
     files = CrashFiles()
     manager = opened(files)
     before = files.snapshot().keys()

@@ -144,7 +144,7 @@ def test_a_creation_refused_at_any_step_is_completed_by_the_next() -> None:
     assert tried >= 4
 
 
-def test_a_deletion_leaves_nothing_of_a_promise_be_it_half_made() -> None:
+def test_a_deletion_removes_a_promise_even_if_half_created() -> None:
     for files, manager, log, _ in refusals():
         with suppress(KafkaError):
             log.make()
@@ -168,7 +168,7 @@ def test_a_stop_creates_promised_logs() -> None:
     assert again.was_clean and set(again.logs) == {A, B} and all(log.topic_id == ID for log in again.logs.values())
 
 
-def test_a_stop_without_room_for_an_empty_log_is_a_clean_one() -> None:
+def test_a_stop_without_space_for_an_empty_log_is_clean() -> None:
     files = CrashFiles()
     manager = opened(files)
     (log,) = promise(manager)

@@ -78,7 +78,7 @@ def test_a_log_continues_unchanged_in_the_other_directory(allowed_bytes: int) ->
     assert told(started(files).logs[A]) == after
 
 
-def test_indexes_and_snapshots_come_along() -> None:
+def test_indexes_and_snapshots_are_moved() -> None:
     manager, log = made()
     files = log.files
     names = {name for name in files.list("/d/a-0") if name != paths.LEADER_EPOCH_CHECKPOINT}
@@ -133,7 +133,7 @@ def test_readers_of_the_old_directory_reach_their_end() -> None:
     assert fetched.records.read() == expected
 
 
-def test_the_checkpoints_move_along() -> None:
+def test_checkpoints_are_moved() -> None:
     manager, log = made()
     log.advance_log_start(4)
     manager.checkpoint_log_starts()
@@ -148,7 +148,7 @@ def test_the_checkpoints_move_along() -> None:
     assert A in said("/e", paths.RECOVERY_POINT_CHECKPOINT)
 
 
-def test_a_log_moves_to_and_fro() -> None:
+def test_a_log_moves_there_and_back() -> None:
     manager, log = made()
     before = told(log)
     for target in ("/e", "/d", "/e", "/d"):
@@ -212,7 +212,7 @@ def test_a_cancelled_copy_is_never_mistaken_for_the_log() -> None:
     assert contents(started(files).logs[A]) == expected
 
 
-def test_an_interrupted_move_is_known_at_the_start() -> None:
+def test_an_interrupted_move_is_noticed_at_the_start() -> None:
     manager, log = made()
     move = move_of(manager)
     move.begin()
@@ -410,7 +410,7 @@ def test_a_log_that_stayed_is_served_without_the_target_disk(ends: str) -> None:
 
 @pytest.mark.parametrize("name", MOVES)
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
-def test_a_power_loss_leaves_one_whole_log(*, ordered: bool, name: str) -> None:
+def test_a_power_loss_leaves_one_complete_log(*, ordered: bool, name: str) -> None:
     counts = (
         MOVES[name]
         .search(
@@ -427,7 +427,7 @@ def test_a_power_loss_leaves_one_whole_log(*, ordered: bool, name: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["/d", "/e"])
-def test_a_disk_that_refuses_any_operation_leaves_one_whole_log(target: str) -> None:
+def test_a_disk_that_refuses_any_operation_leaves_one_complete_log(target: str) -> None:
     at = 0
     while True:
         manager, log = made()

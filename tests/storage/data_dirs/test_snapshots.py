@@ -79,7 +79,7 @@ def test_a_copied_snapshot_is_unchanged_including_file_times() -> None:
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_power_loss_leaves_a_whole_one_or_none(ordered: bool) -> None:
+def test_a_power_loss_leaves_a_complete_snapshot_or_none(ordered: bool) -> None:
     small = disk()
     for path in ("/d/t-0/00000000000000000000.log", "/d/t-0/00000000000000000000.log.deleted"):
         small.remove(path)
@@ -118,7 +118,7 @@ def test_a_disk_that_refuses_leaves_no_snapshot() -> None:
         ("/full", "/full already exists, and is not an empty directory"),
     ],
 )
-def test_a_place_that_is_taken_is_refused(path: str, says: str) -> None:
+def test_an_existing_path_is_refused(path: str, says: str) -> None:
     files = disk()
     write(files, "/notes", b"mine")
     write(files, "/full/notes", b"mine")
@@ -128,7 +128,7 @@ def test_a_place_that_is_taken_is_refused(path: str, says: str) -> None:
         saved(files, path)
 
 
-def test_an_empty_directory_is_a_place() -> None:
+def test_an_empty_directory_is_accepted() -> None:
     files = disk()
     files.make_dir("/empty")
     saved(files, "/empty")
@@ -190,7 +190,7 @@ def test_incomplete_snapshots_are_refused(damage: Callable[[CrashFiles], object]
     assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_file_that_rotted_is_refused_when_it_is_copied() -> None:
+def test_a_damaged_file_is_refused_during_the_copy() -> None:
     files = disk()
     saved(files)
     files.remove("/s/snap/0/ottla.json")

@@ -66,7 +66,7 @@ def test_an_unsynced_tail_is_lost_kept_torn_or_zero() -> None:
     assert {b"12", b"12345", b"123", b"1234", b"12\0\0\0"} == found
 
 
-def test_without_every_cut_a_long_tail_is_torn_at_three_places() -> None:
+def test_a_long_tail_is_torn_at_three_places_by_default() -> None:
     files = disk(a=b"")
     files.open("a").append(b"x" * 100)
     found = {state["/a"] for state in states(files)}
@@ -99,7 +99,7 @@ def test_a_later_sync_does_not_save_data_of_a_refused_sync() -> None:
     assert b"1" in {state["/a"] for state in states(files)}
 
 
-def test_a_cut_may_be_undone_until_it_is_synced() -> None:
+def test_a_truncation_may_be_undone_until_it_is_synced() -> None:
     files = disk(a=b"12345")
     file = files.open("a")
     file.truncate(2)
@@ -181,7 +181,7 @@ def test_a_directory_is_removed_file_by_file() -> None:
     ]
 
 
-def test_a_renamed_directory_takes_its_files_along() -> None:
+def test_a_renamed_directory_keeps_its_files() -> None:
     files = CrashFiles()
     files.make_dir("d")
     files.open("d/a", create=True)
@@ -243,7 +243,7 @@ def test_an_excessive_number_of_subsets_is_refused() -> None:
         states(files, ordered=False)
 
 
-def test_a_full_disk_refuses_an_append_whole() -> None:
+def test_a_full_disk_refuses_an_append_completely() -> None:
     files = disk(a=b"12")
     files.free_bytes = 3
     file = files.open("a")
@@ -267,7 +267,7 @@ def test_an_operation_can_be_refused_by_its_kind() -> None:
     assert {b"", b"x", b"\0"} == {state["/a"] for state in states(files)}
 
 
-def test_a_lock_is_held_until_released_and_not_beyond_a_restart() -> None:
+def test_a_lock_is_held_until_its_release_or_a_restart() -> None:
     files = CrashFiles()
     lock = files.lock("lock")
     with pytest.raises(DirectoryLockedError):

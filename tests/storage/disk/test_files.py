@@ -72,13 +72,13 @@ def test_a_file_whose_sync_failed_is_never_reported_durable(path: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a directory that cannot be synced")
-def test_a_directory_that_cannot_be_synced_says_so() -> None:
+def test_a_directory_that_cannot_be_synced_is_an_error() -> None:
     with pytest.raises(SyncError):
         FILES.sync_dir("/proc/self")
 
 
 @pytest.mark.parametrize("of", [0, 1], ids=["file", "directory"])
-def test_where_a_full_sync_is_not_known_a_sync_has_to_do(path: str, tmp_path: Path, of: int) -> None:
+def test_without_full_sync_support_an_ordinary_sync_is_used(path: str, tmp_path: Path, of: int) -> None:
     sync = sync_by(12_345)[of]  # not a command of Linux or macOS
     descriptor = os.open(tmp_path if of else path, os.O_RDONLY | (0 if of else os.O_CREAT))
     try:
@@ -89,7 +89,7 @@ def test_where_a_full_sync_is_not_known_a_sync_has_to_do(path: str, tmp_path: Pa
         sync(descriptor)
 
 
-def test_where_there_is_a_full_sync_nothing_else_is_called(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_full_sync_support_no_other_sync_is_called(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sync, sync_directory = sync_by(fcntl.F_GETFD)  # any existing command
     file = FILES.open(path, create=True)
     for name in ("fsync", "fdatasync"):
@@ -152,7 +152,7 @@ def test_concurrent_threads_see_a_large_append_completely_or_not_at_all(path: st
     assert list(dict.fromkeys(seen)) == [b"before", b"beforehead and all the rest"]
 
 
-def test_a_write_in_parts_is_finished(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_write_is_completed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux writes at most 2 GiB in one call, and a signal may cut a large write short."""
     file = FILES.open(path, create=True)
     real = os.pwrite
@@ -183,7 +183,7 @@ def test_a_read_is_short_only_at_the_end(path: str, position: int, size_bytes: i
     assert buffer == expected + bytes(size_bytes - len(expected))
 
 
-def test_a_read_that_the_kernel_cuts_is_continued(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_shortened_by_the_kernel_is_continued(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = FILES.open(path, create=True)
     file.append(b"0123456789")
     monkeypatch.setattr(os_files, "READ_CHUNK_BYTES", 3)
@@ -200,7 +200,7 @@ def test_a_file_shortened_by_another_program_reads_short_and_ends(path: str) -> 
     assert file.read_into(0, memoryview(bytearray(10))) == 4
 
 
-def test_preallocated_space_is_taken_on_disk_but_is_no_content(path: str) -> None:
+def test_preallocated_space_is_reserved_on_disk_but_is_not_content(path: str) -> None:
     file = FILES.open(path, create=True)
     file.append(b"abc")
     file.preallocate(4096)
@@ -234,7 +234,7 @@ def test_a_slice_of_a_shortened_file_is_an_error() -> None:
         piece.read()
 
 
-def test_a_dropped_file_gives_its_descriptor_back_without_a_warning(path: str) -> None:
+def test_a_dropped_file_frees_its_descriptor_without_a_warning(path: str) -> None:
     file = FILES.open(path, create=True)
     descriptor = file.fileno()
     del file
@@ -243,7 +243,7 @@ def test_a_dropped_file_gives_its_descriptor_back_without_a_warning(path: str) -
         os.fstat(descriptor)
 
 
-def test_a_closed_file_refuses_everything_and_closes_twice(path: str) -> None:
+def test_a_closed_file_refuses_every_operation_and_may_be_closed_twice(path: str) -> None:
     file = FILES.open(path, create=True)
     file.append(b"abc")
     file.close()
@@ -253,7 +253,7 @@ def test_a_closed_file_refuses_everything_and_closes_twice(path: str) -> None:
             use()
 
 
-def test_a_missing_file_is_made_only_when_asked(path: str) -> None:
+def test_a_missing_file_is_created_only_on_request(path: str) -> None:
     with pytest.raises(FileNotFoundError):
         FILES.open(path)
     FILES.open(path, create=True).append(b"abc")
@@ -268,7 +268,7 @@ def test_a_failed_lookup_is_not_a_missing_file(ask: Callable[[str], object], pat
         ask(f"{path}/name")
 
 
-def test_an_index_that_cannot_be_looked_up_is_not_taken_for_empty(path: str) -> None:
+def test_an_index_whose_lookup_fails_is_not_taken_for_empty(path: str) -> None:
     os.symlink(path, path)
     index = TransactionIndex(FILES, path, 0)
     for _ in range(2):
@@ -283,7 +283,7 @@ def test_missing_paths_do_not_exist(path: str) -> None:
         assert not (FILES.exists(missing) or FILES.is_dir(missing) or FILES.is_file(missing))
 
 
-def test_modification_times_are_milliseconds(path: str) -> None:
+def test_modification_times_are_in_milliseconds(path: str) -> None:
     FILES.open(path, create=True)
     FILES.set_mtime_ms(path, 1_700_000_000_123)
     assert FILES.mtime_ms(path) == 1_700_000_000_123
@@ -367,7 +367,7 @@ def test_a_lock_holder_is_named_without_its_arguments(tmp_path: Path) -> None:
         assert f"(PID {holder.pid}, " in str(refused.value)
 
 
-def test_a_lock_file_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_created_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         FILES.lock(f"{tmp_path}/missing/.lock")
     (tmp_path / "missing").mkdir()
@@ -443,9 +443,7 @@ def test_without_system_support_recent_writes_count_as_in_memory(path: str, monk
 
 
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux tells")
-def test_a_file_system_that_does_not_know_the_question_is_asked_once(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unsupported_query_of_a_file_system_is_made_once(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         os_files, "_NOWAIT", 1 << 20
     )  # not a flag of any system: refused as on a file system without support

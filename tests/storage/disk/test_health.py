@@ -32,12 +32,12 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("name", FAILED)
-def test_an_error_of_the_disk_is_the_disks_failure(name: str) -> None:
+def test_a_disk_error_is_a_disk_failure(name: str) -> None:
     assert is_disk_failure(OSError(getattr(errno, name), name))
 
 
 @each_case("name", REFUSED)
-def test_any_other_error_is_not(name: str) -> None:
+def test_any_other_error_is_not_a_disk_failure(name: str) -> None:
     assert not is_disk_failure(OSError(getattr(errno, name), name))
 
 
@@ -149,7 +149,7 @@ def test_a_log_start_moves_without_the_disk() -> None:
 
 
 @pytest.mark.parametrize("ends", ["with room", "in a crash", "in a clean stop"])
-def test_retention_makes_room_on_a_full_disk(ends: str) -> None:
+def test_retention_frees_space_on_a_full_disk(ends: str) -> None:
     log = make_log(cleanup_policy=("delete",), retention_ms=1_000)
     for number in range(4):
         log.append(memoryview(batch((f"k{number}", "v"), timestamp=1_000)), now_ms=0, leader_epoch=number)
@@ -242,7 +242,7 @@ def known(log: Log) -> list[object]:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_whichever_operation_is_refused_the_same_call_made_again_does_it(clean: bool) -> None:
+def test_any_refused_operation_succeeds_when_repeated(clean: bool) -> None:
     undisturbed = lived(CrashFiles())
     expected = known(undisturbed)
     found_again = known(reopen(undisturbed, clean=clean))
@@ -295,7 +295,7 @@ def test_an_append_without_memory_for_its_index_entry_has_no_effect(index: str, 
         assert [offset for offset, _, _ in contents(log)] == [0, 1, 2, 3]
 
 
-def test_an_append_that_cannot_be_taken_back_is_the_last_one() -> None:
+def test_an_append_that_cannot_be_reverted_is_the_last() -> None:
     """The next batch would get the same offsets, and a start would end the log before it."""
     files = CrashFiles()
     log = make_log(files, index_interval_bytes=0)

@@ -165,7 +165,7 @@ def test_each_link_to_a_data_directory_belongs_to_us_or_root(tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("as_us")
 @pytest.mark.parametrize("above_is_ours", [True, False])
-def test_the_directory_above_is_the_same_however_a_data_directory_is_named(
+def test_the_parent_directory_is_the_same_for_any_notation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, above_is_ours: bool
 ) -> None:
     above = tmp_path / "above"
@@ -217,7 +217,7 @@ def test_an_entrys_owner_must_be_allowed_to_write_in_its_directory(tmp_path: Pat
 @pytest.mark.parametrize("create", [True, False])
 @pytest.mark.parametrize("truncate", [True, False])
 @pytest.mark.parametrize("flags", [os.O_RDWR, os.O_WRONLY])
-def test_no_link_is_followed_and_nothing_but_a_regular_file_opened(
+def test_links_are_not_followed_and_only_regular_files_opened(
     tmp_path: Path, create: bool, truncate: bool, flags: int
 ) -> None:
     victim = tmp_path / "victim"
@@ -272,7 +272,7 @@ def test_created_files_have_their_directorys_permissions_except_write_for_others
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a file system in which no directory can be made")
-def test_where_no_directory_can_be_made_the_system_says_so() -> None:
+def test_a_directory_that_cannot_be_created_is_the_systems_error() -> None:
     with pytest.raises(FileNotFoundError):
         make_directory("/proc/ottla/below")
 

@@ -142,7 +142,7 @@ def settings(rng: random.Random) -> dict[str, int]:
 
 @both
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda each: each.__name__)
-def test_any_bytes_end_in_an_answer(kernel: ModuleType, damage: Any) -> None:
+def test_any_bytes_give_a_result(kernel: ModuleType, damage: Any) -> None:
     rng = random.Random(damage.__name__)
     for _ in range(size(25, 150) if kernel is INTERPRETED else size(200, 3_000)):
         data = damage(rng)
@@ -151,7 +151,7 @@ def test_any_bytes_end_in_an_answer(kernel: ModuleType, damage: Any) -> None:
 
 @needs_compiled
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda each: each.__name__)
-def test_both_answer_alike(damage: Any) -> None:
+def test_both_kernels_give_the_same_result(damage: Any) -> None:
     rng = random.Random(damage.__name__)
     for _ in range(size(25, 100)):
         data = damage(rng)
@@ -160,7 +160,7 @@ def test_both_answer_alike(damage: Any) -> None:
 
 
 @both
-def test_positions_outside_of_the_buffer_are_refused(kernel: ModuleType) -> None:
+def test_positions_outside_the_buffer_are_refused(kernel: ModuleType) -> None:
     made = bytes(build_batch([(0, 0, b"k", b"v", ())]))
     keys = kernel.KeyMap(array("Q", bytes(64)), 2, 2, 0, SECRET, 10)
     keys.set_bits(array("Q", bytes(16)), array("Q", bytes(16)))

@@ -98,7 +98,7 @@ def test_a_map_that_fills_up_inside_a_batch_covers_the_inserted_keys(kernel: Mod
 
 
 @both
-def test_a_batch_of_which_nothing_fits_gets_no_numbers(kernel: ModuleType) -> None:
+def test_a_batch_that_does_not_fit_gets_no_numbers(kernel: ModuleType) -> None:
     made = Map(kernel, slots=64, entries_max=2)
     made.put(b"a", b"b")
     assert made.put(None, b"a") == kernel.Stop.FULL
@@ -119,7 +119,7 @@ def test_a_map_without_room_after_its_slots_is_full(kernel: ModuleType, slack: i
 
 
 @both
-def test_numbers_end_before_they_no_longer_fit(kernel: ModuleType) -> None:
+def test_numbers_end_before_they_overflow(kernel: ModuleType) -> None:
     made = Map(kernel, slots=64, records_max=5)
     assert made.put(b"a", b"b", b"c") == kernel.Stop.DONE
     assert made.put(b"d", b"e", b"f") == kernel.Stop.FULL
@@ -127,7 +127,7 @@ def test_numbers_end_before_they_no_longer_fit(kernel: ModuleType) -> None:
 
 
 @both
-def test_fingerprints_that_are_half_equal_are_different_keys(kernel: ModuleType) -> None:
+def test_half_equal_fingerprints_are_different_keys(kernel: ModuleType) -> None:
     """The first 64 bits alone do not identify a key: the table contains one with the same 64 and 32 different bits."""
     made = Map(kernel, slots=64)
     made.put(b"a")
@@ -183,7 +183,7 @@ def siphash_128(key: bytes, data: bytes, rounds: int, final_rounds: int) -> tupl
     return first, v[0] ^ v[1] ^ v[2] ^ v[3]
 
 
-def test_our_siphash_by_the_paper_gives_the_published_result() -> None:
+def test_our_siphash_gives_the_published_result() -> None:
     first, second = siphash_128(SECRET, b"", 2, 4)
     assert (first.to_bytes(8, "little") + second.to_bytes(8, "little")).hex() == "a3817f04ba25a8e66df67214c7550293"
 

@@ -74,7 +74,7 @@ def test_an_empty_map_knows_no_offset() -> None:
 
 
 @pytest.mark.scenario(93, 96)
-def test_a_full_map_takes_not_even_a_key_that_it_has() -> None:
+def test_a_full_map_refuses_even_known_keys() -> None:
     offsets = offset_map(2)
     assert put(offsets, "a", "b") == Stop.DONE
     assert put(offsets, "b") == Stop.FULL
@@ -100,7 +100,7 @@ def test_every_slot_may_be_filled(slots: int) -> None:
 
 
 @pytest.mark.parametrize(("end_offset", "slots"), [(0, 1), (10, 20), (1 << 40, 500)])
-def test_a_table_is_as_large_as_the_dirty_part_needs(end_offset: int, slots: int) -> None:
+def test_a_table_has_the_size_that_the_dirty_part_needs(end_offset: int, slots: int) -> None:
     assert offset_map(end_offset=end_offset, slots_max=500).slots == slots
 
 

@@ -200,7 +200,7 @@ def opened(files: CrashFiles) -> Log:
 
 
 @BOTH_MODELS
-def test_retention_takes_nothing_that_it_was_not_to_take(ordered: bool) -> None:
+def test_retention_deletes_only_allowed_records(ordered: bool) -> None:
     def retain(files: CrashFiles) -> None:
         log = opened(files)
         log.advance_log_start(3)
@@ -388,7 +388,7 @@ LIVES: dict[str, list[Callable[[Managing], None]]] = {
 
 @BOTH_MODELS
 @pytest.mark.parametrize("life", LIVES)
-def test_a_data_directory_can_always_be_opened_again(life: str, ordered: bool) -> None:
+def test_a_data_directory_can_always_be_reopened(life: str, ordered: bool) -> None:
     managing = Managing(LIVES[life])
     states = 0
     for files, owed in disks_left(

@@ -58,7 +58,7 @@ def test_the_log_has_the_same_meaning_after_any_power_loss(name: str) -> None:
         ("a start, an abort, a roll", "flush", size(16, 4), size(1, 2)),
     ],
 )
-def test_the_search_notices_syncs_that_do_nothing(name: str, function: str, thinned_to: int, lost_at_most: int) -> None:
+def test_the_search_notices_syncs_without_effect(name: str, function: str, thinned_to: int, lost_at_most: int) -> None:
     """A search that finds nothing wrong must be able to find something."""
     search = LIVES[name].search(
         losses=1,

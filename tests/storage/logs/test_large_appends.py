@@ -108,7 +108,7 @@ def test_a_change_between_the_steps_restarts_the_append(
     assert keys(reopen(log, clean=False)) == keys(log) == [*before, b"large", b"too"]
 
 
-def test_a_clean_stop_leaves_nothing_of_it(files: tuple[Files, str]) -> None:
+def test_a_clean_stop_leaves_no_part_of_the_batch(files: tuple[Files, str]) -> None:
     log = opened(files)
     size_bytes = log.size_bytes
     large = begun(log)

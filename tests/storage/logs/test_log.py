@@ -83,7 +83,7 @@ def test_offsets_continue_where_the_last_append_ended() -> None:
     assert log_contents(log) == [(0, b"a", b"1"), (1, b"b", b"2"), (2, b"c", b"3")]
 
 
-def test_stored_bytes_are_those_received_but_for_offset_and_epoch() -> None:
+def test_stored_bytes_equal_those_received_except_offset_and_epoch() -> None:
     log = make_log()
     append(log, ("before", "x"))
     sent = batch(("k", "v"), codec=4)
@@ -140,7 +140,7 @@ def test_a_keyless_record_on_a_compacted_topic_is_named() -> None:
     assert [error.batch_index for error in raised.value.record_errors] == [1]
 
 
-def test_a_changed_configuration_holds_from_the_next_append() -> None:
+def test_a_changed_configuration_applies_to_the_next_append() -> None:
     log = make_log(cleanup_policy=DELETE)
     put(log, batch((None, "v")))
     log.config = LogConfig(cleanup_policy=("compact",))
@@ -193,7 +193,9 @@ def test_a_batch_that_just_fits_does_not_roll() -> None:
         pytest.param({"segment_index_bytes": 23, "index_interval_bytes": 0}, [1, 2, 3], [0, 1, 2], id="no room at all"),
     ],
 )
-def test_rolling(config: dict[str, Any], timestamps: list[int], expected: list[int]) -> None:
+def test_segments_roll_by_size_time_and_index(
+    config: dict[str, Any], timestamps: list[int], expected: list[int]
+) -> None:
     log = make_log(**config)
     for timestamp in timestamps:
         append(log, ("k", "v"), timestamp=timestamp)
@@ -242,7 +244,7 @@ def test_jitter_comes_from_the_random_source_given() -> None:
     assert jitters(1) == jitters(1) != jitters(2)
 
 
-def test_offsets_more_than_31_bits_above_the_base_begin_a_new_segment() -> None:
+def test_offsets_more_than_31_bits_above_the_base_start_a_segment() -> None:
     log = make_log()
     huge = batch(("k", "v"), last_offset_delta=2**31 - 2)
     put(log, huge, origin=AppendOrigin.COORDINATOR)
@@ -252,7 +254,7 @@ def test_offsets_more_than_31_bits_above_the_base_begin_a_new_segment() -> None:
     assert [offset for offset, _, _ in log_contents(log)] == [0, 2**31 - 1, 2**31]
 
 
-def test_an_empty_active_segment_stays_when_rolled() -> None:
+def test_an_empty_active_segment_is_not_rolled() -> None:
     log = make_log()
     assert log.roll(0) is log.roll(0)
     append(log, ("k", "v"), roll=True)
@@ -260,7 +262,7 @@ def test_an_empty_active_segment_stays_when_rolled() -> None:
     assert bases(log) == [0, 1]
 
 
-def test_a_roll_leaves_whole_indexes_and_a_snapshot_for_the_new_base() -> None:
+def test_a_roll_leaves_complete_indexes_and_a_snapshot() -> None:
     log = make_log(index_interval_bytes=0)
     put_many(log, 3)
     log.roll(0)
@@ -318,7 +320,7 @@ def three_segments() -> Log:
     "offset, expected",
     [(0, range(4)), (1, range(4)), (2, range(2, 4)), (3, range(2, 4)), (4, range(4, 8)), (9, range(8, 10)), (10, ())],
 )
-def test_a_read_gives_whole_batches_of_one_segment(offset: int, expected: range) -> None:
+def test_a_read_returns_complete_batches_of_one_segment(offset: int, expected: range) -> None:
     assert [at for at, _, _ in contents(read(three_segments(), offset).read())] == list(expected)
 
 
@@ -400,7 +402,7 @@ def test_a_read_in_a_gap_returns_the_next_records_of_later_segments() -> None:
     assert [at for at, _, _ in contents(read(log, 2).read())] == [8, 9]
 
 
-def test_a_read_with_nothing_left_is_empty() -> None:
+def test_a_read_at_the_end_is_empty() -> None:
     log = make_log()
     assert len(read(log, 0)) == 0 and read(log, 0).read() == b""
     append(log, ("k", "v"))
@@ -439,7 +441,7 @@ def timed(*timestamps: int, rolls: tuple[int, ...] = ()) -> Log:
     "timestamp, expected",
     [(0, (10, 0, 0)), (10, (10, 0, 0)), (11, (30, 1, 1)), (30, (30, 1, 1)), (31, (40, 3, 3)), (41, None)],
 )
-def test_a_search_by_time_finds_the_first_record_that_late(
+def test_a_search_by_time_finds_the_first_late_enough_record(
     timestamp: int, expected: tuple[int, int, int] | None
 ) -> None:
     assert to_the_end(timed(10, 30, 20, 40, rolls=(1,)).search_timestamp(timestamp)) == expected
@@ -458,7 +460,7 @@ def test_the_largest_timestamp_is_found_anywhere() -> None:
     assert to_the_end(timed(-1, -1).search_max_timestamp()) is None
 
 
-def test_a_time_that_only_an_emptied_batch_reached_is_not_found() -> None:
+def test_a_time_reached_only_by_an_emptied_batch_is_not_found() -> None:
     """Kafka does the same: the batch keeps its max timestamp, so its segment is searched, and no later one."""
     log = timed(10, 99, 50, rolls=(1,))
     emptied = batch(base_offset=1, last_offset_delta=0, timestamp=())
@@ -471,7 +473,7 @@ def test_a_time_that_only_an_emptied_batch_reached_is_not_found() -> None:
 
 
 @pytest.mark.scenario(165)
-def test_a_batch_sent_again_is_answered_as_the_first_time() -> None:
+def test_a_repeated_batch_gets_the_first_response() -> None:
     log = make_log()
     for sequence in range(5):
         append(log, ("k", "v"), producer_id=9, base_sequence=sequence, timestamp=100 + sequence)
@@ -648,7 +650,7 @@ def test_a_disk_error_while_flushing_leaves_the_recovery_point() -> None:
     assert log.recovery_point == 0
 
 
-def test_a_retired_log_answers_with_the_code_it_was_given() -> None:
+def test_a_retired_log_returns_its_given_error_code() -> None:
     log = make_log()
     log.retire(Health("deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
@@ -658,7 +660,7 @@ def test_a_retired_log_answers_with_the_code_it_was_given() -> None:
 # Flushing
 
 
-def test_flush_messages_asks_for_a_flush_once_enough_has_been_appended() -> None:
+def test_flush_messages_requests_a_flush_after_enough_appends() -> None:
     log = make_log(flush_messages=3)
     put_many(log, 2)
     assert not log.needs_flush
@@ -770,7 +772,7 @@ def test_one_flush_covers_everything_appended_before_its_start() -> None:
     assert log.recovery_point == 2
 
 
-def test_a_flush_that_a_roll_overtakes_promises_less() -> None:
+def test_a_flush_overtaken_by_a_roll_covers_less() -> None:
     """The sealed segment's indexes were not synced, so recovery must still check it."""
     log = make_log()
     put_many(log, 2)
@@ -826,7 +828,7 @@ def test_a_flush_releases_segments_replaced_while_it_runs() -> None:
     assert log.recovery_point == 2
 
 
-def test_a_flush_that_failed_has_all_to_sync_again() -> None:
+def test_a_failed_flush_must_sync_everything_again() -> None:
     log = make_log()
     put_many(log, 2)
     log.roll(0)
@@ -848,7 +850,7 @@ def test_a_flush_that_failed_has_all_to_sync_again() -> None:
 
 
 @pytest.mark.scenario(167)
-def test_the_log_start_moves_forward_only_and_never_above_the_high_watermark() -> None:
+def test_the_log_start_only_increases_and_stays_below_the_high_watermark() -> None:
     log = three_segments()
     log.advance_log_start(5)
     log.advance_log_start(3)
@@ -871,7 +873,7 @@ def compacted() -> tuple[Log, list[LogSegment]]:
     return log, list(log.segments)[:3]
 
 
-def test_a_swap_puts_new_segments_in_the_place_of_old_ones() -> None:
+def test_a_swap_replaces_old_segments_by_new_ones() -> None:
     log, old = compacted()
     new = replace_with(log, old, batch(("k2", "v"), base_offset=2))
     assert log.segments.first is new and new in log.segments and old[0] not in log.segments
@@ -890,7 +892,7 @@ def test_readers_of_the_old_segments_are_not_disturbed() -> None:
     assert contents(held.read()) == [(1, b"k1", b"v")]
 
 
-def test_replaced_files_and_snapshots_wait_under_the_name_deleted() -> None:
+def test_replaced_files_and_snapshots_are_renamed_to_deleted() -> None:
     log, old = compacted()
     replace_with(log, old, batch(("k2", "v"), base_offset=2), now_ms=5)
     assert names(log, ".snapshot") == [
@@ -941,7 +943,7 @@ def test_an_old_segment_with_a_damaged_index_stays_readable_during_a_swap() -> N
     assert [at for at, _, _ in contents(read(log, 5).read())] == [5, 6, 7, 8]
 
 
-def test_appends_between_the_halves_of_a_swap_are_kept() -> None:
+def test_appends_between_the_steps_of_a_swap_are_kept() -> None:
     log, old = compacted()
     new = LogSegment.create(log.files, log.directory, 0, log.config, 0, paths.CLEANED)
     log.prepare_swap([new], old)
@@ -968,7 +970,7 @@ def test_a_disk_error_in_a_swap_leaves_one_version_offline() -> None:
 
 @pytest.mark.scenario(117)
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_reopened_log_is_the_same(clean: bool) -> None:
+def test_a_reopened_log_is_unchanged(clean: bool) -> None:
     log = three_segments()
     pairs: list[Pair] = [("k", "v")]
     append(log, *pairs, producer_id=4, transactional=True)

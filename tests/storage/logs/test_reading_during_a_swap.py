@@ -84,7 +84,7 @@ def copied(sources: Log, log: Log) -> LogSegment:
 
 
 @pytest.mark.parametrize("timestamp", [-1, 1_000])
-def test_a_log_answers_during_a_swap_as_before_it(timestamp: int) -> None:
+def test_a_log_answers_during_a_swap_as_before(timestamp: int) -> None:
     for chosen in count():  # the moment of the first read
         last = chosen + size(2, 10**9) if chosen else 10**9
         written = filled(timestamp)
@@ -147,7 +147,7 @@ def test_an_index_renamed_while_it_loads_is_not_taken_for_empty(tmp_path: object
     assert list(found) == [txn] == index.entries()
 
 
-def test_a_name_that_is_not_there_takes_no_directory_offline() -> None:
+def test_a_missing_name_takes_no_directory_offline() -> None:
     log = make_log()
     log.fail(FileNotFoundError(errno.ENOENT, "no such file"))
     assert log.failure is None

@@ -164,7 +164,7 @@ def end_of(base: int, suffix: str) -> int:
 
 @pytest.mark.scenario(41, 123)
 @each_case("before, after", [case[1:] for case in SWAPS], ids=[case[0] for case in SWAPS])
-def test_a_half_done_swap_is_finished_or_undone(before: list[str], after: list[str]) -> None:
+def test_a_partial_swap_is_completed_or_undone(before: list[str], after: list[str]) -> None:
     files = CrashFiles()
     files.make_dir(DIRECTORY)
     for name in before:
@@ -266,7 +266,7 @@ def test_a_torn_message_of_an_old_format_is_a_torn_tail(magic: int) -> None:
         assert files.snapshot()[f"{DIRECTORY}/{0:020}.log"] == whole
 
 
-def test_a_torn_tail_is_cut_off_wherever_it_ends() -> None:
+def test_a_torn_tail_is_truncated_anywhere() -> None:
     whole = written(count=4)
     one = len(whole.snapshot()[f"{DIRECTORY}/{log_name(3)}"])
     for size in range(one):
@@ -289,7 +289,7 @@ def test_records_below_the_recovery_point_are_not_scanned() -> None:
     assert load(damaged(), recovery_point=50).recovery_point == 9
 
 
-def test_the_recovery_point_stays_until_something_is_flushed() -> None:
+def test_the_recovery_point_stays_until_a_flush() -> None:
     log = load(written(), recovery_point=4)
     assert log.recovery_point == 4
     log.flush(0)
@@ -349,7 +349,7 @@ INDEX_DAMAGE: list[tuple[str, Callable[[bytearray], object]]] = [
 @pytest.mark.scenario(120, 190)
 @each_case("edit", [case[1] for case in INDEX_DAMAGE], ids=[case[0] for case in INDEX_DAMAGE])
 @each_case("kind", [paths.INDEX, paths.TIME_INDEX])
-def test_a_damaged_index_is_as_before_after_recovery(kind: str, edit: Callable[[bytearray], object]) -> None:
+def test_a_damaged_index_is_restored_by_recovery(kind: str, edit: Callable[[bytearray], object]) -> None:
     files = written()
     before = files.snapshot()
     for base in (0, 3, 6):
@@ -455,7 +455,7 @@ def test_snapshots_without_a_segment_are_removed_except_the_newest() -> None:
 
 
 @pytest.mark.parametrize("damaged", [[7], [6, 7], [3, 6, 7]])
-def test_a_damaged_snapshot_is_made_up_for_by_the_log(damaged: list[int]) -> None:
+def test_a_damaged_snapshot_is_replaced_by_replay(damaged: list[int]) -> None:
     files = CrashFiles()
     log = make_log(files)
     for number in range(7):
@@ -531,7 +531,7 @@ def test_an_empty_directory_is_an_empty_log() -> None:
     assert names(files) == [log_name(0)]
 
 
-def test_an_empty_directory_with_a_log_start_begins_there() -> None:
+def test_an_empty_directory_with_a_log_start_starts_there() -> None:
     files = CrashFiles()
     files.make_dir(DIRECTORY)
     log = load(files, log_start_offset=40)
@@ -577,7 +577,7 @@ def test_a_log_truncated_to_nothing_stays_empty_after_a_power_loss() -> None:
     assert {load(after, clean=True).log_end_offset for after in files.after_crash(ordered=False)} == {0}
 
 
-def test_a_preallocated_log_gives_its_room_back_at_the_stop() -> None:
+def test_a_preallocated_log_frees_its_space_at_the_stop() -> None:
     files = CrashFiles()
     log = load_at_first(files, LogConfig(preallocate=True, segment_bytes=4_096))
     log.close(0)
@@ -633,7 +633,7 @@ def epochs(files: CrashFiles) -> Log:
 
 
 @pytest.mark.scenario(135)
-def test_leader_epochs_are_cut_to_the_log() -> None:
+def test_leader_epochs_are_truncated_to_the_log() -> None:
     files = CrashFiles()
     epochs(files)
     change(files, log_name(0), lambda data: data.__delitem__(-1))

@@ -114,7 +114,7 @@ def test_the_first_young_segment_ends_the_deletion() -> None:
     assert bases(log) == [2, 3, 4]
 
 
-def test_a_segment_is_as_old_as_its_youngest_record() -> None:
+def test_a_segment_has_the_age_of_its_youngest_record() -> None:
     log = make_log(cleanup_policy=DELETE, retention_ms=100)
     append(log, ("a", "v"), timestamp=500)
     append(log, ("b", "v"), timestamp=10, roll=True)
@@ -123,7 +123,7 @@ def test_a_segment_is_as_old_as_its_youngest_record() -> None:
     assert delete_old_segments(log, 601, 601) == 1
 
 
-def test_without_timestamps_the_files_age_counts() -> None:
+def test_without_timestamps_the_files_age_is_used() -> None:
     log = filled(timestamps=[-1, -1], retention_ms=100)
     log.files.set_mtime_ms(f"{log.directory}/{0:020}.log", 1_000)
     log.files.set_mtime_ms(f"{log.directory}/{1:020}.log", 2_000)
@@ -150,7 +150,7 @@ def test_an_empty_active_segment_is_never_deleted() -> None:
     assert bases(log) == [10]
 
 
-def test_the_log_start_moves_to_the_first_segment_that_stays() -> None:
+def test_the_log_start_moves_to_the_first_remaining_segment() -> None:
     log = filled(retention_bytes=4 * ONE_BYTES)
     delete_old_segments(log, 0, 0)
     assert log.log_start_offset == 6
@@ -166,7 +166,7 @@ def test_a_log_start_within_a_segment_is_not_moved_back() -> None:
     assert log.log_start_offset == 4
 
 
-def test_deleted_files_stay_for_their_delay() -> None:
+def test_deleted_files_exist_for_their_delay() -> None:
     log = filled(count=3, retention_bytes=ONE_BYTES, file_delete_delay_ms=500)
     delete_old_segments(log, 1_000, 1_000)
     deleted = [name for name in log.files.list(log.directory) if name.endswith(".deleted")]

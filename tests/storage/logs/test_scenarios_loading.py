@@ -62,7 +62,7 @@ def damage(log: Log, base_offset: int, at: int = -1) -> None:
 
 
 @pytest.mark.scenario(111)
-def test_after_a_crash_all_snapshots_that_are_missing_are_made_again() -> None:
+def test_after_a_crash_all_missing_snapshots_are_rebuilt() -> None:
     log = idempotent_log(5)
     before = {offset: log.files.open(paths.snapshot_path(DIRECTORY, offset)).read_at(0, 999) for offset in range(1, 6)}
     for offset in before:
@@ -133,7 +133,7 @@ def test_snapshots_are_removed_after_the_log_start_passes_them() -> None:
 
 
 @pytest.mark.scenario(166)
-def test_the_deletion_of_segments_forgets_no_producer_that_is_still_at_work() -> None:
+def test_deleting_segments_forgets_no_active_producer() -> None:
     log = idempotent_log(5)
     log.advance_log_start(5)
     delete_old_segments(log, 1_000, 1_000)
@@ -159,7 +159,7 @@ def test_records_without_timestamps_leave_the_time_index_empty() -> None:
 
 @pytest.mark.scenario(136)
 @pytest.mark.parametrize("clean", [True, False])
-def test_transaction_indexes_are_rebuilt_with_the_stable_offsets_of_their_time(clean: bool) -> None:
+def test_transaction_indexes_are_rebuilt_with_their_last_stable_offsets(clean: bool) -> None:
     log = make_log()
     one, two, three = (Producer(log, number, transactional=True) for number in (1, 2, 3))
     one.write(*["k"] * 5)

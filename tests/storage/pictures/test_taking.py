@@ -89,7 +89,7 @@ def look(log: Log, low: int, high: int, buckets: int) -> Contents:
 
 
 @pytest.mark.parametrize("codec", [0, 4])
-def test_survivors_are_counted_where_they_are(codec: int) -> None:
+def test_survivors_are_counted_at_their_position(codec: int) -> None:
     """The counts are compared with every record of the log, for random ranges and numbers of buckets."""
     rng = random.Random(codec)
     log = make_log(segment_bytes=2_000)
@@ -127,7 +127,7 @@ def test_a_scan_is_bounded_by_unpacked_bytes() -> None:
     assert (found.looked_at_to_offset, found.records) == (3, 3)
 
 
-def test_a_look_ends_before_a_batch_that_unpacks_to_too_much() -> None:
+def test_a_scan_ends_before_a_batch_that_unpacks_to_too_much() -> None:
     log = make_log()
     append(log, ("k", "v"))
     append(log, ("k", "v" * BATCH_BYTES_MAX), codec=4)
@@ -152,7 +152,7 @@ def test_gigantic_offsets_have_buckets() -> None:
     assert (bucket.from_offset, bucket.records) == (2**62, 1)
 
 
-def test_a_look_at_very_much_ends_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_very_large_scan_ends_and_reports_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.storage.pictures.contents.READ_BYTES_MAX", 300)
     log = make_log()
     for _ in range(10):

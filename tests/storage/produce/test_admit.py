@@ -121,7 +121,7 @@ def test_the_fast_path_accepts_no_invalid_batch(name: str, kernel: ModuleType) -
 
 @both
 @pytest.mark.parametrize("is_compact", [False, True])
-def test_whichever_bit_is_another_one_both_ways_say_the_same(is_compact: bool, kernel: ModuleType) -> None:
+def test_both_paths_agree_on_any_flipped_bit(is_compact: bool, kernel: ModuleType) -> None:
     """The flip is tested with a CRC that matches it, and with one that does not."""
     config = LogConfig(cleanup_policy=("compact",) if is_compact else ("delete",))
     count = 0
@@ -143,7 +143,7 @@ def test_whichever_bit_is_another_one_both_ways_say_the_same(is_compact: bool, k
 
 @both
 @pytest.mark.parametrize("off_ms", [-1, 0, 1])
-def test_bounds_of_timestamps_are_the_same_to_the_millisecond(off_ms: int, kernel: ModuleType) -> None:
+def test_timestamp_bounds_are_equal_to_the_millisecond(off_ms: int, kernel: ModuleType) -> None:
     config = LogConfig(message_timestamp_before_max_ms=1_000, message_timestamp_after_max_ms=2_000)
     with taking_with(kernel):
         for bound_ms, is_taken in ((NOW_MS - 1_000, off_ms >= 0), (NOW_MS + 2_000, off_ms <= 0)):
@@ -159,6 +159,6 @@ def test_without_the_compiled_kernel_every_batch_takes_the_general_path(monkeypa
 
 
 @needs_compiled
-def test_where_it_is_small_batches_are_taken_at_once() -> None:
+def test_small_batches_take_the_fast_path_where_it_exists() -> None:
     assert validation._admit is compiled.admit
     assert taken_at_once(PLAIN["one record"], LogConfig()) is not None

@@ -165,7 +165,7 @@ def load(files: Files, *, log_start_offset: int = 0, log_end_offset: int = 100, 
 
 
 @pytest.mark.scenario(112)
-def test_the_newest_snapshot_is_loaded_and_says_where_to_replay_from() -> None:
+def test_the_newest_snapshot_is_loaded_and_gives_the_replay_start() -> None:
     files = disk(10, 20, 30)
     found = load(files)
 
@@ -189,7 +189,7 @@ def test_loading_a_snapshot_forgets_earlier_state() -> None:
 
 
 @pytest.mark.scenario(149)
-def test_snapshots_outside_of_the_log_are_removed() -> None:
+def test_snapshots_outside_the_log_are_removed() -> None:
     files = disk(10, 20, 30)
     found = load(files, log_start_offset=10, log_end_offset=29)
 
@@ -216,12 +216,12 @@ def test_when_all_are_damaged_the_log_is_replayed_from_its_start() -> None:
     assert producer_snapshots.offsets(files, DIRECTORY) == []
 
 
-def test_expired_producers_are_left_out() -> None:
+def test_expired_producers_are_omitted() -> None:
     assert len(load(disk(10, 20), now_ms=10**12)) == 0
 
 
 @pytest.mark.scenario(195)
-def test_open_transactions_are_found_again_in_order() -> None:
+def test_open_transactions_are_restored_in_order() -> None:
     files = disk()
     producers = ProducerStates(end_offset=9)
     for producer_id, offset in ((2, 8), (1, 5), (3, 6)):
@@ -251,7 +251,7 @@ def test_after_a_power_loss_synced_snapshots_are_whole_and_unsynced_are_verified
         assert ends == ({20} if sync else {10, 20})
 
 
-def test_files_of_other_kinds_are_no_snapshots() -> None:
+def test_other_files_are_not_snapshots() -> None:
     files = disk(10)
     for name in ("00000000000000000020.log", "00000000000000000030.snapshot.deleted", "x.snapshot"):
         files.open(f"{DIRECTORY}/{name}", create=True).close()
@@ -269,9 +269,7 @@ def test_files_of_other_kinds_are_no_snapshots() -> None:
         ([0], [40]),
     ],
 )
-def test_snapshots_without_a_segment_are_removed_but_not_the_newest_beyond_all(
-    segments: list[int], left: list[int]
-) -> None:
+def test_snapshots_without_a_segment_are_removed_except_the_newest(segments: list[int], left: list[int]) -> None:
     files = disk(10, 20, 30, 40)
     producer_snapshots.remove_stray(files, DIRECTORY, segments, last_base_offset=segments[-1])
 
@@ -335,7 +333,7 @@ def test_state_kept_for_a_snapshot_follows_every_change(changes: list[tuple[int,
             assert encode(map(fresh, producers)) == producer_snapshots.encode(map(copy, producers))
 
 
-def test_a_snapshot_of_many_producers_is_soon_made() -> None:
+def test_a_snapshot_of_many_producers_is_built_quickly() -> None:
     producers = ProducerStates()
     for producer_id in range(2 * UNPACKED_MAX):
         made = batch(("k", "v"), base_offset=producer_id, producer_id=producer_id, base_sequence=0)
@@ -347,7 +345,7 @@ def test_a_snapshot_of_many_producers_is_soon_made() -> None:
     assert calls_of(lambda: encode(loaded)) < 20
 
 
-def test_to_look_for_open_transactions_takes_no_object_a_producer() -> None:
+def test_searching_open_transactions_allocates_no_object_per_producer() -> None:
     files, count = CrashFiles(), 1_000
     files.make_dir("/d")
     decided = [ProducerState(each, 0, batches=[BatchMetadata(0, each, 0, 0)]) for each in range(count)]

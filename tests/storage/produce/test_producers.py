@@ -70,7 +70,7 @@ def code(
 
 
 @pytest.mark.parametrize("sequence", [0, 1, 1_000, SEQUENCE_MAX])
-def test_an_unknown_producer_may_begin_anywhere(sequence: int) -> None:
+def test_an_unknown_producer_may_start_anywhere(sequence: int) -> None:
     assert code(ProducerStates(), data(sequence)) == ErrorCode.NONE
 
 
@@ -110,7 +110,7 @@ def test_producers_are_independent_of_each_other() -> None:
     assert code(producers, data(8, producer_id=2, at=2)) == ErrorCode.NONE
 
 
-def test_the_coordinators_write_without_sequences() -> None:
+def test_coordinators_write_without_sequences() -> None:
     producers = knowing(data(-1), data(-1, at=1))
 
     assert code(producers, data(-1, at=2), COORDINATOR) == ErrorCode.NONE
@@ -127,7 +127,7 @@ def test_an_older_epoch_is_fenced(origin: AppendOrigin) -> None:
     assert code(producers, data(0, epoch=2, at=1), origin) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_new_epoch_begins_at_sequence_0() -> None:
+def test_a_new_epoch_starts_at_sequence_0() -> None:
     producers = knowing(data(5, epoch=3))
 
     assert code(producers, data(0, epoch=4, at=1)) == ErrorCode.NONE
@@ -138,7 +138,7 @@ def test_a_new_epoch_begins_at_sequence_0() -> None:
 
 
 @pytest.mark.scenario(195)
-def test_a_marker_with_a_higher_epoch_begins_that_epoch_without_data() -> None:
+def test_a_marker_with_a_higher_epoch_starts_it_without_data() -> None:
     producers = knowing(data(0, transactional=True), ending(COMMIT, at=1, epoch=1))
 
     assert code(producers, data(1, at=2)) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -183,13 +183,13 @@ def test_duplicates_are_recognised_across_the_wrap() -> None:
     assert producers.check(data(SEQUENCE_MAX, 2, at=12), CLIENT) == Duplicate(10, 11, 1_000)
 
 
-def test_only_clients_repeat_themselves() -> None:
+def test_duplicates_are_recognised_only_for_clients() -> None:
     producers = knowing(data(-1))
 
     assert producers.check(data(-1, at=1), COORDINATOR) is None
 
 
-def test_a_batch_without_producer_leaves_no_trace() -> None:
+def test_a_batch_without_producer_leaves_no_state() -> None:
     plain = RecordBatch(batch(("k", "v")))
     producers = ProducerStates()
 
@@ -206,7 +206,7 @@ def test_emptied_batches_are_remembered_like_full_ones() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.integers(0, 9)), max_size=30))
-def test_a_client_that_sends_again_gets_the_offsets_of_the_first_time(steps: list[tuple[int, bool, int]]) -> None:
+def test_a_client_that_retries_gets_the_first_offsets(steps: list[tuple[int, bool, int]]) -> None:
     """The answers are compared with a model: a list of everything written, of which the last five may be sent again."""
     producers = ProducerStates()
     sequence, offset = SEQUENCE_MAX - 10, 100
@@ -259,7 +259,7 @@ def test_a_marker_without_data_completes_nothing() -> None:
     assert producers.last_records()[9] == LastRecord(None, 0)
 
 
-def test_a_producer_has_many_transactions_one_after_another() -> None:
+def test_a_producer_has_consecutive_transactions() -> None:
     producers = knowing(data(0, transactional=True), ending(ABORT, at=1), data(1, at=2, transactional=True))
 
     assert producers.first_unstable_offset == 2
@@ -319,7 +319,7 @@ def test_an_emptied_marker_still_fences_older_epochs() -> None:
     assert producers.expire(3_000 + PRODUCER_ID_EXPIRATION_MS_DEFAULT) == 1
 
 
-def test_an_emptied_marker_of_an_epoch_that_is_known_changes_nothing() -> None:
+def test_an_emptied_marker_of_a_known_epoch_changes_nothing() -> None:
     producers = knowing(data(0, epoch=7, timestamp=5_000), emptied_marker(epoch=7), emptied_marker(epoch=6))
     state = producers.get(1)
 
@@ -380,7 +380,7 @@ def asked(producers: ProducerStates, sequence: int, *, epoch: int = 0, bumps_epo
     return producers.begin_verification(1, epoch, sequence, bumps_epoch=bumps_epoch, elapsed_ms=now)
 
 
-def test_the_coordinator_is_asked_until_the_transaction_is_open_here() -> None:
+def test_the_coordinator_is_called_until_the_transaction_is_open() -> None:
     producers = ProducerStates()
     assert asked(producers, 0)
     assert asked(producers, 0)
@@ -444,7 +444,7 @@ def test_a_verification_is_forgotten_after_a_batch_is_written() -> None:
     assert code(producers, data(3, at=3, transactional=True)) == ErrorCode.NONE
 
 
-def test_a_final_no_is_forgotten() -> None:
+def test_a_final_refusal_is_forgotten() -> None:
     producers = ProducerStates()
     asked(producers, 0)
     producers.end_verification(1)
@@ -499,7 +499,7 @@ def control(key: bytes | None, value: bytes | None) -> RecordBatch:
     )
 
 
-def test_control_records_of_other_kinds_are_passed_over() -> None:
+def test_control_records_of_other_types_are_skipped() -> None:
     producers = knowing(data(0, transactional=True))
 
     assert producers.update(control(b"\0\0\0\x02", b"leader change")) is None
@@ -509,7 +509,7 @@ def test_control_records_of_other_kinds_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [(None, bytes(6)), (b"\0\0\0", bytes(6)), (b"\0\0\0\1", None), (b"\0\0\0\1", bytes(5))]
 )
-def test_a_marker_that_is_none_is_corrupt_and_changes_nothing(key: bytes | None, value: bytes | None) -> None:
+def test_an_invalid_marker_is_corrupt_and_changes_nothing(key: bytes | None, value: bytes | None) -> None:
     producers = knowing(data(0, transactional=True))
     with pytest.raises(CorruptRecordError):
         producers.update(control(key, value))

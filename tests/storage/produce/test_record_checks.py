@@ -75,7 +75,7 @@ def block_of(*rows: tuple[int, int, bytes | None, bytes | None]) -> bytes:
 
 @both
 @pytest.mark.parametrize("frees_the_gil", [False, True])
-def test_a_sound_block_is_walked_to_its_end_for_its_max_timestamp(kernel: ModuleType, frees_the_gil: bool) -> None:
+def test_a_sound_block_is_scanned_to_its_end_for_its_max_timestamp(kernel: ModuleType, frees_the_gil: bool) -> None:
     block = block_of((0, 7, b"a", b"1"), (1, 300, None, b"2"), (2, -5, b"", None))
     assert walk(kernel, block, 3, frees_the_gil=frees_the_gil) == (Found.SOUND, len(block), 3, 300)
     assert walk(kernel, b"", 0) == (Found.SOUND, 0, 0, -1)
@@ -95,7 +95,7 @@ def test_a_walk_stops_at_each_refused_record_and_continues_after_it(kernel: Modu
 
 
 @both
-def test_no_timestamp_is_always_in_time_and_bounds_belong_to_the_range(kernel: ModuleType) -> None:
+def test_a_missing_timestamp_is_valid_and_bounds_are_inclusive(kernel: ModuleType) -> None:
     block = block_of((0, -1, b"a", b""), (1, 10, b"a", b""), (2, 20, b"a", b""))
     assert walk(kernel, block, 3, bounds=(10, 20))[0] == Found.SOUND
     assert walk(kernel, block, 3, bounds=(11, 20))[0] == Found.UNTIMELY
@@ -114,7 +114,7 @@ def test_timestamps_wrap_at_64_bits_as_in_java(kernel: ModuleType) -> None:
 
 
 @both
-def test_no_record_begins_outside_the_block(kernel: ModuleType) -> None:
+def test_records_outside_the_block_are_not_read(kernel: ModuleType) -> None:
     for at in (-1, 1):
         with pytest.raises(IndexError):
             walk(kernel, b"", 1, at=at)
@@ -203,7 +203,7 @@ def with_empty_frames(codec: Codec, count: int) -> bytearray:
 
 
 @pytest.mark.parametrize("codec", EMPTY_FRAMES)
-def test_so_is_a_batch_in_many_frames_however_small(codec: Codec) -> None:
+def test_a_batch_of_many_tiny_frames_is_left_to_another_thread(codec: Codec) -> None:
     data = with_empty_frames(codec, AT_ONCE_FRAMES)
     with pytest.raises(HeavyBatchError):
         check(data, at_once=True)
@@ -211,7 +211,7 @@ def test_so_is_a_batch_in_many_frames_however_small(codec: Codec) -> None:
     assert check(with_empty_frames(codec, AT_ONCE_FRAMES - 1), at_once=True).max_timestamp == NOW_MS
 
 
-def test_and_one_in_very_many_is_refused() -> None:
+def test_a_batch_of_excessively_many_frames_is_refused() -> None:
     data = with_empty_frames(Codec.SNAPPY, FRAMES_MAX)
     with pytest.raises(KafkaError, match=f"more than {FRAMES_MAX} compressed frames") as refused:
         check(data, at_once=False, max_message_bytes=len(data))
@@ -265,7 +265,7 @@ def test_a_batch_with_many_refused_records_is_left_to_another_thread() -> None:
     assert refused.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_a_batch_is_looked_at_at_once_if_it_is_merely_large() -> None:
+def test_a_merely_large_batch_is_checked_at_once() -> None:
     assert check(LARGE, at_once=True).max_timestamp == NOW_MS
 
 

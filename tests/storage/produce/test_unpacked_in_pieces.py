@@ -104,7 +104,7 @@ def test_pieces_give_the_result_of_a_whole_check(kernel: ModuleType, seed: int) 
 
 @both
 @pytest.mark.parametrize("seed", range(10))
-def test_and_the_same_record_from_a_timestamp_on(kernel: ModuleType, seed: int) -> None:
+def test_both_searches_find_the_same_record_from_a_timestamp(kernel: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(40):
         count = rng.randrange(1, 8)
@@ -205,7 +205,7 @@ def test_a_batch_that_recompression_makes_too_large_is_not_held(codec: Codec) ->
 
 @needs_compiled
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_search_by_timestamp_holds_a_piece(codec: Codec) -> None:
+def test_a_search_by_timestamp_holds_one_piece(codec: Codec) -> None:
     batch, last = RecordBatch(bomb(codec, "many records")), 10 * BOMB_MEGABYTES - 1
     with holding_at_most(HELD_BYTES_MAX):
         found = to_the_end(first_record_from(NOW_MS, last, [(0, batch)], None))  # type: ignore[arg-type]  # it is whole
@@ -213,6 +213,6 @@ def test_a_search_by_timestamp_holds_a_piece(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_pieces_are_no_larger_than_they_are_said_to_be(codec: Codec) -> None:
+def test_pieces_have_at_most_their_declared_size(codec: Codec) -> None:
     pieces = [len(piece) for piece in RecordBatch(bomb(codec, "many records", 3)).pieces()]
     assert max(pieces) <= PIECE_BYTES and len(pieces) >= 3

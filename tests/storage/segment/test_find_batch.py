@@ -80,7 +80,7 @@ def test_the_search_finds_the_batch_that_a_sequential_scan_finds(
 
 @both
 @pytest.mark.parametrize("base_offset", [OFFSET_MAX, 2**63 - 1])
-def test_offsets_that_no_log_may_have_are_not_find_batch(kernel: ModuleType, base_offset: int) -> None:
+def test_impossible_offsets_are_not_searched(kernel: ModuleType, base_offset: int) -> None:
     data = bytes(batch(("k", "v"), base_offset=base_offset, last_offset_delta=5))
 
     assert kernel.pass_over(data, 1_000, OFFSET_MAX)[0] == 0

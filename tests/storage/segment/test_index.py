@@ -72,7 +72,7 @@ def content(files: CrashFiles) -> bytes:
 @pytest.mark.scenario(192, 193, 194)
 @EACH
 @given(numbers=st.lists(st.integers(1, 9), unique=True).map(sorted), flushed=st.integers(0, 9))
-def test_entries_read_back_whether_written_at_once_or_piece_by_piece(
+def test_entries_read_back_for_any_size_of_write(
     make: Callable[[CrashFiles], OffsetIndex], numbers: list[int], flushed: int
 ) -> None:
     files = CrashFiles()
@@ -90,7 +90,7 @@ def test_entries_read_back_whether_written_at_once_or_piece_by_piece(
 
 
 @EACH
-def test_appending_touches_no_file(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+def test_appending_accesses_no_file(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     files = disk_with(b"")
     index = make(files)
     for number in range(1, 9):
@@ -119,7 +119,7 @@ def test_an_unused_index_is_not_read_or_written(make: Callable[[CrashFiles], Off
 
 
 @EACH
-def test_an_index_that_was_only_read_costs_no_sync(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+def test_an_index_that_was_only_read_needs_no_sync(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     files = CrashFiles()
     index = make(files)
     add(index, 1)
@@ -214,7 +214,7 @@ def test_a_missing_file_is_an_empty_index(make: Callable[[CrashFiles], OffsetInd
 
 
 @EACH
-def test_a_file_that_is_no_whole_number_of_entries_is_corrupt(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+def test_a_file_with_a_partial_entry_is_corrupt(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     with pytest.raises(DamagedFileError, match=r"^x: size of 7 bytes"):
         make(disk_with(b"1234567")).sanity_check()
 
@@ -427,7 +427,7 @@ def test_later_timestamps_may_share_an_offset() -> None:
 
 
 @pytest.mark.scenario(193)
-def test_a_time_index_keeps_a_place_for_the_entry_that_closes_it() -> None:
+def test_a_time_index_reserves_space_for_its_closing_entry() -> None:
     index = time_index(max_bytes=3 * 12)
     add(index, 1)
     assert not index.is_full
@@ -542,7 +542,7 @@ def test_transactions_after_a_range_cost_nothing_even_under_one_long_transaction
     assert [txn.first_offset for txn in many.collect_aborted(0, 9)[0]] == [5, 7, 0]
 
 
-def test_entries_that_have_become_many_are_written_before_the_segment_is_rolled() -> None:
+def test_many_new_entries_are_written_before_the_roll() -> None:
     files = CrashFiles()
     txns = [AbortedTxn(1, at * 2, at * 2 + 1, at * 2 + 2) for at in range(WRITTEN_AT_ONCE)]
     index = txn_index(*txns[:-1], files=files)
@@ -554,7 +554,7 @@ def test_entries_that_have_become_many_are_written_before_the_segment_is_rolled(
 
 @pytest.mark.scenario(194)
 @pytest.mark.parametrize("last_offset", [10, 9])
-def test_markers_come_in_the_order_of_their_offsets(last_offset: int) -> None:
+def test_markers_are_in_the_order_of_their_offsets(last_offset: int) -> None:
     index = txn_index(TXNS[0])
     with pytest.raises(ValueError, match="does not come after"):
         index.append(AbortedTxn(9, 0, last_offset, 60))
@@ -591,7 +591,7 @@ def test_without_aborted_transactions_a_new_file_is_omitted_and_an_old_emptied()
     ],
     ids=["unknown version", "same marker", "earlier marker", "marker below the base offset"],
 )
-def test_a_transaction_index_that_contradicts_itself_is_corrupt(
+def test_a_self_contradicting_transaction_index_is_corrupt(
     base_offset: int, entries: list[tuple[int, int, int, int, int]]
 ) -> None:
     files = disk_with(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))

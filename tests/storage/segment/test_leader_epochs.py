@@ -129,7 +129,7 @@ def test_a_kill_at_any_moment_keeps_every_visible_epoch() -> None:
     assert disks > 80
 
 
-def test_a_power_loss_leaves_the_epoch_of_every_record_that_it_leaves() -> None:
+def test_a_power_loss_keeps_the_epoch_of_every_kept_record() -> None:
     life, disks = Life(), 0
     for disk, owed in disks_left(life, ordered=True, owed=life.owed, one_in=size(32, 1)):
         disks += 1

@@ -198,7 +198,7 @@ def test_the_number_of_remembered_newest_batches_is_limited() -> None:
     assert newest.end_between(0, 99, 10**6) is None
 
 
-def test_header_reads_are_bounded_however_large_the_batch() -> None:
+def test_header_reads_are_bounded_for_any_batch_size() -> None:
     segment = create()
     (large,) = append(segment, batch(("k", "v" * 100_000), base_offset=BASE))
     ((position, header),) = segment.headers()
@@ -338,7 +338,7 @@ def test_the_largest_timestamp_is_that_of_its_first_batch() -> None:
 
 
 @pytest.mark.scenario(119)
-def test_without_timestamps_a_segment_is_as_late_as_its_file() -> None:
+def test_without_timestamps_a_segment_has_the_time_of_its_file() -> None:
     files = new_disk()
     files.now_ms = 777
     segment = create(files)
@@ -365,7 +365,7 @@ def test_the_first_timestamp_is_that_of_the_first_append_or_first_batch() -> Non
 
 
 @pytest.mark.scenario(189)
-def test_the_largest_timestamp_is_found_although_the_index_ends_before_it() -> None:
+def test_the_largest_timestamp_is_found_after_the_end_of_the_index() -> None:
     """This is the state after a flush in mid-segment: the final entry is written at roll and close only."""
     segment = create(config=LogConfig(index_interval_bytes=250))
     batches = fill(segment, 5)
@@ -413,7 +413,7 @@ def test_a_partly_written_time_index_does_not_hide_the_largest_timestamp(kept: i
 )
 @each_case("interval_bytes", [0, 4096])
 @each_case("codec", [0, 1, 3])
-def test_a_search_by_time_finds_the_first_record_that_late(
+def test_a_search_by_time_finds_the_first_late_enough_record(
     timestamp: int, starting_offset: int, expected: tuple[int, int] | None, interval_bytes: int, codec: int
 ) -> None:
     segment = create(config=LogConfig(index_interval_bytes=interval_bytes))
@@ -478,7 +478,7 @@ def test_creating_removes_files_of_the_same_names() -> None:
     assert files.snapshot()[f"/{paths.log_path('d', BASE)}"] == b"not this one"
 
 
-def test_opening_a_missing_segment_is_an_error_and_makes_no_file() -> None:
+def test_opening_a_missing_segment_is_an_error_and_creates_no_file() -> None:
     files = new_disk()
     with pytest.raises(FileNotFoundError):
         LogSegment.open(files, "d", BASE, EVERY_BATCH, 0)
@@ -539,7 +539,7 @@ def test_closing_twice_or_rolling_before_closing_adds_nothing() -> None:
     assert index_entries(reopen(segment)) == entries
 
 
-def test_a_flushed_segment_survives_a_power_loss_names_and_all() -> None:
+def test_a_flushed_segment_survives_a_power_loss_with_its_names() -> None:
     files = new_disk()
     files.sync_all()
     segment = create(files)
@@ -564,7 +564,7 @@ def test_a_preallocated_segment_reserves_space_and_releases_the_rest(tmp_path: o
 
 
 @pytest.mark.scenario(191)
-def test_a_crashed_preallocated_segment_is_cut_to_its_batches() -> None:
+def test_a_crashed_preallocated_segment_is_truncated_to_its_batches() -> None:
     files = new_disk()
     segment = create(files, LogConfig(preallocate=True, segment_bytes=4096))
     batches = fill(segment, 3)
@@ -703,7 +703,7 @@ def test_recovery_ignores_the_earlier_state_of_the_segment() -> None:
     assert_reads(segment, batches[:2] + fill(segment, 2))
 
 
-def test_recovery_knows_no_append_only_batches() -> None:
+def test_recovery_restores_the_first_timestamp_from_the_first_batch() -> None:
     """The first timestamp is then that of the first batch, as after a restart."""
     segment = create()
     data = [batch(("a", "b"), base_offset=BASE + number, timestamp=5 + number) for number in range(3)]
@@ -744,7 +744,7 @@ DAMAGES: dict[str, Callable[[bytes, bytes], bytes]] = {
 @pytest.mark.scenario(190)
 @each_case("kept", [0, 1, 5])
 @each_case("damage", DAMAGES)
-def test_recovery_cuts_at_the_first_bad_batch(kept: int, damage: str) -> None:
+def test_recovery_truncates_at_the_first_bad_batch(kept: int, damage: str) -> None:
     segment = create()
     batches = fill(segment, 6)
     bad = batches[kept]
@@ -765,7 +765,7 @@ def test_recovery_cuts_at_the_first_bad_batch(kept: int, damage: str) -> None:
     assert_as_rebuilt(reopen(again))
 
 
-def test_recovery_cuts_a_segment_at_a_batch_of_another_crc() -> None:
+def test_recovery_truncates_a_segment_at_a_batch_with_a_wrong_crc() -> None:
     segment = create()
     batches = fill(segment, 3)
     data = bytearray(b"".join(each.data for each in batches))
@@ -801,7 +801,7 @@ def test_recovery_checks_a_batch_larger_than_its_chunk_in_pieces(monkeypatch: py
 
 @settings(max_examples=size(25, 200))
 @given(garbage=st.binary(max_size=300), kept_bytes=st.integers(0, 600))
-def test_recovery_of_a_log_with_any_tail_ends_with_whole_batches(garbage: bytes, kept_bytes: int) -> None:
+def test_recovery_of_a_log_with_any_tail_ends_with_complete_batches(garbage: bytes, kept_bytes: int) -> None:
     segment = create()
     batches = fill(segment, 5)
     data = b"".join(each.data for each in batches)[:kept_bytes] + garbage
@@ -952,7 +952,7 @@ def test_after_any_operations_reads_and_indexes_match_those_of_recovery(
 
 
 @pytest.mark.parametrize("interval_bytes", [0, 250, 5000])
-def test_restarts_in_mid_segment_leave_no_trace_in_the_indexes(interval_bytes: int) -> None:
+def test_restarts_inside_a_segment_leave_no_trace_in_the_indexes(interval_bytes: int) -> None:
     """Each stop writes a final time index entry; if more batches follow, it was not the final one."""
     segment = create(config=LogConfig(index_interval_bytes=interval_bytes))
     fill(segment, 1, records=1)

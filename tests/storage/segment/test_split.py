@@ -53,7 +53,7 @@ SPLITS: dict[str, tuple[int, list[bytearray], list[int]]] = {
 @pytest.mark.scenario(128, 169)
 @each_case("clean_shutdown", [True, False], ids=["clean stop", "crash"])
 @each_case("base_offset, found, parts", SPLITS.values(), ids=SPLITS)
-def test_a_start_splits_a_segment_that_overflows(
+def test_a_start_splits_an_overflowing_segment(
     base_offset: int, found: list[bytearray], parts: list[int], clean_shutdown: bool
 ) -> None:
     files = disk(base_offset, found)
@@ -95,7 +95,7 @@ def test_each_part_keeps_the_aborted_transactions_of_its_markers() -> None:
     assert [each.producer_id for each in again.aborted_transactions(0, again.log_end_offset)] == [1, 2]
 
 
-def test_the_parts_are_as_old_as_the_segment_was() -> None:
+def test_the_parts_have_the_age_of_the_segment() -> None:
     files = disk(0, [record(0), record(FAR)])
     files.set_mtime_ms(paths.log_path(DIRECTORY, 0), 12_000)
     files.now_ms = 50_000
@@ -141,7 +141,7 @@ def test_the_cleaner_splits_an_overflowing_segment_and_cleans_it_next() -> None:
     check_sound(log)
 
 
-def test_a_split_that_finds_damage_leaves_no_file() -> None:
+def test_a_split_that_finds_damage_leaves_no_files() -> None:
     log = overflowing_log()
     segment = log.segments.first
     data = bytearray(segment.log_file.read_at(0, segment.size_bytes))

@@ -88,7 +88,7 @@ def test_a_written_catalog_reads_back(state: CatalogState) -> None:
     assert decode(encode(state), PATH) == state
 
 
-def test_the_layout_is_for_people_and_always_the_same() -> None:
+def test_the_layout_is_readable_and_deterministic() -> None:
     assert encode(EXAMPLE).decode() == (
         "{\n"
         '"version": 1,\n'
@@ -180,7 +180,7 @@ def test_after_a_power_loss_the_old_or_new_catalog_exists(ordered: bool) -> None
     assert found == {frozenset({"a", "orders"}), frozenset({"a", "orders", "new"})}
 
 
-def test_a_change_that_the_disk_refuses_has_not_happened() -> None:
+def test_a_change_that_the_disk_refuses_has_no_effect() -> None:
     files, catalog = made()
 
     def full(operation: str, path: str, added_bytes: int) -> None:
@@ -380,7 +380,7 @@ def test_a_changed_byte_is_refused_or_read_but_never_crashes(at: int, byte: int)
 # Large ones
 
 
-def test_a_catalog_that_no_start_would_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_no_start_could_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     files = CrashFiles()
     files.make_dir("/data")
     catalog = Catalog.create(files, "/data", EXAMPLE)
@@ -397,7 +397,7 @@ def test_a_catalog_that_no_start_would_read_is_not_written(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("piece_chars", [1, 40, 400])
-def test_a_large_catalog_is_put_together_in_pieces(monkeypatch: pytest.MonkeyPatch, piece_chars: int) -> None:
+def test_a_large_catalog_is_encoded_in_pieces(monkeypatch: pytest.MonkeyPatch, piece_chars: int) -> None:
     whole = encode(EXAMPLE)
     monkeypatch.setattr("ottla.storage.topics.catalog_file.PIECE_CHARS", piece_chars)
     pieces = list(encode_in_pieces(EXAMPLE, {}))

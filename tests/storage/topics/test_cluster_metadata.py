@@ -108,7 +108,7 @@ def test_the_snapshot_and_the_later_log_contain_the_same() -> None:
     check_what_kafka_wrote(read(disk(**{LOG: KAFKA_LOG, SNAPSHOT: KAFKA_SNAPSHOT})))
 
 
-def test_the_log_may_begin_where_the_snapshot_ends() -> None:
+def test_the_log_may_start_at_the_end_of_the_snapshot() -> None:
     at = 0
     while int.from_bytes(KAFKA_LOG[at : at + 8], "big") < 32:
         at += 12 + int.from_bytes(KAFKA_LOG[at + 8 : at + 12], "big")
@@ -251,7 +251,7 @@ def test_a_transaction_counts_when_it_ends(end: Any, is_there: bool) -> None:
     assert ("a" in state.topics) == is_there
 
 
-def test_control_batches_and_unknown_types_pass_by() -> None:
+def test_control_batches_and_unknown_types_are_skipped() -> None:
     unknown = value(TopicRecord(name="a", topic_id=A), kind=99, version=7)
     control = batch(0, b"\0\0\0\0", control=True)
     whole = control + batch(1, unknown) + batch(2, value(TopicRecord(name="a", topic_id=A)), value(partition(A, 0)))
@@ -291,7 +291,7 @@ def test_invalid_records_are_reported_with_file_and_offset(values: Iterable[byte
     assert told in str(refused.value)
 
 
-def test_damage_before_the_last_file_is_no_torn_end() -> None:
+def test_damage_before_the_last_file_is_not_a_torn_end() -> None:
     first = batch(0, TOPIC_A, value(partition(A, 0)))
     second = batch(2, value(FeatureLevelRecord(name="x", feature_level=1)))
     files = {LOG: first[:-1], f"{2:020}.log": second}
@@ -305,7 +305,7 @@ def test_a_gap_between_files_is_reported() -> None:
         read(disk(**files))
 
 
-def test_a_declared_size_beyond_reason_is_not_read() -> None:
+def test_an_unreasonable_declared_size_is_not_read() -> None:
     huge = bytearray(batch(0, TOPIC_A))
     huge[8:12] = (0x7FFF_FFFF).to_bytes(4, "big")
     assert read(disk(**{LOG: bytes(huge)})) == CatalogState("c")

@@ -36,7 +36,7 @@ from support.noted import each_case
         ("leader.replication.throttled.replicas", "0:1,3:2", ("0:1", "3:2")),
     ],
 )
-def test_a_text_means_a_value(name: str, text: str, value: object) -> None:
+def test_a_text_is_parsed_to_its_value(name: str, text: str, value: object) -> None:
     assert parse_value(name, text) == value
 
 
@@ -75,7 +75,7 @@ def test_a_text_means_a_value(name: str, text: str, value: object) -> None:
         ("leader.replication.throttled.replicas", "0:1,*", "PARTITION:BROKER"),
     ],
 )
-def test_a_refused_text_is_named_with_its_option_and_bound(name: str, text: str, bound: str) -> None:
+def test_a_refused_text_is_reported_with_its_option_and_bound(name: str, text: str, bound: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_value(name, text)
     message = str(refused.value)
@@ -83,7 +83,7 @@ def test_a_refused_text_is_named_with_its_option_and_bound(name: str, text: str,
     assert bound in message.partition(": ")[2]
 
 
-def test_a_very_long_value_is_shown_in_part() -> None:
+def test_a_very_long_value_is_shown_shortened() -> None:
     with pytest.raises(ConfigError) as refused:
         parse_value("segment.bytes", "9" * 1_000_000)
     assert len(str(refused.value)) < 400
@@ -106,7 +106,7 @@ LONG = 1_000_000
     ],
     ids=["white space", "white space and a comma", "digits", "decimals", "an exponent", "no end", "commas"],
 )
-def test_a_long_text_is_read_once_from_its_beginning_to_its_end(type: OptionType, text: str) -> None:
+def test_a_long_text_is_parsed_once(type: OptionType, text: str) -> None:
     """Reading it again from each of a million positions would take minutes: with 32 KB every client waited for two seconds."""
     with suppress(ConfigError):
         value = Option("any", type, None).parse(text)
@@ -120,7 +120,7 @@ def test_an_unknown_name_is_refused() -> None:
         parse_value("message.format.version", "3.0")
 
 
-def test_a_secret_never_shows_in_an_error() -> None:
+def test_a_secret_is_never_shown_in_an_error() -> None:
     secret = Option("x.password", OptionType.PASSWORD, None)
     assert "hunter2" not in str(secret.error("hunter2", "must be longer"))
 
