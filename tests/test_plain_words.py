@@ -33,6 +33,11 @@ def test_figures_do_not_rise(folder: str) -> None:
         ("storage/a/b.py", 'log.info("nobody waits for %s", x)', {"messages: storage": 1}),
         ("docs/a.md", "Whoever asks.\n```sh\nnobody\n```\n", {"texts: docs": 1}),
         ("server/page/a.html", "<p>None, too.</p>", {"page: server": 1}),
+        (
+            "tests/a.py",
+            "def test_nobody_is_told(): ...\nasync def test_what_is_read(): ...",
+            {"openings: tests": 1, "test names: tests": 2},
+        ),
         ("storage/a.py", '"""A group.\n\nReturn its members."""\nnobody = told = 1  # a name', {}),
     ],
 )
