@@ -12,7 +12,7 @@ import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
-from support.cleaner.cleaner_history import random_history, what_differs
+from support.cleaner.cleaner_history import describe_failure, random_history
 from support.cleaner.explained_pair import ExplainedPair
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
@@ -65,7 +65,7 @@ def body(suite: Suite, options: Options) -> None:
         f"{len(failed)} are not: {failed[:20]}" if failed else "",
     )
     for name in failed[:SHOWN]:
-        suite.note(what_differs(name, ExplainedPair))
+        suite.note(describe_failure(name, ExplainedPair))
     run_live(suite, seed, options.rest.live or (QUICK_LIVE if options.quick else LIVE))
 
 

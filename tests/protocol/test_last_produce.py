@@ -46,12 +46,12 @@ def frame_of(
 def read(frame: memoryview) -> Any:
     """Return the content of a request, or None for an invalid one."""
     try:
-        return told(parse_request(frame))
+        return content_of(parse_request(frame))
     except ProtocolError:
         return None
 
 
-def told(request: Request) -> Any:
+def content_of(request: Request) -> Any:
     """Return the content of a request without its size, which `parse_request` ignores."""
     return dataclasses.replace(request, size_bytes=0)
 
@@ -72,7 +72,7 @@ def test_different_records_are_read(version: int) -> None:
         request = last.parse(frame)
 
         assert request is not None
-        assert told(request) == read(frame)
+        assert content_of(request) == read(frame)
         assert request.size_bytes == len(frame)
         records = request.body.topic_data[0].partition_data[0].records
         records[0] = 0xEE
@@ -102,7 +102,7 @@ def test_changed_bytes_are_read_the_same_or_not_at_all(version: int, size_bytes:
             continue
         if request is not None:
             read_again += 1
-            assert told(request) == read(frame)
+            assert content_of(request) == read(frame)
 
     assert read_again >= 4 * 3, "the correlation id may differ"
 
@@ -124,7 +124,7 @@ def damaged(original: memoryview) -> Iterator[memoryview]:
 @EACH_VERSION
 def test_another_kind_of_request_is_not_cached(version: int) -> None:
     data = PartitionProduceData(index=0, records=b"x" * 61)
-    others = {
+    different_responses = {
         "no topic": ProduceRequest(),
         "no partition": ProduceRequest(topic_data=(topic_data(),)),
         "two partitions": ProduceRequest(topic_data=(topic_data(data, data),)),
@@ -133,7 +133,7 @@ def test_another_kind_of_request_is_not_cached(version: int) -> None:
         "no records": body_of(None),
         "empty records": body_of(b""),
     }
-    for what, body in others.items():
+    for what, body in different_responses.items():
         frame = frame_of(version, body)
         assert LastProduce.of(frame, parse_request(frame)) is None, what
 
@@ -163,7 +163,7 @@ def test_bytes_after_the_body_do_not_prevent_the_next_fast_read() -> None:
     following = frame_of(7, body_of(bytes(90)))
     request = last.parse(following)
     assert request is not None
-    assert told(request) == read(following)
+    assert content_of(request) == read(following)
 
 
 def answer_of(version: int, *offsets: int, error_code: int = 0, throttle_time_ms: int = 0) -> ProduceResponse:
@@ -205,19 +205,19 @@ def test_responses_that_differ_beyond_offsets_are_left_to_the_general_path() -> 
     for _ in range(2):  # before and after an answer has been kept
         assert last.encode(request, answer_of(9, -1, -1, -1, error_code=3)) is None
         assert last.encode(request, answer_of(9, 1, -1, 0, throttle_time_ms=5)) is None
-        for other in others(answer_of(9, 1, -1, 0)):
+        for other in different_responses(answer_of(9, 1, -1, 0)):
             assert last.encode(request, other) is None
         assert last.encode(request, answer_of(9, 1, -1, 0)) is not None
 
 
-def others(answer: ProduceResponse) -> Iterator[ProduceResponse]:
+def different_responses(answer: ProduceResponse) -> Iterator[ProduceResponse]:
     """Yield answers to something else, or to nothing."""
     topic = answer.responses[0]
     partition = topic.partition_responses[0]
     yield dataclasses.replace(answer, responses=())
     yield dataclasses.replace(answer, responses=(topic, topic))
     for changes in (
-        {"name": "others"},
+        {"name": "different_responses"},
         {"topic_id": TOPIC_ID},
         {"partition_responses": ()},
         {"partition_responses": (partition, partition)},

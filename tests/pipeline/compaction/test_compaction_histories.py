@@ -15,7 +15,7 @@ pytest.importorskip("numpy")
 from ottla.pipeline.compaction.group_results import GroupResult
 from ottla.pipeline.compaction.plan import CompactionPlan
 from ottla.pipeline.compaction.staging import group_directory
-from support.cleaner.cleaner_history import random_history, what_differs
+from support.cleaner.cleaner_history import describe_failure, random_history
 from support.disk.crash_files import CrashFiles
 from support.pipeline.compaction_pair import CompactionPair, run_locally
 from support.sizes import size
@@ -31,7 +31,7 @@ def test_the_pipelines_output_is_the_servers_byte_for_byte() -> None:
         try:
             met += random_history(name).run(CompactionPair).met
         except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
-            pytest.fail(what_differs(name, CompactionPair))
+            pytest.fail(describe_failure(name, CompactionPair))
     # A change that makes the histories less varied must fail here.
     assert not {what for what in EVERYTHING if met[what] < size(1, 3)}
 

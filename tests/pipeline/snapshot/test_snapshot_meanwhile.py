@@ -248,12 +248,12 @@ def test_a_missing_chosen_record_without_a_cleaner_is_damage(tmp_path: Path, mon
 
 
 def test_a_topic_recreated_between_rounds_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def make_anew(server: Server) -> None:
+    def recreate(server: Server) -> None:
         supersede(server)
         write_partition_metadata(OsFiles(), server.log.directory, bytes(range(16)))
 
     with pytest.raises(SourceChangedError, match=r"was recreated|was deleted and created again"):
-        take(tmp_path, monkeypatch, {3: make_anew})
+        take(tmp_path, monkeypatch, {3: recreate})
 
 
 def test_a_high_watermark_below_the_cleaners_progress_is_awaited(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def truncation(log: Log) -> None:
     cut_off(log, 4)
 
 
-def starting_anew(log: Log) -> None:
+def starting_empty(log: Log) -> None:
     cut_off(log, -1)
     log.files.open(paths.log_path(DIRECTORY, 100), create=True).close()
 
@@ -176,7 +176,7 @@ WORK: dict[str, tuple[Callable[[], Log], Callable[[Log], None]]] = {
     "a roll": (full_log, a_roll),
     "retention": (full_log, retention),
     "truncation": (full_log, truncation),
-    "starting anew": (full_log, starting_anew),
+    "starting anew": (full_log, starting_empty),
     "a clean stop": (full_log, stopping),
 }
 """Name -> the log, and the work on it."""

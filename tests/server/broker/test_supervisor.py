@@ -225,7 +225,7 @@ async def test_connected_clients_are_disconnected_and_new_ones_served_after_the_
         while supervisor.is_serving or not release.reached:
             await trio.sleep(0.001)
         assert await old.receive_some(1) == b"", "as when a process dies"
-        nursery.start_soon(asks_and_tells, supervisor, held)
+        nursery.start_soon(ask_then_signal, supervisor, held)
         await trio.sleep(0.01)
         assert not held.is_set()
         release.let_on()
@@ -261,7 +261,7 @@ def hold_the_next_start(files: TroubledFiles) -> Held:
     return held
 
 
-async def asks_and_tells(supervisor: Supervisor, done: trio.Event) -> None:
+async def ask_then_signal(supervisor: Supervisor, done: trio.Event) -> None:
     await ask(supervisor, topic_names)
     done.set()
 

@@ -230,7 +230,7 @@ async def check(served: Served, clients: Clients, known: Facts) -> None:
         assert kept == [-1, -1]
 
 
-async def check_anew(served: Served, clients: Clients) -> None:
+async def check_recreated(served: Served, clients: Clients) -> None:
     """Check that a topic that is created again inherits nothing."""
     if served.broker.services.topics.get("t") is None:
         await served.ask(create_topic, "t", partitions=2)
@@ -294,7 +294,7 @@ async def live(tmp_path: Path, name: str, at: int, *, refuse: bool) -> bool:
             assert known_then in (BEFORE, after)
             clients.epochs = {}
             await check(served, clients, known_then)
-            await check_anew(served, clients)
+            await check_recreated(served, clients)
     return not is_gone
 
 

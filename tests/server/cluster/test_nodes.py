@@ -127,10 +127,10 @@ def test_produce_to_the_wrong_node_names_the_leader(nodes: list[RawClient], vers
     answer = nodes[wrong].ask(request, version)
     (row,) = answer.responses[0].partition_responses
     assert (row.error_code, row.base_offset) == (NOT_LEADER, -1)
-    assert_leader_is_told(answer, row, nodes[0], index, told=version >= 10)
+    assert_leader_is_returned(answer, row, nodes[0], index, told=version >= 10)
 
 
-def assert_leader_is_told(answer: Any, row: Any, client: RawClient, index: int, *, told: bool) -> None:
+def assert_leader_is_returned(answer: Any, row: Any, client: RawClient, index: int, *, told: bool) -> None:
     """Check that the partition has the leader's id and epoch, and the answer its address (KIP-951)."""
     leader = leaders(client)[index]
     current = row.current_leader

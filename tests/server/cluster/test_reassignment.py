@@ -450,14 +450,14 @@ async def test_a_change_of_thousands_is_one_record_and_calculated_in_time_slices
     assert {each.reassigning.copied_bytes[1] for each in replicas} == {0.0}
     turns = 0
 
-    async def beside() -> None:
+    async def count_turns() -> None:
         nonlocal turns
         while True:
             await trio.lowlevel.checkpoint()
             turns += 1
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(beside)
+        nursery.start_soon(count_turns)
         await reassignments._look()
         now_ms[0] = 1_000
         due_ms = await reassignments._look()

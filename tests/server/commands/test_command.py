@@ -195,20 +195,20 @@ def test_an_earlier_versions_default_directory_is_reported_and_unchanged(
     monkeypatch.setattr(serve, "EARLIER_DATA_DIR", str(tmp_path / "earlier"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
-    def told() -> list[str]:
+    def warnings_about_earlier_data() -> list[str]:
         caplog.clear()
         configuration(asked(["serve"]).options)
         return [line for line in caplog.messages if "earlier" in line]
 
-    assert told() == []
+    assert warnings_about_earlier_data() == []
     (tmp_path / "earlier").mkdir()
-    assert told() == []
+    assert warnings_about_earlier_data() == []
     (tmp_path / "earlier" / "meta.properties").touch()
-    (line,) = told()
+    (line,) = warnings_about_earlier_data()
     assert f"start with --data {tmp_path}/earlier" in line
     if os.geteuid() == 0:
         os.chown(tmp_path / "earlier", 4711, 4711)
-        assert told() == []
+        assert warnings_about_earlier_data() == []
 
 
 def test_users_come_from_a_file_or_environment_and_passwords_stay_secret(

@@ -173,17 +173,17 @@ def test_a_missing_topic_is_one_line(broker: ottla.Broker, capsys: pytest.Captur
 # On the wire
 
 
-def told(client: RawClient, version: int, *, asked: bool) -> list[str | None]:
+def cleaner_statuses(client: RawClient, version: int, *, asked: bool) -> list[str | None]:
     answer = client.ask(DescribeLogDirsRequest(topics=T_ONLY, ottla_cleaner_status=asked), version)
     return [row.ottla_cleaner_status for each in answer.results for topic in each.topics for row in topic.partitions]
 
 
 def test_only_requests_with_the_tag_get_the_cleaner_status(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 2)
-    assert told(client, 5, asked=False) == told(client, 2, asked=False) == [None, None]
-    assert told(client, 1, asked=True) == [None, None]
+    assert cleaner_statuses(client, 5, asked=False) == cleaner_statuses(client, 2, asked=False) == [None, None]
+    assert cleaner_statuses(client, 1, asked=True) == [None, None]
     for version in (2, 5):
-        for text in told(client, version, asked=True):
+        for text in cleaner_statuses(client, version, asked=True):
             assert text is not None and json.loads(text)["waits_for"] == "not_compacted"
 
 

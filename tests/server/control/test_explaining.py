@@ -197,18 +197,18 @@ def test_a_transaction_of_an_unavailable_coordinator_is_not_reported_as_hanging(
         producer.produce("t", ("k", "v"))
         broker.roll("t")
 
-        def told() -> tuple[Any, ...]:
+        def states() -> tuple[Any, ...]:
             (found,) = explained(broker).cleaner.eligibility.open_transactions
             assert found.producer_id == producer.producer_id
             listed = AdminCalls.of(broker).get("/v1/transactions")["transactions"]
             return tuple(each.state for each in explained(broker).transactions), tuple(one["state"] for one in listed)
 
-        assert told() == (("Ongoing",), ("Ongoing",))
+        assert states() == (("Ongoing",), ("Ongoing",))
         broker.stop_node(coordinator)
-        assert told() == ((), ())
+        assert states() == ((), ())
         broker.start_node(coordinator)
         assert eventually(broker, lambda: bool(explained(broker).transactions))
-        assert told() == (("Ongoing",), ("Ongoing",))
+        assert states() == (("Ongoing",), ("Ongoing",))
 
 
 def test_the_advised_command_aborts_an_unknown_transaction(broker: ottla.Broker, client: RawClient) -> None:

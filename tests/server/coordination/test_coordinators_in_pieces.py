@@ -281,7 +281,7 @@ def offsets_of_many_groups_in_a_transaction() -> Groups:
     return groups
 
 
-def a_transaction_ends_that_commits_offsets_of_many_groups() -> Prepared:
+def a_transaction_with_offsets_of_many_groups_ends() -> Prepared:
     groups = offsets_of_many_groups_in_a_transaction()
     shard = groups.coordinator.shards[0]
 
@@ -294,7 +294,7 @@ def a_transaction_ends_that_commits_offsets_of_many_groups() -> Prepared:
 MANY_AT_ONCE = [
     many_groups_are_given_up,
     many_transactional_ids_are_given_up,
-    a_transaction_ends_that_commits_offsets_of_many_groups,
+    a_transaction_with_offsets_of_many_groups_ends,
     a_topic_that_many_groups_committed_is_deleted,
     a_topic_with_many_offsets_is_deleted,
     a_topic_was_deleted_before_the_load,
@@ -705,7 +705,7 @@ def members_of_a_large_group_do_not_sync() -> Prepared:
     return groups, lambda: pass_time(groups, 60_000), lambda: groups.state() == "Empty"
 
 
-def the_leader_of_a_large_group_asks_again_who_is_in_it() -> Prepared:
+def the_leader_of_a_large_group_joins_again() -> Prepared:
     groups, joins = joins_of_a_large_group()
     groups.advance(0)
     again: list[Reply[JoinGroupResponse]] = []
@@ -723,7 +723,7 @@ OF_LARGE_GROUPS = [
     a_large_group_is_joined_while_it_waits_for_its_leader,
     members_of_a_large_group_do_not_rejoin,
     members_of_a_large_group_do_not_sync,
-    the_leader_of_a_large_group_asks_again_who_is_in_it,
+    the_leader_of_a_large_group_joins_again,
 ]
 
 
@@ -835,7 +835,7 @@ def test_a_join_to_a_constantly_changing_large_classic_group_is_retriable() -> N
     assert groups.enter_error("new") is E.NONE
 
 
-def a_large_group_with_a_member_of_the_consumer_protocol(**fields: Any) -> ConsumerGroups:
+def a_large_group_with_a_consumer_protocol_member(**fields: Any) -> ConsumerGroups:
     groups = a_large_stable_group()
     groups.enter("new", **fields)
     groups.advance(0)
@@ -844,12 +844,12 @@ def a_large_group_with_a_member_of_the_consumer_protocol(**fields: Any) -> Consu
 
 
 def the_last_member_of_the_consumer_protocol_leaves() -> Prepared:
-    groups = a_large_group_with_a_member_of_the_consumer_protocol()
+    groups = a_large_group_with_a_consumer_protocol_member()
     return groups, lambda: groups.beat("new", -1), lambda: is_classic(groups) and len(groups.members()) == MEMBERS
 
 
-def the_last_member_of_the_consumer_protocol_comes_back_with_the_other() -> Prepared:
-    groups = a_large_group_with_a_member_of_the_consumer_protocol(instance_id="i")
+def the_last_consumer_protocol_member_returns_with_the_classic() -> Prepared:
+    groups = a_large_group_with_a_consumer_protocol_member(instance_id="i")
     groups.beat("new", -2, instance_id="i")
 
     def come_back() -> None:
@@ -868,7 +868,7 @@ def is_classic(groups: ConsumerGroups) -> bool:
     "prepare",
     [
         the_last_member_of_the_consumer_protocol_leaves,
-        the_last_member_of_the_consumer_protocol_comes_back_with_the_other,
+        the_last_consumer_protocol_member_returns_with_the_classic,
     ],
     ids=lambda prepare: prepare.__name__,
 )
@@ -889,7 +889,7 @@ def test_a_large_consumer_group_becomes_a_classic_group_in_pieces(prepare: Calla
 
 
 def test_a_large_group_whose_conversion_to_classic_fails_is_unchanged() -> None:
-    groups = a_large_group_with_a_member_of_the_consumer_protocol()
+    groups = a_large_group_with_a_consumer_protocol_member()
     groups.beat("new", -1)
     groups.store.failure = E.NOT_COORDINATOR
     pursue(groups)
@@ -909,7 +909,7 @@ def test_a_large_group_whose_conversion_to_classic_fails_is_unchanged() -> None:
 
 
 def test_a_large_group_that_changes_during_its_downgrade_is_converted_later() -> None:
-    groups = a_large_group_with_a_member_of_the_consumer_protocol()
+    groups = a_large_group_with_a_consumer_protocol_member()
     table = groups.table()
     leaving = iter(list(table.members))
     groups.beat("new", -1)
@@ -942,7 +942,7 @@ def test_a_large_group_gets_no_rejoin_request_during_its_downgrade() -> None:
 
 
 def test_members_that_leave_during_a_large_downgrade_are_not_in_the_result() -> None:
-    groups = a_large_group_with_a_member_of_the_consumer_protocol()
+    groups = a_large_group_with_a_consumer_protocol_member()
     groups.beat("new", -1)
     for _ in range(4 * MEMBERS):
         groups.coordinator.run_due(groups.now_ms, lambda: True)

@@ -114,8 +114,8 @@ def test_a_topology_is_checked_first_and_each_refusal_is_a_response() -> None:
     async def work(broker: Broker) -> None:
         way, joined = await ask(broker, joins_streams())
         assert (way, joined.error_code) == (LATER, ErrorCode.NONE)
-        gone = StreamsGroupHeartbeatRequest(group_id="streams", member_id="b", member_epoch=1)
-        way, refused = await ask(broker, gone)
+        refuse_partition = StreamsGroupHeartbeatRequest(group_id="streams", member_id="b", member_epoch=1)
+        way, refused = await ask(broker, refuse_partition)
         assert (way, refused.error_code) == (AT_ONCE, ErrorCode.UNKNOWN_MEMBER_ID)
 
     with_broker(work)
@@ -125,13 +125,13 @@ def test_a_topology_is_checked_first_and_each_refusal_is_a_response() -> None:
 def test_a_refusal_after_the_step_is_a_response(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic of groups may be deleted while the answer is made."""
 
-    def gone(_: object) -> bool:
+    def refuse_partition(_: object) -> bool:
         raise KafkaError(ErrorCode.NOT_COORDINATOR, "no partition")
 
     async def work(broker: Broker) -> None:
         groups = broker.services.coordinators.groups
         await ask(broker, JOINS[kind]())
-        monkeypatch.setattr(groups, "is_settled", gone)
+        monkeypatch.setattr(groups, "is_settled", refuse_partition)
         way, answer = await ask(broker, JOINS[kind]())
         assert (way, answer.error_code) == (AT_ONCE, ErrorCode.NOT_COORDINATOR)
 

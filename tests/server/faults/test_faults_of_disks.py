@@ -70,14 +70,14 @@ def test_a_batch_of_megabytes_is_refused(broker: ottla.Broker, client: RawClient
 def test_failure_of_the_last_disk_stops_the_broker_until_the_restart(broker: ottla.Broker, client: RawClient) -> None:
     supervisor = broker._supervisor
 
-    async def until_nobody_listens() -> None:
+    async def until_listeners_are_closed() -> None:
         while any(node.listeners[0].is_listening for node in supervisor.nodes):
             await supervisor._changed.wait()
 
     fault = broker.fault(disk="failed")
     with suppress(ConnectionError):  # the broker may have no time for the answer
         assert produce(client, "t", ("k", "refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    broker.run(until_nobody_listens)
+    broker.run(until_listeners_are_closed)
     with pytest.raises(RunEndedError, match=r"^the broker is down: all data directories have failed: .*: \[Errno 5\]"):
         broker.move_leader("t", 0, 0)
     with pytest.raises(OSError):

@@ -331,7 +331,7 @@ def test_only_local_host_names_are_answered(served: Served) -> None:
 def test_the_cleaner_leaves_a_leased_partition_alone(served: Served) -> None:
     lease = served.pause()
     alter(served.client, "t", min_cleanable_dirty_ratio=0)
-    let_clean_others(served)
+    wait_for_cleaning_of_another_topic(served)
     assert served.offsets() == list(range(BATCHES))
     assert served.status()["cleaning"] == "paused"
     assert served.post("pause", lease_ms=1)[0] == 409
@@ -341,7 +341,7 @@ def test_the_cleaner_leaves_a_leased_partition_alone(served: Served) -> None:
     assert served.post("resume", lease=lease)[0] == 409
 
 
-def let_clean_others(served: Served) -> None:
+def wait_for_cleaning_of_another_topic(served: Served) -> None:
     """Wait until another due topic is cleaned; without the lease, this one would have been as well."""
     create_compacted(served.client, "other")
     for _ in range(3):

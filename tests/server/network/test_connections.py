@@ -273,7 +273,7 @@ def test_only_moving_bytes_keep_a_connection_alive(tmp_path: Path, caplog: pytes
         while left_bytes > 0:
             left_bytes -= len(clients["reads its answer slowly"]._socket.recv(MIB))
         with caplog.at_level(logging.INFO):
-            close_who_has_not_moved_for(broker, 0)
+            close_idle_for(broker, 0)
         for name, moves in MOVES.items():
             peer = "{}:{}".format(*clients[name]._socket.getsockname())
             assert (f"closing {peer}: idle" not in caplog.text) == moves, name
@@ -287,13 +287,13 @@ def test_only_moving_bytes_keep_a_connection_alive(tmp_path: Path, caplog: pytes
 def until_nothing_moves(broker: ottla.Broker) -> None:
     """Return when all requests have arrived, and sockets accept no more of the answers."""
     while True:
-        close_who_has_not_moved_for(broker, 3_600_000)  # notes what has moved up to now
+        close_idle_for(broker, 3_600_000)  # notes what has moved up to now
         broker.run(partial(trio.testing.wait_all_tasks_blocked, STILL_S))
         if not any(connection._transport.has_moved for connection in broker.inner.connections):
             return
 
 
-def close_who_has_not_moved_for(broker: ottla.Broker, max_idle_ms: int) -> None:
+def close_idle_for(broker: ottla.Broker, max_idle_ms: int) -> None:
     settle(broker)
 
     async def once() -> None:

@@ -104,7 +104,7 @@ class Life:
         self.broker.restart()
         self.client = self._client_of(self.leader)
 
-    def told_end(self, epoch: int) -> tuple[int, int]:
+    def end_from_leader_epoch(self, epoch: int) -> tuple[int, int]:
         row = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
         request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(row,)),))
         (answer,) = self.client.ask(request).topics[0].partitions
@@ -121,7 +121,7 @@ class Life:
     def check(self) -> None:
         model = self.model
         for epoch in range(-1, self.epoch + 2):
-            end = self.told_end(epoch)
+            end = self.end_from_leader_epoch(epoch)
             assert end == model.end_of(epoch), f"epoch {epoch} of {model.entries}, {model.log_start}-{model.log_end}"
             for offset in range(model.log_end + 1):
                 row = self.fetched(epoch, offset)

@@ -63,7 +63,9 @@ async def keys(served: Served, count: int) -> list[bytes | None]:
     return found
 
 
-async def produce_beside(served: Served, answers: list[tuple[str, int]], topic: str, pair: tuple[str, str]) -> None:
+async def produce_concurrently(
+    served: Served, answers: list[tuple[str, int]], topic: str, pair: tuple[str, str]
+) -> None:
     """Produce on a connection of its own."""
 
     def ask() -> Any:
@@ -82,10 +84,10 @@ async def test_during_the_write_only_producers_of_the_partition_wait(tmp_path: P
             await served.ask(create_topic, topic)
         files.trouble = hanging
         with trio.fail_after(PATIENCE_S):
-            nursery.start_soon(produce_beside, served, answers, "t", LARGE)
+            nursery.start_soon(produce_concurrently, served, answers, "t", LARGE)
             await hanging.wait_until_reached()
             for number in range(3):
-                nursery.start_soon(produce_beside, served, answers, "t", (f"waits {number}", "v"))
+                nursery.start_soon(produce_concurrently, served, answers, "t", (f"waits {number}", "v"))
             assert (await served.ask(produce, "u", ("k", "v"))).base_offset == 0
             assert not (await served.ask(fetch, "t", 0)).records
             assert not answers
@@ -105,7 +107,7 @@ async def test_a_marker_does_not_wait_and_the_batch_is_written_again(tmp_path: P
         await served.ask(create_topic, "t")
         files.trouble = hanging
         with trio.fail_after(PATIENCE_S):
-            nursery.start_soon(produce_beside, served, answers, "t", LARGE)
+            nursery.start_soon(produce_concurrently, served, answers, "t", LARGE)
             await hanging.wait_until_reached()
             served.broker.services.appends.append_own(TopicPartition("t", 0), batch(("marker", "v")))
             hanging.let_on()
@@ -148,7 +150,7 @@ async def test_a_topic_deleted_during_the_write_refuses_the_append(tmp_path: Pat
         await served.ask(create_topic, "t")
         files.trouble = hanging
         with trio.fail_after(PATIENCE_S):
-            nursery.start_soon(produce_beside, served, answers, "t", LARGE)
+            nursery.start_soon(produce_concurrently, served, answers, "t", LARGE)
             await hanging.wait_until_reached()
             await served.ask(delete, "t")
             hanging.let_on()

@@ -27,7 +27,7 @@ from support.logs.make_log import make_log
 PATIENCE_S = 60
 
 
-def goes_on() -> None:
+def do_nothing() -> None:
     """Do nothing: the client is connected, and the broker serves."""
 
 
@@ -54,10 +54,10 @@ async def test_an_address_gets_one_of_the_two_threads_per_directory(log: Log) ->
     with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             for _ in range(3):
-                nursery.start_soon(all_searches.run, [Search(log, hangs())], "greedy", goes_on)
+                nursery.start_soon(all_searches.run, [Search(log, hangs())], "greedy", do_nothing)
             await reached.wait()
             other = Search(log, finds())
-            await all_searches.run([other], "other", goes_on)
+            await all_searches.run([other], "other", do_nothing)
             assert other.found == (1, 2, 3)
             let_on.set()
     assert not all_searches._places
@@ -82,10 +82,10 @@ async def test_a_long_search_lets_a_short_one_of_its_address_pass(log: Log, monk
 
     with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(all_searches.run, [Search(log, long())], "one", goes_on)
+            nursery.start_soon(all_searches.run, [Search(log, long())], "one", do_nothing)
             while not steps:
                 await trio.to_thread.run_sync(bool)
-            await all_searches.run([Search(log, short())], "one", goes_on)
+            await all_searches.run([Search(log, short())], "one", do_nothing)
 
 
 def _leaves(broker: Broker) -> None:

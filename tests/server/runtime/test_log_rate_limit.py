@@ -38,7 +38,7 @@ def test_hidden_lines_are_counted_at_the_end_of_second_or_broker(
     caplog.set_level(logging.INFO, "ottla.flood")
     one, other = (LogRateLimiter(logging.getLogger("ottla.flood"), lambda: now_s) for _ in range(2))
 
-    def told() -> list[tuple[int, str]]:
+    def summaries() -> list[tuple[int, str]]:
         found = [(record.levelno, record.message) for record in caplog.records if "more similar" in record.message]
         caplog.clear()
         return found
@@ -46,16 +46,16 @@ def test_hidden_lines_are_counted_at_the_end_of_second_or_broker(
     for _ in range(TOLD_MAX + 3):
         one.tell(logging.WARNING, "line")
     tell_of_hidden()
-    assert told() == []
+    assert summaries() == []
     now_s = 101.0
     for _ in range(TOLD_MAX + 1):
         other.tell(logging.INFO, "line")
     tell_of_hidden()
-    assert told() == [(logging.WARNING, "3 more similar lines")]
+    assert summaries() == [(logging.WARNING, "3 more similar lines")]
     tell_of_hidden()
-    assert told() == []
+    assert summaries() == []
     tell_of_hidden(at_end=True)
-    assert told() == [(logging.INFO, "1 more similar lines")]
+    assert summaries() == [(logging.INFO, "1 more similar lines")]
     one.tell(logging.INFO, "line")
     tell_of_hidden(at_end=True)
-    assert told() == []
+    assert summaries() == []

@@ -65,7 +65,7 @@ def client(broker: ottla.Broker) -> Iterator[RawClient]:
         yield client
 
 
-def told(broker: ottla.Broker, client: RawClient) -> list[Any]:
+def answers_to_all(broker: ottla.Broker, client: RawClient) -> list[Any]:
     """Return the answers to all these questions, each asked twice: the second answer is the cached one."""
     by_id = services(broker).topics.get("many").id
     found = []
@@ -110,7 +110,7 @@ def fail_a_disk(broker: ottla.Broker, client: RawClient) -> None:
     assert produce(client, "many", ("k", "v"), partition=log.topic_partition.partition).error_code
 
 
-def tell_of_eligible_replicas(broker: ottla.Broker, client: RawClient) -> None:
+def toggle_eligible_replicas(broker: ottla.Broker, client: RawClient) -> None:
     level = 0 if broker.inner.config.has_eligible_replicas else 1
     update = FeatureUpdateKey(
         feature="eligible.leader.replicas.version", max_version_level=level, upgrade_type=3 - 2 * level
@@ -125,7 +125,7 @@ CHANGES: dict[str, Callable[[ottla.Broker, RawClient], object]] = {
     "a node that stops": lambda broker, _: broker.stop_node(1),
     "a node that starts": lambda broker, _: broker.start_node(STOPPED),
     "other replicas of a partition": reassign,
-    "another level of a feature": tell_of_eligible_replicas,
+    "another level of a feature": toggle_eligible_replicas,
     "a log that is given up": give_up_a_log,
     "a disk that fails": fail_a_disk,
     "a topic that is deleted": lambda _, client: delete(client, "few"),
@@ -134,13 +134,13 @@ CHANGES: dict[str, Callable[[ottla.Broker, RawClient], object]] = {
 
 def test_every_change_is_visible_at_once(broker: ottla.Broker, client: RawClient) -> None:
     """The changes come one after the other, as the answers depend only on the state at that time."""
-    before = told(broker, client)
+    before = answers_to_all(broker, client)
     for what, change in CHANGES.items():
         with noted(what):
             change(broker, client)
-            after = told(broker, client)
+            after = answers_to_all(broker, client)
             forget(broker)
-            assert after == told(broker, client)
+            assert after == answers_to_all(broker, client)
             assert after != before
             before = after
 

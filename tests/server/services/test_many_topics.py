@@ -66,7 +66,7 @@ class Store(StoredBroker):
         return [self.admin.planner.plan(name, num_partitions=partitions, replication_factor=1) for name in names]
 
 
-def told(made: list[Topic | KafkaError]) -> Outcome:
+def outcome_of(made: list[Topic | KafkaError]) -> Outcome:
     return [each.code if isinstance(each, KafkaError) else each.name for each in made]
 
 
@@ -76,7 +76,7 @@ async def at_once(store: Store, *wishes: list[TopicPlan]) -> list[Outcome | Erro
 
     async def wish(number: int, plans: list[TopicPlan]) -> None:
         try:
-            outcomes[number] = told(await store.admin.create_all(plans))
+            outcomes[number] = outcome_of(await store.admin.create_all(plans))
         except KafkaError as error:
             outcomes[number] = error.code
 
@@ -94,7 +94,7 @@ def run(work: Callable[[Store], Awaitable[None]]) -> None:
 def test_a_request_is_one_write() -> None:
     async def work(store: Store) -> None:
         made = await store.admin.create_all(store.plans("a", "b", "c", partitions=3))
-        assert told(made) == ["a", "b", "c"] and store.names == {"a", "b", "c"} and store.writes == 1
+        assert outcome_of(made) == ["a", "b", "c"] and store.names == {"a", "b", "c"} and store.writes == 1
         assert {len(topic.partitions) for topic in made if isinstance(topic, Topic)} == {3}
         assert await store.admin.delete_all(list(store.broker.services.topics)) == [None] * 3
         assert store.names == set() and store.writes == 2 and not store.broker.services.logs.logs

@@ -230,7 +230,7 @@ def test_records_are_pruned_only_after_their_replacement_is_on_disk() -> None:
 def live(states: States, answered: dict[SharePartitionKey, ShareState]) -> None:
     """Do everything that can happen to states; `answered` has each state as last answered."""
 
-    def told(*keys: SharePartitionKey) -> None:
+    def note_answered(*keys: SharePartitionKey) -> None:
         now = by_log(states)
         for one in keys:
             answered.pop(one, None)
@@ -239,20 +239,20 @@ def live(states: States, answered: dict[SharePartitionKey, ShareState]) -> None:
 
     for partition in range(4):
         states.begin(key(partition), start_offset=5)
-        told(key(partition))
+        note_answered(key(partition))
     for at in range(5, 10):
         for partition in range(3):
             states.write(key(partition), ShareStateBatch(at, at, ACKNOWLEDGED, 1), start_offset=at)
-            told(key(partition))
+            note_answered(key(partition))
     states.coordinator.read(key(1), 6, states.now_ms)
-    told(key(1))
+    note_answered(key(1))
     states.begin(key(2), state_epoch=2, start_offset=90)
-    told(key(2))
+    note_answered(key(2))
     states.coordinator.delete(key(0), states.now_ms)
-    told(key(0))
+    note_answered(key(0))
     states.advance(10_000)
     states.write(key(1), ShareStateBatch(11, 12, ARCHIVED, 3), leader_epoch=6, start_offset=10)
-    told(key(1))
+    note_answered(key(1))
 
 
 def said(state: ShareState) -> ShareState:

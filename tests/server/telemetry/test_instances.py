@@ -38,7 +38,7 @@ class Clients:
     def ask(self, instance_id: bytes = ZERO_UUID, **facts: str | None) -> tuple[bytes, Instance | ErrorCode]:
         return trio.run(self.instances.ask, instance_id, FACTS | facts, self.connection, self.now_ms)
 
-    def told(self, instance_id: bytes = ZERO_UUID, **facts: str | None) -> tuple[bytes, Instance]:
+    def subscribed(self, instance_id: bytes = ZERO_UUID, **facts: str | None) -> tuple[bytes, Instance]:
         found, instance = self.ask(instance_id, **facts)
         assert isinstance(instance, Instance)
         return found, instance
@@ -68,42 +68,42 @@ def test_a_client_pushes_metrics_of_all_subscriptions_at_the_shortest_interval()
         c={"metrics": "d", "interval.ms": "100", "match": "client_id=orders"},
         d={"metrics": "e", "interval.ms": "100", "match": "client_source_port=.*"},
     )
-    _, instance = clients.told()
+    _, instance = clients.subscribed()
     assert (instance.metrics, instance.interval_ms) == (("a", "b", "c"), 1000)
 
 
 def test_all_metrics_are_one_asterisk() -> None:
-    assert Clients(a={"metrics": "b"}, b={"metrics": "*"}).told()[1].metrics == ("*",)
+    assert Clients(a={"metrics": "b"}, b={"metrics": "*"}).subscribed()[1].metrics == ("*",)
 
 
 def test_without_subscriptions_clients_ask_every_five_minutes_for_nothing() -> None:
-    _, instance = Clients().told()
+    _, instance = Clients().subscribed()
     assert (instance.metrics, instance.interval_ms) == ((), INTERVAL_MS)
 
 
 def test_a_new_client_gets_an_id_and_a_known_one_keeps_it() -> None:
     clients = Clients()
-    first, second = clients.told()[0], clients.told()[0]
+    first, second = clients.subscribed()[0], clients.subscribed()[0]
     assert len({first, second, ZERO_UUID}) == 3
     clients.now_ms += INTERVAL_MS
-    assert clients.told(first)[0] == first
+    assert clients.subscribed(first)[0] == first
 
 
 def test_an_early_request_is_throttled_unless_subscriptions_or_connection_changed() -> None:
     clients = Clients()
-    instance_id, before = clients.told()
+    instance_id, before = clients.subscribed()
     assert clients.ask(instance_id)[1] is THROTTLED
     clients.subscribe({"a": {"metrics": "b"}})
-    _, after = clients.told(instance_id)
+    _, after = clients.subscribed(instance_id)
     assert before.subscription_id != after.subscription_id
     assert clients.ask(instance_id)[1] is THROTTLED
     clients.connection = Connection()
-    clients.told(instance_id)
+    clients.subscribed(instance_id)
 
 
 def test_the_first_push_is_immediate_and_the_next_after_the_interval() -> None:
     clients = Clients(a={"metrics": "*", "interval.ms": "1000"})
-    instance_id, instance = clients.told()
+    instance_id, instance = clients.subscribed()
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.NONE
     assert clients.push(instance_id, instance.subscription_id) is THROTTLED
     clients.now_ms += 999
@@ -114,7 +114,7 @@ def test_the_first_push_is_immediate_and_the_next_after_the_interval() -> None:
 
 def test_the_last_push_may_come_at_any_time_and_ends_pushing() -> None:
     clients = Clients()
-    instance_id, instance = clients.told()
+    instance_id, instance = clients.subscribed()
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.NONE
     assert clients.push(instance_id, instance.subscription_id, ends=True) is ErrorCode.NONE
     clients.now_ms += INTERVAL_MS
@@ -138,13 +138,13 @@ def test_reserved_ids_cannot_push(reserved: bytes) -> None:
 )
 def test_codecs_and_sizes_are_limited(more: dict[str, int], code: ErrorCode) -> None:
     clients = Clients()
-    instance_id, instance = clients.told()
+    instance_id, instance = clients.subscribed()
     assert clients.push(instance_id, instance.subscription_id, **more) is code  # type: ignore[arg-type]
 
 
 def test_a_push_for_an_older_subscription_is_refused() -> None:
     clients = Clients()
-    instance_id, instance = clients.told()
+    instance_id, instance = clients.subscribed()
     clients.subscribe({"a": {"metrics": "b"}})
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
 
@@ -153,10 +153,10 @@ def test_silent_clients_are_forgotten_and_remembered_ones_limited(monkeypatch: p
     monkeypatch.setattr(instances, "INSTANCES_MAX", 100)
     clients = Clients(a={"interval.ms": "100"})
     for _ in range(110):
-        clients.told()
+        clients.subscribed()
     assert len(clients.instances) == 100
     clients.now_ms += 60_001
-    clients.told()
+    clients.subscribed()
     assert len(clients.instances) == 1
 
 
@@ -166,13 +166,13 @@ def test_cached_lists_of_metrics_are_limited(monkeypatch: pytest.MonkeyPatch) ->
     clients = Clients(**{each: {"metrics": each, "match": f"client_id=.*{each}.*"} for each in letters})
     for number in range(1 << len(letters)):
         client_id = "".join(each for at, each in enumerate(letters) if number >> at & 1)
-        assert clients.told(client_id=client_id)[1].metrics == tuple(client_id)
+        assert clients.subscribed(client_id=client_id)[1].metrics == tuple(client_id)
     assert len(clients.instances._metrics) <= lists_max
 
 
 def test_an_invalid_stored_subscription_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     clients = Clients(good={"metrics": "a"}, bad={"interval.ms": "7"}, worse={"zork": "1"})
-    assert clients.told()[1].metrics == ("a",)
+    assert clients.subscribed()[1].metrics == ("a",)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "stored client metrics subscription bad ignored",
         "stored client metrics subscription worse ignored",
@@ -208,4 +208,4 @@ def test_other_tasks_run_while_many_subscriptions_are_evaluated(monkeypatch: pyt
 
 def test_clients_with_the_same_metrics_share_the_list() -> None:
     clients = Clients(a={"metrics": "b,a"})
-    assert clients.told()[1].metrics is clients.told()[1].metrics
+    assert clients.subscribed()[1].metrics is clients.subscribed()[1].metrics

@@ -55,7 +55,7 @@ class Between:
         found = to_the_end(self._choice)
         return None if found is None else (found.log.topic_partition, found.first_dirty_offset)
 
-    def anew(self) -> None:
+    def replace_dirtiest(self) -> None:
         """Replace the dirtiest log with one that is less dirty, under the same name."""
         self.logs[DIRTIEST] = make_log(self.files, tp=DIRTIEST)
 
@@ -75,7 +75,7 @@ WHAT_COMES_BETWEEN: dict[str, tuple[Callable[[Between], object], tuple[TopicPart
     "it cannot be cleaned": (lambda it: it.manager.mark_uncleanable(DIRTIEST, "damaged"), (DIRTY, 2)),
     "it is offline": (lambda it: it.logs[DIRTIEST].fail(OSError("gone")), (DIRTY, 2)),
     "it is deleted": (lambda it: it.logs.pop(DIRTIEST), (DIRTY, 2)),
-    "it is deleted and made again": (Between.anew, (DIRTY, 2)),
+    "it is deleted and made again": (Between.replace_dirtiest, (DIRTY, 2)),
     "all are deleted": (lambda it: it.logs.clear(), None),
     "all are cleaned": (lambda it: it.checkpoint({DIRTIEST: 4, DIRTY: 4}), None),
 }

@@ -79,7 +79,7 @@ def world() -> World:
     return World()
 
 
-def nobody_waits() -> None:
+def fail_if_called() -> None:
     raise AssertionError("nothing was running")
 
 
@@ -286,7 +286,7 @@ def test_an_entry_kept_by_a_full_disk_ignores_a_recreated_partition(world: World
     (found,) = world.manager.eligibility([log], 0)
     assert found.first_dirty_offset == 0
     world.files.free_bytes = 1 << 20
-    world.manager.abort_and_pause(CLEANER, nobody_waits)
+    world.manager.abort_and_pause(CLEANER, fail_if_called)
     world.manager.cleaned_elsewhere(log, 2)
     assert world.checkpoint() == {CLEANER: 2, CLEANEST: 3}
 
@@ -352,7 +352,7 @@ def test_an_aborted_pass_writes_no_checkpoint(world: World) -> None:
 
 def test_pauses_are_counted(world: World) -> None:
     for _ in range(3):
-        assert world.manager.abort_and_pause(DIRTY, nobody_waits)
+        assert world.manager.abort_and_pause(DIRTY, fail_if_called)
     assert world.manager.state_name(DIRTY) == "paused 3 times"
     for _ in range(2):
         world.manager.resume([DIRTY])
@@ -366,7 +366,7 @@ def test_a_pause_during_a_pass_is_counted_with_later_pauses(world: World) -> Non
     found = world.chosen()
     world.manager.abort_and_pause(DIRTY, lambda: None)
     world.manager.done_cleaning(found)
-    assert world.manager.abort_and_pause(DIRTY, nobody_waits)
+    assert world.manager.abort_and_pause(DIRTY, fail_if_called)
     world.manager.resume([DIRTY])
     world.manager.resume([DIRTY])
     assert world.manager.state_name(DIRTY) == "not held"
@@ -380,7 +380,7 @@ def in_state(world: World, state: str) -> LogToClean:
     elif state != "in progress":
         world.manager.done_cleaning(found)
         if state == "paused":
-            world.manager.abort_and_pause(DIRTY, nobody_waits)
+            world.manager.abort_and_pause(DIRTY, fail_if_called)
     return found
 
 
@@ -405,7 +405,7 @@ def test_steps_that_a_state_does_not_allow_are_errors_and_change_nothing(world: 
         "done cleaning": lambda: world.manager.done_cleaning(found),
         "done deleting": lambda: world.manager.done_deleting([DIRTY]),
         "resume": lambda: world.manager.resume([DIRTY]),
-        "pause": lambda: world.manager.abort_and_pause(DIRTY, nobody_waits),
+        "pause": lambda: world.manager.abort_and_pause(DIRTY, fail_if_called),
     }
     with pytest.raises(RuntimeError, match="dirty-0"):
         steps[event]()

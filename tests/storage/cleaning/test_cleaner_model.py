@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from support.cleaner.cleaner_history import CONFIG, History, Step, random_history, shrink, what_differs
+from support.cleaner.cleaner_history import CONFIG, History, Step, describe_failure, random_history, shrink
 from support.sizes import size
 
 HISTORIES = size((16, 25, 36, 65, 71, 203, 240, 253, 275, *range(2)), range(300))
@@ -22,7 +22,7 @@ def test_random_histories_match_the_model() -> None:
         try:
             met += random_history(number).run().met
         except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
-            pytest.fail(what_differs(number))
+            pytest.fail(describe_failure(number))
     # A change that makes the generator less varied must fail here.
     assert not {what for what in EVERYTHING if met[what] < size(1, 3)}
 

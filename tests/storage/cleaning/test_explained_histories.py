@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from support.cleaner.cleaner_history import History, Step, random_history, what_differs
+from support.cleaner.cleaner_history import History, Step, describe_failure, random_history
 from support.cleaner.explained_pair import ExplainedPair
 from support.sizes import size
 
@@ -23,7 +23,7 @@ def test_explanations_of_random_histories_come_true() -> None:
         try:
             met += random_history(f"explained {number}").run(ExplainedPair).met
         except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
-            pytest.fail(what_differs(f"explained {number}", ExplainedPair))
+            pytest.fail(describe_failure(f"explained {number}", ExplainedPair))
     assert not {what for what in EVERYTHING if met[what] < size(1, 3)}
 
 

@@ -494,15 +494,13 @@ def deleted_while_checkpoints_are_refused(files: CrashFiles) -> LogManager:
     return manager
 
 
-def put_aside_between_a_stop_and_the_next_creation(files: CrashFiles) -> LogManager:
+def set_aside_before_the_next_creation(files: CrashFiles) -> LogManager:
     with_old_offsets(files).close(0)
     files.rename(f"/d/{A}", f"/d/{paths.stray_dir_name(*A, '0' * 32)}")
     return opened(files)
 
 
-@pytest.mark.parametrize(
-    "before", [deleted_while_checkpoints_are_refused, put_aside_between_a_stop_and_the_next_creation]
-)
+@pytest.mark.parametrize("before", [deleted_while_checkpoints_are_refused, set_aside_before_the_next_creation])
 def test_no_checkpoint_of_an_earlier_log_applies_to_a_recreated_one(
     before: Callable[[CrashFiles], LogManager],
 ) -> None:
@@ -587,7 +585,7 @@ def test_a_checkpoint_overtaken_by_a_deletion_does_not_restore_the_partition() -
         log.flush(0)
     done: list[str] = []
 
-    def delete_meanwhile(operation: str, path: str, _: int) -> None:
+    def delete_during_checkpoint(operation: str, path: str, _: int) -> None:
         if operation == "create" and "recovery-point" in path and not done:
             deleter.start()
             while A in manager.logs:  # also what the owner does before it writes the checkpoint
@@ -595,7 +593,7 @@ def test_a_checkpoint_overtaken_by_a_deletion_does_not_restore_the_partition() -
             done.append(path)
 
     deleter = threading.Thread(target=lambda: delete_all(manager, [A], 0))
-    files.refuse = delete_meanwhile
+    files.refuse = delete_during_checkpoint
     manager.checkpoint_recovery_points()
     deleter.join()
     assert done and checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT) == {B: 1}

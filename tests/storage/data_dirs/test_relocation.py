@@ -40,7 +40,7 @@ def moved(manager: LogManager, target: str = "/e", allowed_bytes: int = 1 << 20)
     return move
 
 
-def told(log: Log) -> object:
+def state_of(log: Log) -> object:
     """Return all that a log knows."""
     return (
         contents(log),
@@ -59,9 +59,9 @@ def told(log: Log) -> object:
 @pytest.mark.parametrize("allowed_bytes", [1, 100, 1 << 20])
 def test_a_log_continues_unchanged_in_the_other_directory(allowed_bytes: int) -> None:
     manager, log = made()
-    before = told(log)
+    before = state_of(log)
     move = moved(manager, allowed_bytes=allowed_bytes)
-    assert told(log) == before
+    assert state_of(log) == before
     assert (log.data_dir, log.directory, manager.data_dir_of(A)) == ("/e", "/e/a-0", "/e")
     append(log, ("k9", "after"), roll=True)
     append(log, ("k9", "again"))
@@ -73,9 +73,9 @@ def test_a_log_continues_unchanged_in_the_other_directory(allowed_bytes: int) ->
     assert isinstance(files, CrashFiles)
     assert partition_dirs(files) == ["/e/a-0"]
     assert not files.exists(f"/e/a-0/{paths.MOVED_FILE}")
-    after = told(log)
+    after = state_of(log)
     manager.close(0)
-    assert told(started(files).logs[A]) == after
+    assert state_of(started(files).logs[A]) == after
 
 
 def test_indexes_and_snapshots_are_moved() -> None:
@@ -119,8 +119,8 @@ def test_records_appended_during_the_move_are_copied() -> None:
     append(log, ("m", "4"))
     move.complete()
     assert [value for _, _, value in contents(log)][-4:] == [b"1", b"2", b"3", b"4"]
-    after = told(log)
-    assert told(started(log.files.copy()).logs[A]) == after  # type: ignore[attr-defined]
+    after = state_of(log)
+    assert state_of(started(log.files.copy()).logs[A]) == after  # type: ignore[attr-defined]
 
 
 def test_readers_of_the_old_directory_reach_their_end() -> None:
@@ -150,16 +150,16 @@ def test_checkpoints_are_moved() -> None:
 
 def test_a_log_moves_there_and_back() -> None:
     manager, log = made()
-    before = told(log)
+    before = state_of(log)
     for target in ("/e", "/d", "/e", "/d"):
         moved(manager, target)
-        assert told(log) == before
-        assert told(started(log.files.copy()).logs[A]) == before  # type: ignore[attr-defined]
+        assert state_of(log) == before
+        assert state_of(started(log.files.copy()).logs[A]) == before  # type: ignore[attr-defined]
 
 
 def test_a_cancelled_move_leaves_the_log_unchanged() -> None:
     manager, log = made()
-    before = told(log)
+    before = state_of(log)
     for steps in range(4):
         move = move_of(manager)
         if steps > 0:
@@ -171,7 +171,7 @@ def test_a_cancelled_move_leaves_the_log_unchanged() -> None:
         manager.delete_later(move.discard(), 0)
         for remove in manager.due_deletions("/e", 0):
             remove()
-        assert told(log) == before
+        assert state_of(log) == before
         assert partition_dirs(log.files) == ["/d/a-0"]  # type: ignore[arg-type]
 
 

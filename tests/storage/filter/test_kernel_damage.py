@@ -105,7 +105,7 @@ def lying_count(rng: random.Random) -> bytes:
 DAMAGE = [random_bytes, header_and_random_records, flipped, long_number_somewhere, cut_short, lying_count]
 
 
-def told(module: ModuleType, data: bytes, *, start: int, latest: int, entries_max: int) -> list[Any]:
+def results_of(module: ModuleType, data: bytes, *, start: int, latest: int, entries_max: int) -> list[Any]:
     """Return all results of both classes for `data`: as whole batches, and as the records of a compressed one."""
     heard: list[Any] = []
     table = array("Q", bytes(16 * 500))
@@ -146,7 +146,7 @@ def test_any_bytes_give_a_result(kernel: ModuleType, damage: Any) -> None:
     rng = random.Random(damage.__name__)
     for _ in range(size(25, 150) if kernel is INTERPRETED else size(200, 3_000)):
         data = damage(rng)
-        told(kernel, data, **settings(rng))
+        results_of(kernel, data, **settings(rng))
 
 
 @needs_compiled
@@ -156,7 +156,7 @@ def test_both_kernels_give_the_same_result(damage: Any) -> None:
     for _ in range(size(25, 100)):
         data = damage(rng)
         chosen = settings(rng)
-        assert told(INTERPRETED, data, **chosen) == told(kernel, data, **chosen)
+        assert results_of(INTERPRETED, data, **chosen) == results_of(kernel, data, **chosen)
 
 
 @both

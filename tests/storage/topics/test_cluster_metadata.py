@@ -82,7 +82,7 @@ def partition(topic_id: bytes, index: int, leader: int = 0, epoch: int = 0) -> P
 # producer id, another topic, kill -9. The snapshot is from before the stop.
 
 
-def check_what_kafka_wrote(state: CatalogState) -> None:
+def check_kafkas_state(state: CatalogState) -> None:
     assert {name: len(topic.partitions) for name, topic in state.topics.items()} == {"orders": 3, "grown": 4, "late": 1}
     assert {name: dict(topic.configs) for name, topic in state.topics.items()} == {
         "orders": {"cleanup.policy": "compact", "segment.bytes": "2097152"},
@@ -101,11 +101,11 @@ def check_what_kafka_wrote(state: CatalogState) -> None:
 
 
 def test_the_log_contains_everything() -> None:
-    check_what_kafka_wrote(read(disk(**{LOG: KAFKA_LOG})))
+    check_kafkas_state(read(disk(**{LOG: KAFKA_LOG})))
 
 
 def test_the_snapshot_and_the_later_log_contain_the_same() -> None:
-    check_what_kafka_wrote(read(disk(**{LOG: KAFKA_LOG, SNAPSHOT: KAFKA_SNAPSHOT})))
+    check_kafkas_state(read(disk(**{LOG: KAFKA_LOG, SNAPSHOT: KAFKA_SNAPSHOT})))
 
 
 def test_the_log_may_start_at_the_end_of_the_snapshot() -> None:
@@ -113,7 +113,7 @@ def test_the_log_may_start_at_the_end_of_the_snapshot() -> None:
     while int.from_bytes(KAFKA_LOG[at : at + 8], "big") < 32:
         at += 12 + int.from_bytes(KAFKA_LOG[at + 8 : at + 12], "big")
     tail = {f"{32:020}.log": KAFKA_LOG[at:], SNAPSHOT: KAFKA_SNAPSHOT}
-    check_what_kafka_wrote(read(disk(**tail)))
+    check_kafkas_state(read(disk(**tail)))
     del tail[SNAPSHOT]
     with pytest.raises(DataDirectoryError, match="offset 32 at position 0, expected 0"):
         read(disk(**tail))
@@ -122,7 +122,7 @@ def test_the_log_may_start_at_the_end_of_the_snapshot() -> None:
 def test_the_newest_snapshot_counts_and_unfinished_ones_do_not() -> None:
     old = f"{5:020}-{9:010}.checkpoint"
     part = f"{99:020}-{1:010}.checkpoint.part"
-    check_what_kafka_wrote(read(disk(**{LOG: KAFKA_LOG, SNAPSHOT: KAFKA_SNAPSHOT, old: b"x", part: b"x"})))
+    check_kafkas_state(read(disk(**{LOG: KAFKA_LOG, SNAPSHOT: KAFKA_SNAPSHOT, old: b"x", part: b"x"})))
 
 
 @settings(max_examples=size(15, 60))
@@ -133,7 +133,7 @@ def test_a_torn_log_contains_everything_written_before(size: int) -> None:
 
 
 def test_zeros_after_the_last_batch_are_a_torn_end() -> None:
-    check_what_kafka_wrote(read(disk(**{LOG: KAFKA_LOG + bytes(1000)})))
+    check_kafkas_state(read(disk(**{LOG: KAFKA_LOG + bytes(1000)})))
 
 
 @settings(max_examples=size(25, 100))
@@ -146,7 +146,7 @@ def test_a_changed_byte_in_a_snapshot_is_noticed(at: int, change: int) -> None:
     except DataDirectoryError as error:
         assert SNAPSHOT in str(error)
     else:
-        check_what_kafka_wrote(state)  # base offset and leader epoch do not
+        check_kafkas_state(state)  # base offset and leader epoch do not
 
 
 # Without a log

@@ -47,7 +47,7 @@ def said(line: str) -> str:
     return done.out
 
 
-def told(line: str) -> Any:
+def json_of(line: str) -> Any:
     return json.loads(said(f"{line} --json"))
 
 
@@ -80,7 +80,7 @@ def test_compact_reports_removed_records_and_remaining_obstacles() -> None:
     _, row, why = rows(said("compact orders --force"))
     assert row[:7] == ["orders-0", "1", "yes", "3", "3", "3 -> 2", "1"]
     assert why == ["orders-0: removed 1 superseded; nothing is dirty"]
-    (partition,) = told("compact orders --force")["partitions"]
+    (partition,) = json_of("compact orders --force")["partitions"]
     assert partition["first_dirty_offset"] == 3
 
 
@@ -114,10 +114,10 @@ def test_retention_is_applied(running: ottla.Broker) -> None:
 
 
 def test_the_clock_is_moved_stopped_and_started(running: ottla.Broker) -> None:
-    before_ms = told("clock show")["now_ms"]
-    assert told("clock advance 25h")["now_ms"] >= before_ms + 90_000_000
+    before_ms = json_of("clock show")["now_ms"]
+    assert json_of("clock advance 25h")["now_ms"] >= before_ms + 90_000_000
     assert said("clock freeze").endswith(" UTC, frozen\n")
-    assert told("clock show") == told("clock show")
+    assert json_of("clock show") == json_of("clock show")
     assert said("clock set 2040-01-01T00:00:00Z").startswith("2040-01-01 00:00:00.000 UTC, frozen\n")
     assert not said("clock unfreeze").endswith("frozen\n")
     said("produce orders x --key c")
@@ -141,10 +141,10 @@ def test_faults_are_declared_listed_waited_for_and_removed() -> None:
     # The broker decides how often a slow disk strikes: it uses its files all the time.
     assert (first[:3], second[:3], third[0], third[2]) == (["1", "0", "all"], ["2", "0", "1"], "3", "all")
     assert ran("faults wait 1 --timeout 0").code == 1
-    assert [each["fault_id"] for each in told("faults list")] == [1, 2, 3]
-    assert told("faults remove 3")["is_active"] is False
+    assert [each["fault_id"] for each in json_of("faults list")] == [1, 2, 3]
+    assert json_of("faults remove 3")["is_active"] is False
     assert said("faults clear") == "removed 2\n"
-    assert told("faults list") == []
+    assert json_of("faults list") == []
 
 
 # Nodes and runs
@@ -153,11 +153,11 @@ def test_faults_are_declared_listed_waited_for_and_removed() -> None:
 @pytest.mark.usefixtures("running")
 def test_leaders_can_be_moved() -> None:
     for node in (1, 0, 1):
-        assert told(f"nodes move-leader orders:0 --to {node}")["leader"] == node
+        assert json_of(f"nodes move-leader orders:0 --to {node}")["leader"] == node
     assert "already leads" in said("nodes move-leader orders:0 --to 1")
-    assert told("nodes move-coordinator --group g --to 0")["leader"] == 0
+    assert json_of("nodes move-coordinator --group g --to 0")["leader"] == 0
     for node in (1, 0):
-        moved = told(f"nodes move-coordinator --group g --partition orders:0 --to {node}")
+        moved = json_of(f"nodes move-coordinator --group g --partition orders:0 --to {node}")
         assert (moved["topic"], moved["leader"]) == ("__share_group_state", node)
 
 
@@ -175,9 +175,9 @@ def test_runs_can_be_ended_and_started(running: ottla.Broker, tmp_path: Path) ->
     copied = said(f"snapshot {tmp_path / 'copy'}")
     assert re.fullmatch(rf"copied \d+ files, \d+ bytes to {tmp_path / 'copy'}\n", copied)
     assert said("reset") == f"reset, serving again at {bootstrap}\n"
-    assert told("status")["topics"] == []
+    assert json_of("status")["topics"] == []
     assert said(f"restore {tmp_path / 'copy'}").startswith("restored ")
-    assert [each["topic"] for each in told("status")["topics"]] == ["orders"]
+    assert [each["topic"] for each in json_of("status")["topics"]] == ["orders"]
 
 
 # Status
@@ -195,7 +195,7 @@ def test_status_fits_one_screen(running: ottla.Broker) -> None:
     assert "Produce: disconnect before" in text
     assert "__consumer_offsets" not in text and "__consumer_offsets" in said("status --all")
     assert re.search(r"^orders-0  \W+ not eligible: active segment$", text, re.MULTILINE)
-    everything = told("status")
+    everything = json_of("status")
     assert everything.keys() == {"broker", "clock", "topics", "partitions_left_out", "groups", "faults"}
 
 
@@ -247,7 +247,7 @@ def test_known_data_of_partitions_without_a_leader_are_shown(running: ottla.Brok
     running.commit("billing", {("alone", 0): 0, ("alone", 1): 0, ("orders", 0): 1})
     said("nodes stop 0")
     assert "stopped  node 0\n" in said("status")
-    partitions = told("topics describe alone")["partitions"]
+    partitions = json_of("topics describe alone")["partitions"]
     assert sorted((row["leader"], row["log_end_offset"]) for row in partitions) == [(-1, None), (1, 0)]
     shown = ran("consume alone --until-end")
     assert (shown.code, shown.out) == (1, "") and "no leader, so its records are not shown" in shown.err

@@ -10,7 +10,7 @@ from ottla.server.config.static_config import static_config
 from ottla.storage.topics.options import ConfigError
 
 
-def told(given: dict[str, str], protocol: str = "PLAINTEXT") -> tuple[str, str]:
+def listeners_of(given: dict[str, str], protocol: str = "PLAINTEXT") -> tuple[str, str]:
     """Return listeners and advertised listeners."""
     values = image_defaults(Properties(), given, protocol, 1).values
     return values["listeners"], values["advertised.listeners"]
@@ -40,11 +40,11 @@ def told(given: dict[str, str], protocol: str = "PLAINTEXT") -> tuple[str, str]:
     ],
 )
 def test_addresses_follow_from_the_given_options(given: dict[str, str], listeners: str, advertised: str) -> None:
-    assert told(given) == (listeners, advertised)
+    assert listeners_of(given) == (listeners, advertised)
 
 
 def test_the_only_listener_uses_the_requested_logins_and_tls() -> None:
-    assert told({}, "SASL_SSL") == ("SASL_SSL://0.0.0.0:9092", "SASL_SSL://localhost:9092")
+    assert listeners_of({}, "SASL_SSL") == ("SASL_SSL://0.0.0.0:9092", "SASL_SSL://localhost:9092")
 
 
 def test_data_are_in_the_images_directory_unless_another_is_given() -> None:
@@ -80,7 +80,7 @@ def test_nodes_in_a_file_keep_their_addresses_and_port_0_is_allowed() -> None:
 
 def test_an_invalid_address_or_id_is_refused_by_its_name() -> None:
     with pytest.raises(ConfigError, match="Invalid value nonsense for configuration listeners"):
-        told({"listeners": "nonsense"})
+        listeners_of({"listeners": "nonsense"})
     # The configuration says which ids are allowed.
     assert image_defaults(Properties(), {"node.id": "x"}, "PLAINTEXT", 3).node_values == {}
 

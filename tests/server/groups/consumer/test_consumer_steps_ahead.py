@@ -35,7 +35,7 @@ def another_member_comes(groups: ConsumerGroups) -> None:
     groups.enter("c")
 
 
-def it_is_gone(groups: ConsumerGroups) -> None:
+def the_member_leaves(groups: ConsumerGroups) -> None:
     groups.beat("a", -1)
 
 
@@ -43,7 +43,7 @@ def another_one_leaves(groups: ConsumerGroups) -> None:
     groups.beat("b", -1)
 
 
-def a_topic_goes(groups: ConsumerGroups) -> None:
+def a_topic_is_deleted(groups: ConsumerGroups) -> None:
     groups.delete_topic("bills")
 
 
@@ -51,9 +51,9 @@ BETWEEN: tuple[Act, ...] = (
     nothing,
     its_own_step,
     another_member_comes,
-    it_is_gone,
+    the_member_leaves,
     another_one_leaves,
-    a_topic_goes,
+    a_topic_is_deleted,
 )
 
 
