@@ -17,9 +17,9 @@ from compat.support.suite import Suite
 S = 1_000_000_000
 FAULTS = {
     "never": "records that were never received",
-    "nobody": "records that nobody accepted, nor may have",
+    "unaccepted": "records that no member can have accepted",
     "again": "records that came again after they were accepted",
-    "twice": "records that came twice although nobody had lost its lock",
+    "twice": "records that came twice although no member lost its lock",
 }
 
 
@@ -47,12 +47,12 @@ TWICE = [event(1, "R"), event(1.5, "R", "b", "2"), event(2, "A", "b")]
     [
         (ONCE, set()),
         ([event(1, "R"), event(2, "J")], set()),
-        ([], {"never", "nobody"}),
-        ([event(1, "R")], {"nobody"}),
-        ([event(1, "R"), event(2, "X")], {"nobody"}),
-        ([event(1, "R"), event(2, "L", more="INVALID_RECORD_STATE")], {"nobody"}),
+        ([], {"never", "unaccepted"}),
+        ([event(1, "R")], {"unaccepted"}),
+        ([event(1, "R"), event(2, "X")], {"unaccepted"}),
+        ([event(1, "R"), event(2, "L", more="INVALID_RECORD_STATE")], {"unaccepted"}),
         ([event(1, "R"), event(2, "F")], set()),  # it may have been taken
-        ([event(1, "R", more="3"), event(2, "F")], {"nobody"}),  # the broker gives it up at this count
+        ([event(1, "R", more="3"), event(2, "F")], {"unaccepted"}),  # the broker gives it up at this count
         ([*ONCE, event(3, "R", "b", "2")], {"again", "twice"}),
         ([event(1, "R"), event(2, "J"), event(3, "R", "b", "2")], {"again", "twice"}),
         ([*ONCE, event(9, "R", "b", "2")], {"again"}),  # a lock that has timed out is no excuse
@@ -135,7 +135,7 @@ def test_a_member_that_died_explains_only_the_records_it_held(
 
 
 def test_a_member_that_died_before_a_response_may_have_accepted_its_records(capsys: pytest.CaptureFixture[str]) -> None:
-    for member, expected in (("a", set()), ("b", {"nobody"})):
+    for member, expected in (("a", set()), ("b", {"unaccepted"})):
         deliveries = Deliveries(5000, 3, ended_ns={member: 2 * S})
         deliveries.events[0, 0] = [event(1, "R")]
         assert faults(capsys, deliveries) == expected

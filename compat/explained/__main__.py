@@ -60,7 +60,7 @@ def body(suite: Suite, options: Options) -> None:
     for what, times in sorted(met.items()):
         suite.note(f"{times:8} × {what}")
     suite.check(
-        f"{count} histories are what was said of them",
+        f"{count} histories match their explanations",
         not failed,
         f"{len(failed)} are not: {failed[:20]}" if failed else "",
     )
@@ -85,7 +85,7 @@ def run_live(suite: Suite, seed: str, count: int) -> None:
         live.close()
     for what, times in sorted(live.met.items()):
         suite.note(f"{times:8} × {what}")
-    suite.check(f"{count} histories in a broker are what was said of them", not failed, [each[:80] for each in failed])
+    suite.check(f"{count} histories in a broker match their explanations", not failed, [each[:80] for each in failed])
 
 
 if __name__ == "__main__":
